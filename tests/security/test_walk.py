@@ -398,7 +398,7 @@ def test_the_walk_knows_every_query() -> None:
 
     # What chooses a part of what was found, and no object.
     parts = {"at", "calls", "events", "is", "key", "kind", "show", "since", "status", "until"}
-    parts |= {"first", "host", "level"}
+    parts |= {"first", "graph", "host", "level"}
     assert read - parts <= set(QUERY)
 
 

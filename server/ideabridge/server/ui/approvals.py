@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -54,9 +57,16 @@ from ideabridge.tools.names import counted, visible
 from ideabridge.tools.threads import compute_in_thread
 
 MOST: Final = 200
+"""Maximum number of open decisions that are looked for."""
+
+MOST_CARDS: Final = 20
 """Maximum number of open decisions on a page."""
 
-_DECIDED: Final = 50
+_ROOM: Final = 6_000
+"""The number of characters after which no further decision is added to a page. A card has the text
+of its call up to four times, in forms."""
+
+_DECIDED: Final = 25
 _EVENTS: Final = 2
 _MOST_BYTES: Final = 20_000
 """How many events of a run are read for the values of a decision, and their maximum size in bytes:
@@ -184,6 +194,36 @@ class Card:
         )
 
 
+def oldest_first(decisions: Iterable[Pending]) -> list[Pending]:
+    """Return open decisions in the order of pages: a new one comes last, so that no other moves."""
+    return sorted(decisions, key=_place)
+
+
+def _place(pending: Pending) -> tuple[float, str]:
+    return pending.asked or 0.0, pending.key
+
+
+def cards_of(
+    decisions: Iterable[tuple[Pending, EarlierCall | None]], visitor: Visitor
+) -> list[Card]:
+    """Return the cards of the first decisions, as many as fit on one page, but at least one. This
+    can take long; see `Card.of`.
+
+    Args:
+        decisions: each decision, and the call to compare its values with.
+        visitor: who looks at them.
+    """
+    cards: list[Card] = []
+    room = _ROOM
+    for pending, earlier in decisions:
+        card = Card.of(pending, visitor, PAGE, earlier)
+        room -= len(card.shown.content)
+        if cards and room < 0:
+            break
+        cards.append(card)
+    return cards
+
+
 @dataclass(frozen=True, slots=True)
 class DecisionRow:
     """A row of the form that decides several calls.
@@ -279,16 +319,16 @@ class ApprovalPages:
         store = self._bridge.store
         decisions = await self._site.histories.all_pending(visitor.scope, MOST + 1)
         has_more = len(decisions) > MOST
-        # A new question comes last, so that no other question moves.
-        oldest_first = sorted(decisions[:MOST], key=lambda pending: pending.asked or 0)
-
-        earlier = [await earlier_call(self._site, pending) for pending in oldest_first]
+        after = _read_place(request.query_params.get("after", ""))
+        following = [
+            pending for pending in oldest_first(decisions[:MOST]) if _place(pending) > after
+        ]
+        compared = [
+            (pending, await earlier_call(self._site, pending)) for pending in following[:MOST_CARDS]
+        ]
 
         def write() -> tuple[list[Card], dict[str, DecisionRow]]:
-            cards = [
-                Card.of(pending, visitor, PAGE, before)
-                for pending, before in zip(oldest_first, earlier, strict=True)
-            ]
+            cards = cards_of(compared, visitor)
             return cards, {card.pending.key: DecisionRow.of(card) for card in cards}
 
         # This runs in a thread, because calls can be large.
@@ -296,6 +336,11 @@ class ApprovalPages:
         decided = await compute_in_thread(store.decisions.latest, visitor.scope, _DECIDED)
         rules, problem = await compute_in_thread(self._rules, visitor)
         cards = [replace(card, since=await self._since(card.pending)) for card in open_cards]
+        later = ""
+        if len(cards) < len(following):
+            asked, key = _place(cards[-1].pending)
+            later = f"?{urlencode({'after': f'{asked}:{key}'})}"
+
         rows.update({row.key: row for row in tried or ()})
         return self._site.page(
             request,
@@ -305,6 +350,9 @@ class ApprovalPages:
             rows=list(rows.values()),
             tried=tried,
             reason=form_of(request).get("reason"),
+            later=later,
+            later_count=len(following) - len(cards),
+            is_later=after != _FIRST,
             more=has_more,
             decided=await compute_in_thread(self._past, decided),
             rules=rules,
@@ -577,6 +625,21 @@ def _in_words(call: JSONObject) -> str:
         for name, value in parameters[:_MOST_VALUES]
     ]
     return ", ".join([*texts, "…"] if len(parameters) > _MOST_VALUES else texts)
+
+
+_FIRST: Final = (-math.inf, "")
+"""The place before all decisions."""
+
+
+def _read_place(text: str) -> tuple[float, str]:
+    """Return the place of a decision, after which a page begins, as `_list` writes it into a link;
+    the place before all decisions for any other text.
+    """
+    asked, separator, key = text.partition(":")
+    if separator:
+        with contextlib.suppress(ValueError):
+            return float(asked), key
+    return _FIRST
 
 
 def _waits_no_longer(key: str) -> str:

@@ -50,12 +50,12 @@ from ideabridge.server.ui.coloured import coloured
 from ideabridge.server.ui.forms import Audience, fields_of, number_from, read_fields
 from ideabridge.server.ui.idea_folder import IdeaFolder
 from ideabridge.server.ui.run_rows import RunRow, RunRows
-from ideabridge.server.ui.showing import answered, as_json, bounded, in_one_line
+from ideabridge.server.ui.showing import LONGEST, answered, as_json, bounded, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.shown import plan_without_ids
 from ideabridge.server.views.text import source_text
 from ideabridge.server.views.value_table import tool_of
-from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text, object_or_empty
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import MAX_NAME, safe_name
 from ideabridge.tools.threads import compute_in_thread
@@ -69,6 +69,9 @@ VERSIONS: Final = 20
 _EVIDENCE: Final = 100
 _USES: Final = 100
 """How many of the latest runs are searched for calls to a tool."""
+
+_MOST_CHARACTERS: Final = 20_000
+"""Number of characters of a context after which a page shows no further message."""
 
 _MOST_STEPS: Final = 100
 _ANSWERS: Final[tuple[tuple[Answer, str], ...]] = (
@@ -303,12 +306,15 @@ class IdeaPages:
         visitor = visitor_of(request)
         stored = self._bridge.store.ideas.get(request.path_params["idea"], caller=visitor.scope)
         rows = await compute_in_thread(self._rows_of, [stored], visitor)
+        messages = await compute_in_thread(_first_messages, stored.idea.context)
         return await self._site.page_beside(
             request,
             "idea.html",
             stored=stored,
             row=rows.get(stored.meta.run or ""),
             names=stored.meta.tools,
+            messages=messages,
+            more_messages=len(stored.idea.context) - len(messages),
         )
 
     # -- one published tool ------------------------------------------------------------------------
@@ -712,6 +718,16 @@ class _RefusedText:
                 "the inputs of the runs: expected an array with an object for each run"
             )
         return listed
+
+
+def _first_messages(context: list[JSON]) -> list[JSON]:
+    """Return the messages of a context for which a page has room, at least one."""
+    room = _MOST_CHARACTERS
+    for number, message in enumerate(context):
+        room -= min(len(encode(message)), LONGEST)
+        if number > 0 and room < 0:
+            return context[:number]
+    return context
 
 
 def _choices(form: FormFields, before: Choices) -> Choices:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 from markupsafe import Markup
 
 from ideabridge.server.ui.showing import LONGEST, in_one_line
+from ideabridge.server.views.text import Beginning
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import counted, visible
 
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["text", "markdown", "table", "tree"]
 
-_MOST_ROWS: Final = 200
+_MOST_ROWS: Final = 100
 _MOST_COLUMNS: Final = 12
-_MOST_MEMBERS: Final = 400
+_MOST_MEMBERS: Final = 200
 """Maximum number of members of a tree, counted over all levels."""
 
-_MOST_CHARACTERS: Final = 40_000
+_MOST_CHARACTERS: Final = 15_000
 """Maximum number of characters of a table or tree."""
+
+_LONGEST_BESIDE: Final = 4000
+"""Maximum number of characters of the JSON that a page has beside a table or tree. Longer JSON is
+loaded on demand."""
 
 _DEEPEST: Final = 8
 _CELL: Final = 160
@@ -113,11 +118,13 @@ class ShownOutput:
         kind: what it is shown as.
         part: the content of a text, table or tree.
         html: the content of formatted Markdown.
+        has_source: whether the page also has the exact value, folded.
     """
 
     kind: Kind
     part: ShownPart
     html: Markup = _NO_HTML
+    has_source: bool = True
 
 
 def shown_output(value: JSON) -> ShownOutput:
@@ -129,10 +136,11 @@ def shown_output(value: JSON) -> ShownOutput:
         return ShownOutput("text", PlainValue(text, "\n" in value or len(value) > _CELL))
 
     part = _part(value, _Room(), 0)
+    has_source = not Beginning(value, _LONGEST_BESIDE).is_cut
     if isinstance(part, ShownTable):
-        return ShownOutput("table", part)
+        return ShownOutput("table", part, has_source=has_source)
     if isinstance(part, ValueTree):
-        return ShownOutput("tree", part)
+        return ShownOutput("tree", part, has_source=has_source)
     return ShownOutput("text", part)
 
 

@@ -5,7 +5,7 @@ listing; what differs is shown as lines.
 from __future__ import annotations
 
 import difflib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Final, Literal, TypeAlias
 
@@ -34,6 +34,9 @@ _TEXT: Final = 4000
 
 _MOST_LINES: Final = 60
 """Maximum number of lines of one difference that a page shows."""
+
+_MOST_CHARACTERS: Final = 30_000
+"""Maximum number of characters of the differing lines of all calls on a page."""
 
 Difference: TypeAlias = Literal["same", "changed", "only then", "only now"]
 
@@ -107,12 +110,14 @@ class Comparison:
         output: the lines of the output that differ.
         is_output_same: whether the outputs are the same.
         omitted: the number of calls of both runs that are not compared.
+        unexplained: the number of pairs whose differing lines are not shown.
     """
 
     pairs: tuple[ComparedPair, ...]
     output: tuple[str, ...]
     is_output_same: bool
     omitted: int
+    unexplained: int = 0
 
     @property
     def changes(self) -> int:
@@ -182,7 +187,21 @@ def comparison_of(before: ComparedRun, now: ComparedRun) -> Comparison:
 
     is_output_same = before.output_digest == now.output_digest
     output = () if is_output_same else _differing_lines(before.output, now.output)
-    return Comparison(tuple(pairs), output, is_output_same, before.omitted + now.omitted)
+    shown = _that_fit(pairs)
+    unexplained = sum(one != pair for one, pair in zip(shown, pairs, strict=True))
+    return Comparison(
+        tuple(shown), output, is_output_same, before.omitted + now.omitted, unexplained
+    )
+
+
+def _that_fit(pairs: list[ComparedPair]) -> list[ComparedPair]:
+    """Return pairs without the lines for which a page has no room."""
+    shown: list[ComparedPair] = []
+    room = _MOST_CHARACTERS
+    for pair in pairs:
+        room -= sum(map(len, pair.sent)) + sum(map(len, pair.result))
+        shown.append(pair if room >= 0 else replace(pair, sent=(), result=()))
+    return shown
 
 
 def _pair(before: ComparedCall, now: ComparedCall) -> ComparedPair:

@@ -41,8 +41,11 @@ from ideabridge.tools.syntax import parse_python
 MOST_DRAWN: Final = 40
 """Maximum number of calls in the picture of a run."""
 
-_EVENTS: Final = 100
-_MOST_ERRORS: Final = 100
+_MOST_DRAWN_AT_ONCE: Final = 40
+"""Maximum number of calls whose graph is on the page of a run without being asked for."""
+
+_EVENTS: Final = 50
+_MOST_ERRORS: Final = 20
 _MOST_READERS: Final = 100
 _WHOLE: Final = 2**48
 
@@ -65,6 +68,7 @@ class About:
         calls: the first row of the timeline to show.
         events: the first event of the journal to show, or None for the last page of events.
         only_status, only_tool: the status and the tool of the rows to show; empty for any.
+        draws_all: whether the graph of many calls is drawn, too.
         is_own: whether the run belongs to the visitor.
         ui: the path that the addresses of all pages begin with.
         at: the event after which the run is shown.
@@ -77,6 +81,7 @@ class About:
     events: int | None
     only_status: str
     only_tool: str
+    draws_all: bool
     is_own: bool
     ui: str
     at: int = 0
@@ -145,6 +150,7 @@ _UNFOLDED: Final = {
     "more_errors": 0,
     "skipped": (),
     "graph": None,
+    "undrawn": 0,
     "events": (),
     "events_from": 0,
     "events_total": 0,
@@ -168,6 +174,12 @@ def _folded_values(
     if start is None:
         start = max(0, len(events) - _EVENTS)
 
+    calls = len(machine.history)
+    is_drawn = about.draws_all or not _MOST_DRAWN_AT_ONCE < calls <= drawing.MOST
+    graph = None
+    if is_drawn:
+        graph = drawing.of_run(machine, trace, f"{about.ui}/runs/{record.id}/calls/")
+
     output = without_payloads(machine.output)
     return {
         "reason": machine.reason or about.reason,
@@ -177,7 +189,8 @@ def _folded_values(
         "errors": errors[:_MOST_ERRORS],
         "more_errors": len(errors[_MOST_ERRORS:]),
         "skipped": [skipped_line(call) for call in skipped_calls(machine)[:_MOST_ERRORS]],
-        "graph": drawing.of_run(machine, trace, f"{about.ui}/runs/{record.id}/calls/"),
+        "graph": graph,
+        "undrawn": 0 if is_drawn else calls,
         "events": events[start : start + _EVENTS],
         "events_from": start,
         "events_total": len(events),
@@ -244,7 +257,8 @@ def call_values(
         "images": _shown(
             _images(_answered(about)), f"{ui}/runs/{record.id}/calls/{number}/images/"
         ),
-        "events": events,
+        "events": events[:_EVENTS],
+        "more_events": max(0, len(events) - _EVENTS),
         "begun": trace.begun,
         "waits": waits,
         "read_by": readers[:_MOST_READERS],
@@ -268,6 +282,20 @@ def result_file(record: RunRecord, read: KeptJournal, number: int) -> list[JSON]
     return [ending, text_of(value)]
 
 
+def output_file(record: RunRecord, read: KeptJournal) -> list[JSON]:
+    """Return the output of a run as a file: its suffix, `txt` or `json`, and its text.
+
+    Raises:
+        UnknownRunError: the run has no output.
+    """
+    machine = _folded(record, read).machine
+    if not machine.has_output:
+        raise UnknownRunError(f"run {record.id} has no output")
+
+    ending = "txt" if isinstance(machine.output, str) else "json"
+    return [ending, text_of(machine.output)]
+
+
 def image_of(record: RunRecord, read: KeptJournal, number: int, place: int) -> list[JSON]:
     """Return an image in the result of a call: its MIME type, and its data in base64.
 
@@ -287,11 +315,7 @@ def output_image_of(record: RunRecord, read: KeptJournal, place: int) -> list[JS
     Raises:
         UnknownRunError: the output has no such image.
     """
-    history = read.history
-    if history is None:
-        raise LimitExceededError(f"run {record.id} is too large to show its output")
-
-    machine = history.machine
+    machine = _folded(record, read).machine
     images = _images(machine.output) if machine.has_output else []
     if place >= len(images):
         raise UnknownRunError(f"the output of {record.id} has no image {place}")
@@ -313,6 +337,13 @@ def picture_of(record: RunRecord, read: KeptJournal) -> str:
         breaks=whole.breaks,
     )
     return "\n".join(filter(None, text.split("\n"))) + "\n"
+
+
+def _folded(record: RunRecord, read: KeptJournal) -> RunHistory:
+    """Return the folded journal of a run whose output is shown."""
+    if read.history is None:
+        raise LimitExceededError(f"run {record.id} is too large to show its output")
+    return read.history
 
 
 def _call_in(
@@ -364,6 +395,11 @@ def output_image(store: Store, run_id: str, place: int) -> list[JSON]:
     """See `output_image_of`."""
     record = store.runs.find(run_id, caller=SEES_ALL)
     return output_image_of(record, _whole(store, run_id), place)
+
+
+def output(store: Store, run_id: str) -> list[JSON]:
+    """See `output_file`."""
+    return output_file(store.runs.find(run_id, caller=SEES_ALL), _whole(store, run_id))
 
 
 def picture(store: Store, run_id: str) -> str:

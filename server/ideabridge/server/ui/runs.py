@@ -6,7 +6,7 @@ import base64
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Final, cast, get_args
 from urllib.parse import urlencode
@@ -25,7 +25,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import person_of, sees_run_of
 from ideabridge.server.ui import run_pages
 from ideabridge.server.ui.access import Visitor, form_of, visitor_of
-from ideabridge.server.ui.approvals import Card
+from ideabridge.server.ui.approvals import MOST_CARDS, cards_of, oldest_first
 from ideabridge.server.ui.call_values import earlier_call
 from ideabridge.server.ui.forms import number_from
 from ideabridge.server.ui.rendering import render
@@ -41,7 +41,6 @@ from ideabridge.server.ui.run_rows import RunRows
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.records import ListedStatus, input_of, listed_runs, run_status
-from ideabridge.server.views.shown import PAGE as PAGE_ROOM
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.threads import compute_in_thread
@@ -84,6 +83,19 @@ class QuickLink:
     is_current: bool
 
 
+@dataclass(frozen=True, slots=True)
+class OpenCards:
+    """The open decisions on the page of their run.
+
+    Attributes:
+        text: the HTML of the first of them.
+        later: how many further ones there are, for which the page has no room.
+    """
+
+    text: str = ""
+    later: int = 0
+
+
 class RunPages:
     """The pages about runs."""
 
@@ -100,6 +112,7 @@ class RunPages:
             Route("/runs/direct", self.direct),
             Route("/runs/{run}", self.show),
             Route("/runs/{run}/picture.svg", self.picture),
+            Route("/runs/{run}/output", self.output),
             Route("/runs/{run}/images/{image}", self.output_image),
             Route("/runs/{run}/compare", self.compare),
             Route("/runs/{run}/calls/{call}", self.call),
@@ -204,7 +217,7 @@ class RunPages:
         at = number_from(request.query_params.get("at", "")) or 0
         waits = record.status in ("needs_approval", "needs_solution")
         about = self._about(request, record)
-        cards = ""
+        cards = OpenCards()
         if not 0 < at < record.last_event:
             # A card reads the journals of other runs. Whoever reads one of them might need this
             # journal, so it is not held meanwhile.
@@ -236,6 +249,7 @@ class RunPages:
             events=number_from(query.get("events", "")),
             only_status=query.get("is", ""),
             only_tool=query.get("tool", ""),
+            draws_all=query.get("graph", "") == "all",
             is_own=sees_run_of(visitor_of(request).caller, record.caller),
             ui=self._site.prefix,
         )
@@ -246,11 +260,14 @@ class RunPages:
         work: Callable[..., str],
         record: RunRecord,
         *arguments: JSON,
-        cards: str = "",
+        cards: OpenCards | None = None,
     ) -> Response:
         """Return a page that a worker makes from the journal of a run."""
         frame = self._site.frame(request)
-        text = await self._read(work, record, *arguments, {**frame, "cards": cards})
+        if cards is not None:
+            frame["cards"] = asdict(cards)
+
+        text = await self._read(work, record, *arguments, frame)
         return HTMLResponse(str(text))
 
     async def _read(self, work: Callable[..., JSON], record: RunRecord, *arguments: JSON) -> JSON:
@@ -274,27 +291,28 @@ class RunPages:
 
         return await histories.pending(record) if waits else []
 
-    async def _cards(self, request: Request, decisions: list[Pending]) -> str:
+    async def _cards(self, request: Request, decisions: list[Pending]) -> OpenCards:
         """Return open decisions as part of the page of their run."""
         if not decisions:
-            return ""
+            return OpenCards()
 
         visitor = visitor_of(request)
         path = request.url.path
-        earlier = [await earlier_call(self._site, pending) for pending in decisions]
+        compared = [
+            (pending, await earlier_call(self._site, pending))
+            for pending in oldest_first(decisions)[:MOST_CARDS]
+        ]
 
-        def text() -> str:
-            cards = [
-                Card.of(pending, visitor, PAGE_ROOM, before)
-                for pending, before in zip(decisions, earlier, strict=True)
-            ]
+        def written() -> OpenCards:
+            cards = cards_of(compared, visitor)
             now = time.time()
-            return render(
+            text = render(
                 "cards.html", cards=cards, ui=self._site.prefix, path=path, now=now, visitor=visitor
             )
+            return OpenCards(text, len(decisions) - len(cards))
 
         # This runs in a thread, because a call can be large.
-        return await compute_in_thread(text)
+        return await compute_in_thread(written)
 
     async def picture(self, request: Request) -> Response:
         """Return the first calls of the timeline as a separate image file."""
@@ -307,6 +325,18 @@ class RunPages:
         if text is None:
             text = await self._read(run_pages.picture, record)
         return Response(str(text), media_type="image/svg+xml")
+
+    async def output(self, request: Request) -> Response:
+        """Return the output of a run as a file."""
+        record = self._site.record(request, request.path_params["run"])
+        output: JSON = None
+        async with self._site.histories.reading(record.id, fold=True) as read:
+            if read.history is not None:
+                output = await compute_in_thread(run_pages.output_file, record, read)
+
+        if output is None:
+            output = await self._read(run_pages.output, record)
+        return _file(f"{record.id}-output", output)
 
     async def output_image(self, request: Request) -> Response:
         """Return an image in the output of a run."""
@@ -467,10 +497,7 @@ class RunPages:
 
         if result is None:
             result = await self._read(run_pages.result, record, number)
-        kind, text = cast("list[str]", result)
-        name = f"{record.id}-{number}.{kind}"
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
+        return _file(f"{record.id}-{number}", result)
 
     async def image(self, request: Request) -> Response:
         """Return an image in the result of a call."""
@@ -495,6 +522,13 @@ def _callers(store: Store, visitor: Visitor) -> list[str]:
     if not visitor.manages:
         return []
     return [LOCAL_USER, *(user.caller for user in store.users.all())]
+
+
+def _file(name: str, written: JSON) -> Response:
+    """Return a file to download; `written` is its suffix and its text."""
+    suffix, text = cast("list[str]", written)
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{suffix}"'}
+    return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
 
 
 def _number_in(request: Request, name: str) -> int:

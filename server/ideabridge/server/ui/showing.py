@@ -24,7 +24,7 @@ from ideabridge.tools.names import (
     whole_duration_text,
 )
 
-LONGEST: Final = 20_000
+LONGEST: Final = 12_000
 """Maximum number of characters of a value that a page shows. The rest is loaded on demand."""
 
 CUT: Final = "…"

@@ -17,7 +17,7 @@ from ideabridge.server.ui.showing import duration
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.names import counted
 
-ROWS: Final = 100
+ROWS: Final = 50
 """Number of rows on a page."""
 
 _NARROWEST: Final = 0.4
