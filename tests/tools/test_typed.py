@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,6 +94,19 @@ def test_a_document_without_a_needed_member_is_none() -> None:
     assert read_whole(_Author, {"name": "Ann"}) == _Author("Ann")
     assert read_whole(_Author, {"age": 3}) is None
     assert read_whole(_Author, ["name"]) is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        raise AssertionError("it is not called")
+
+
+def test_a_dataclass_with_its_own_checks_is_refused() -> None:
+    with pytest.raises(TypeError, match="_Checked has __post_init__"):
+        read_as(_Checked, {"name": "Ann"})
 
 
 @given(st.one_of(_VALUES, st.dictionaries(st.sampled_from(list(_Book.__slots__)), _VALUES)))
