@@ -365,10 +365,11 @@ class ToolCatalogue:
             return origin != tool.origin
         if name in OWN_NAMES:
             return True
-        try:
-            return self.bridge.store.publications.get(name, caller=SEES_ALL).live
-        except UnknownPublicationError:
+
+        publications = self.bridge.store.publications
+        if publications.find(name, None, SEES_ALL) is None:
             return False
+        return publications.get(name, caller=SEES_ALL).live
 
     # -- looking up --------------------------------------------------------------------------------
 

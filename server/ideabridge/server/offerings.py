@@ -22,7 +22,6 @@ from mcp.shared.exceptions import MCPError
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.modules.errors import ModuleSignInError
 from ideabridge.bridge.modules.views import is_view_uri
-from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.users import user_of
 from ideabridge.server.answers import MAX_DIRECT
 from ideabridge.server.asking.relaying import Relaying
@@ -233,11 +232,7 @@ class Offerings:
         return prompts
 
     def _is_idea(self, name: str, caller: str) -> bool:
-        try:
-            self._bridge.store.publications.get(name, caller=caller)
-        except UnknownPublicationError:
-            return False
-        return True
+        return self._bridge.store.publications.find(name, None, caller) is not None
 
     def _names_for(self, caller: str) -> list[str]:
         """Return the exposed modules that the caller's profile contains."""

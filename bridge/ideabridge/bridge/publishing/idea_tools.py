@@ -28,7 +28,6 @@ def find_published(store: Store, ref: str, caller: str) -> Publication | None:
     """
     try:
         name, version = read_named(ref.removeprefix(IDEA))
-        # Look the name up first, because the error for an unknown name compares it with all others.
         if store.publications.find(name, version, caller) is None:
             return None
         return store.publications.get(name, version, caller=caller)

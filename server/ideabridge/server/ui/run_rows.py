@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ideabridge.bridge import Bridge
-from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.journal import OUTLINED, CallMark
 from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.server.hosts.table import host_title
@@ -75,11 +74,7 @@ class RunRows:
         """Return whether a title is the name of a tool that is published to a visitor."""
         if not title.isidentifier():
             return False
-        try:
-            self._bridge.store.publications.get(title, caller=visitor.scope)
-        except UnknownPublicationError:
-            return False
-        return True
+        return self._bridge.store.publications.find(title, None, visitor.scope) is not None
 
 
 def _row(
