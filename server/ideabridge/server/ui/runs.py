@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from ideabridge.bridge.errors import ForkError
 from ideabridge.bridge.loop.event import LOCAL_USER
-from ideabridge.bridge.reading import read_beside
+from ideabridge.bridge.reading import are_small, read_beside
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import ENDED, RunRecord
@@ -235,7 +235,7 @@ class RunPages:
                 )
                 return self._site.page(request, "run.html", cards=cards, **values)
 
-        return await self._page_by_worker(
+        return await self._page_of(
             request, run_pages.run_page, record, about.to_json(), cards=cards
         )
 
@@ -254,7 +254,7 @@ class RunPages:
             ui=self._site.prefix,
         )
 
-    async def _page_by_worker(
+    async def _page_of(
         self,
         request: Request,
         work: Callable[..., str],
@@ -262,7 +262,7 @@ class RunPages:
         *arguments: JSON,
         cards: OpenCards | None = None,
     ) -> Response:
-        """Return a page that a worker makes from the journal of a run."""
+        """Return a page that a function makes from the journal of a run, as `_read` does."""
         frame = self._site.frame(request)
         if cards is not None:
             frame["cards"] = asdict(cards)
@@ -271,10 +271,13 @@ class RunPages:
         return HTMLResponse(str(text))
 
     async def _read(self, work: Callable[..., JSON], record: RunRecord, *arguments: JSON) -> JSON:
-        """Let a worker read the journal of a run, and return what it makes of it."""
+        """Read the journal of a run with a function, and return what it makes of it. A worker does
+        so where the journal is large.
+        """
         store = self._bridge.store
+        is_small = await compute_in_thread(are_small, store, [record.id])
         task = f"reading run {record.id}"
-        return await read_beside(work, store, record.id, *arguments, is_small=False, what=task)
+        return await read_beside(work, store, record.id, *arguments, is_small=is_small, what=task)
 
     async def _decisions(self, record: RunRecord) -> list[Pending]:
         """Return the open decisions of a run. The decisions of a room are on the page of the run
@@ -484,7 +487,7 @@ class RunPages:
                 )
                 return self._site.page(request, "call.html", **values)
 
-        return await self._page_by_worker(request, run_pages.call_page, record, number)
+        return await self._page_of(request, run_pages.call_page, record, number)
 
     async def result(self, request: Request) -> Response:
         """Return the result of a call as a file."""
