@@ -288,7 +288,8 @@ def test_only_a_file_that_was_shown_can_be_named(
 def test_a_terminal_asks_about_each_file(
     folder: Path, typed: str, confirmed: bool, columns: int
 ) -> None:
-    path = write(folder, {"memory": MEMORY})
+    # A trusted server is started, and npm would look for the package on the network.
+    path = write(folder, {"memory": {**MEMORY, "command": "no-such-program"}})
     terminal = Terminal(folder, ["tools", "list"], columns=columns)
     terminal.read_until("s(how the file): ")
     table = " ".join(terminal.seen.split())
