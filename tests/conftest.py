@@ -8,7 +8,6 @@ import importlib
 import os
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Generator
 from functools import cache
@@ -32,12 +31,6 @@ LIMIT = pytest.StashKey[Any]()
 
 LONG_LIMIT = 3600
 """Seconds that a test with the marker `long` may take."""
-
-# The tests start hundreds of processes. Where Python is told to keep no bytecode, as containers
-# often do, each of them compiles all our sources again, and each worker all tests. It is kept in
-# `__pycache__`, which git ignores.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 
 # No test reads or writes the keyring of this machine.
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
@@ -157,12 +150,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("writes", ["now", "later"], indirect=True)
 
 
-@pytest.fixture(autouse=True)
-def blocking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each test the seconds that slow checks may block a process, whatever the tests before
-    it have used up.
-    """
-    monkeypatch.setattr(schemas, "blocking", schemas.Blocking())
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    # Each test gets the seconds that slow checks may block a process, whatever the tests before
+    # it have used up. A fixture would take longer than the shortest tests, of which there are
+    # thousands.
+    cast("Any", schemas).blocking = schemas.Blocking()
 
 
 @pytest.fixture(autouse=True)
