@@ -292,22 +292,22 @@ def _helpers(folders: Collection[Path]) -> dict[str, ModuleType]:
         return {}
 
     places = {str(folder) for folder in folders}
-    modules = dict(sys.modules)
-    added = set(modules)
+    added = list(sys.modules)
     for place in places:
-        added = added - _foreign.get(place, frozenset())
+        foreign = _foreign.get(place, frozenset())
+        added = [name for name in added if name not in foreign]
 
+    # Another thread may import or remove modules meanwhile.
+    modules = {name: sys.modules.get(name) for name in added}
     own = {
         name
-        for name in added
-        if "." not in name
-        and not name.startswith(_TOOL_FILE_NAME)
-        and _places_of(modules[name]) & places
+        for name, module in modules.items()
+        if "." not in name and not name.startswith(_TOOL_FILE_NAME) and _places_of(module) & places
     }
     return {
         name: module
         for name, module in modules.items()
-        if name in added and name.partition(".")[0] in own
+        if module is not None and name.partition(".")[0] in own
     }
 
 
