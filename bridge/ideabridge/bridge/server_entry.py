@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
 
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, number_or_none
 from ideabridge.tools.json_parts import json_type
 from ideabridge.tools.names import folded
 from ideabridge.tools.typed import member, read_as
@@ -370,10 +370,11 @@ def _joined(first: JSON, second: JSON) -> JSON:
 
 def _seconds(value: JSON, key: str, entry: ServerEntry) -> JSON:
     """Return a value in milliseconds as seconds."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    number = number_or_none(value)
+    if number is None:
         entry.refuse(key, f"expected a number of milliseconds, found {found_kind(value)}")
         return None
-    return value / 1000
+    return number / 1000
 
 
 def _auth_with_own_keys(raw: JSONObject) -> JSONObject:
@@ -560,14 +561,13 @@ def _read_seconds(entry: ServerEntry, key: str) -> None:
         if unit is not None:
             return
 
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return
-    if MAX_SECONDS < value <= MAX_SECONDS * 1000:
-        entry.members[key] = value / 1000
+    number = number_or_none(value)
+    if number is not None and MAX_SECONDS < number <= MAX_SECONDS * 1000:
+        entry.members[key] = number / 1000
         entry.note(
             key,
-            f"is in seconds, at most {MAX_SECONDS}, so {value:g} is read as milliseconds; write "
-            f"{value / 1000:g}",
+            f"is in seconds, at most {MAX_SECONDS}, so {number:g} is read as milliseconds; write "
+            f"{number / 1000:g}",
         )
 
 

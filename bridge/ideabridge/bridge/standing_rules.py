@@ -37,7 +37,7 @@ from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Viewer, owner_of
 from ideabridge.bridge.trust import TrustError, read_own, write_own
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, decode, encode
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, decode, encode, objects_in
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
 from ideabridge.tools.tool import Tool
@@ -580,11 +580,7 @@ class StandingRules:
 
     def _digests(self, server: str) -> dict[str, str]:
         """Return the digests of the tools that a server listed last, keyed by their names there."""
-        tools = [
-            Tool.from_json(entry)
-            for entry in self._memory.tools(server) or []
-            if isinstance(entry, dict)
-        ]
+        tools = [Tool.from_json(entry) for entry in objects_in(self._memory.tools(server))]
         return {tool.name_in_module: tool.digest for tool in tools}
 
     def _state_of(self, rule: StandingRule, digests: Mapping[str, str] | None) -> State:

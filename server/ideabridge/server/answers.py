@@ -24,6 +24,7 @@ from ideabridge.tools.encoding import (
     encode_text,
     list_or_empty,
     object_or_empty,
+    plain_text,
 )
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import SchemaKeywords, map_children
@@ -133,7 +134,7 @@ async def value_answer(
     else:
         structured = {"result": checked}
 
-    return bounded_answer(answer(structured, _text_of(plain), blocks))
+    return bounded_answer(answer(structured, plain_text(plain), blocks))
 
 
 def text_answer(value: JSON) -> ToolAnswer:
@@ -142,7 +143,10 @@ def text_answer(value: JSON) -> ToolAnswer:
     """
     plain, blocks = _without_blocks(value)
     return bounded_answer(
-        {"content": [{"type": "text", "text": _text_of(plain)}, *blocks], "resultType": "complete"}
+        {
+            "content": [{"type": "text", "text": plain_text(plain)}, *blocks],
+            "resultType": "complete",
+        }
     )
 
 
@@ -163,10 +167,6 @@ async def _satisfies(value: JSON, schema: JSONObject) -> bool:
     except IdeabridgeError:
         return False
     return True
-
-
-def _text_of(value: JSON) -> str:
-    return value if isinstance(value, str) else encode_text(value)
 
 
 def bounded_answer(result: ToolAnswer) -> ToolAnswer:

@@ -59,6 +59,7 @@ from ideabridge.tools.encoding import (
     encode_text,
     list_or_empty,
     object_or_empty,
+    plain_text,
 )
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.schema import Validator
@@ -804,10 +805,7 @@ class OwnHandlers:
             ),
         )
         lines = [f"run {run.id}: {run.status}"]
-        lines += [
-            f"{path} = {value if isinstance(value, str) else encode_text(value)}"
-            for path, value in values.items()
-        ]
+        lines += [f"{path} = {plain_text(value)}" for path, value in values.items()]
         lines += [f"nothing at {path}: {reason}" for path, reason in missing.items()]
         return answer(result, "\n".join(lines), content)
 

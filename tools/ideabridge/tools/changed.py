@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -94,21 +94,13 @@ def _named_variable(value: JSON) -> str | None:
     """Return why a default that contains `${VAR}` cannot be used, or None if it contains none. The
     text would be sent as it is, which is hardly ever what its author means.
     """
-    if isinstance(value, str):
-        match = _VARIABLE.search(value)
-        if match is None:
-            return None
-        return (
-            f"{match[0]} names an environment variable, which ideabridge does not fill in; "
-            "expected the value itself, or ${secret:NAME} for a stored secret."
-        )
-
-    parts: Iterable[JSON] = ()
-    if isinstance(value, list):
-        parts = value
-    elif isinstance(value, dict):
-        parts = value.values()
-    return next(filter(None, map(_named_variable, parts)), None)
+    match = next(filter(None, map(_VARIABLE.search, strings_in(value))), None)
+    if match is None:
+        return None
+    return (
+        f"{match[0]} names an environment variable, which ideabridge does not fill in; expected "
+        "the value itself, or ${secret:NAME} for a stored secret."
+    )
 
 
 def _refused_default(tool: Tool, name: str, value: JSON) -> str | None:

@@ -132,6 +132,25 @@ def object_or_empty(value: JSON) -> JSONObject:
     return value if isinstance(value, dict) else {}
 
 
+def objects_in(value: JSON) -> list[JSONObject]:
+    """Return the objects in a list. A value that is not a list has none."""
+    return [item for item in list_or_empty(value) if isinstance(item, dict)]
+
+
+def number_or_none(value: object) -> int | float | None:
+    """Return the value if it is a number, otherwise None. For Python, but not for JSON, true and
+    false are numbers.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value
+
+
+def plain_text(value: JSON) -> str:
+    """Return a string itself, and any other value as its canonical text."""
+    return value if isinstance(value, str) else encode_text(value)
+
+
 def memory_of(data: bytes) -> int:
     """Estimate how many bytes of memory a value takes in Python, given its JSON without spaces."""
     # Based on CPython's sizes of objects, members, arrays and items. Strings can contain these

@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote, urljoin
 
 import jsonschema_rs
 
-from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, encode, normalise
+from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, encode, normalise, number_or_none
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.keywords import (
     ANNOTATIONS,
@@ -916,11 +916,9 @@ def _number(value: JSON) -> int | float | None:
         if math.isfinite(value) and value.is_integer():
             value = int(value)
 
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if abs(value) < 10**300 else None
+    number = number_or_none(value)
+    # The comparison is also false for NaN.
+    return number if number is not None and abs(number) < 10**300 else None
 
 
 def _plain_bound(keyword: str) -> str:

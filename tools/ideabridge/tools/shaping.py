@@ -19,7 +19,14 @@ import jmespath.exceptions
 import jmespath.functions
 import jmespath.visitor
 
-from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text, normalise
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    decode,
+    encode,
+    normalise,
+    plain_text,
+)
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.json_parts import values_in
 from ideabridge.tools.keywords import show
@@ -277,11 +284,6 @@ def _holds(value: JSON) -> bool:
     return value is not None and value is not False and value != "" and value != [] and value != {}
 
 
-def _as_text(value: JSON) -> str:
-    """Return a string unchanged, and any other value as JSON."""
-    return value if isinstance(value, str) else encode_text(value)
-
-
 # -- the tools -------------------------------------------------------------------------------------
 
 MAX_TEXT: Final = 8 * 1024 * 1024
@@ -341,7 +343,7 @@ def _matching_items(items: list[JSON], where: str, budget: Budget) -> JSON:
 
 
 def _join(items: list[JSON], separator: str, budget: Budget) -> JSON:
-    texts = [_as_text(item) for item in items]
+    texts = [plain_text(item) for item in items]
     if sum(map(len, texts)) + len(separator) * len(texts) > MAX_TEXT:
         raise ActivityError(f"the text would be longer than {MAX_TEXT:,} characters")
     return separator.join(texts)
@@ -349,7 +351,7 @@ def _join(items: list[JSON], separator: str, budget: Budget) -> JSON:
 
 def _count(items: list[JSON] | JSONObject, by: str, budget: Budget) -> JSON:
     values = items.values() if isinstance(items, dict) else items
-    return dict[str, JSON](Counter(map(_as_text, _searches(by, values, "by", budget))))
+    return dict[str, JSON](Counter(map(plain_text, _searches(by, values, "by", budget))))
 
 
 def _template(text: str, values: JSONObject, budget: Budget) -> JSON:
@@ -398,7 +400,7 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
 
 def _value(expression: str, values: JSONObject, budget: Budget) -> str:
     if expression in values:
-        return _as_text(values[expression])
+        return plain_text(values[expression])
     if not expression:
         raise ActivityError("text: found an empty placeholder {}, expected a name in it")
 
@@ -411,7 +413,7 @@ def _value(expression: str, values: JSONObject, budget: Budget) -> str:
             f"{names}.{did_you_mean(name, values)}"
         )
 
-    return _as_text(value)
+    return plain_text(value)
 
 
 def _exists(path: str, values: JSONObject) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ideabridge.bridge.context.state import MISSING, Missing
-from ideabridge.tools.encoding import JSON, encode_text
+from ideabridge.tools.encoding import JSON, encode_text, number_or_none
 
 CHARACTERS: Final = 1_000_000
 """The maximum number of characters of a string before or after a conversion."""
@@ -56,7 +56,7 @@ def _to_number(value: str) -> JSON | Missing:
 
 def as_text(value: JSON | Missing) -> JSON | Missing:
     """Return a number as a string, or MISSING for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, Missing) or number_or_none(value) is None:
         return MISSING
     if isinstance(value, float) and value.is_integer():
         return str(int(value))

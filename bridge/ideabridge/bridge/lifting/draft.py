@@ -52,7 +52,13 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools, with_own_module
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    list_or_empty,
+    number_or_none,
+    object_or_empty,
+)
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import PROGRAM_STEP
 from ideabridge.tools.toolbox import Toolbox
@@ -752,7 +758,7 @@ def _is_number(value: JSON) -> bool:
     """Return whether a value is a number or a string of digits."""
     if isinstance(value, str):
         return value.isdecimal()
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return number_or_none(value) is not None
 
 
 def _copied_part(explanations: Found) -> str | None:

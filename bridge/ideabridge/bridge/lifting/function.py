@@ -35,7 +35,7 @@ from ideabridge.bridge.runs.stretch import unkept
 from ideabridge.bridge.store.idea import StoredIdea, function_schemas
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.compose import wrap_output
-from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty, objects_in
 from ideabridge.tools.json_parts import parts_of
 from ideabridge.tools.keywords import move_refs
 from ideabridge.tools.tool import META_PROPERTIES, ToolKey
@@ -212,7 +212,7 @@ def _own_tools(run: RecordedRun) -> list[JSONObject]:
     """
     called = {progress.call.name for progress in run.machine.history}
     definitions = [message.value for message in run.machine.messages if message.type == "tool"]
-    named = {str(value.get("name")): value for value in definitions if isinstance(value, dict)}
+    named = {str(value.get("name")): value for value in objects_in(definitions)}
     return [value for name, value in named.items() if name in called]
 
 

@@ -25,7 +25,7 @@ from ideabridge.bridge.context.references import Path, format_path
 from ideabridge.bridge.context.state import MISSING, Missing, parsed_text
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.lifting.inside import Texts
-from ideabridge.tools.encoding import JSON, object_or_empty
+from ideabridge.tools.encoding import JSON, number_or_none, object_or_empty
 from ideabridge.tools.json_parts import parts_of
 
 INPUT: Final = "†input"
@@ -126,9 +126,7 @@ def is_like_a_map(value: JSON) -> bool:
     first = members[0]
     if isinstance(first, dict):
         return all(isinstance(member, dict) and member.keys() == first.keys() for member in members)
-    return all(
-        isinstance(member, int | float) and not isinstance(member, bool) for member in members
-    )
+    return all(number_or_none(member) is not None for member in members)
 
 
 Place: TypeAlias = "tuple[Node, str | int]"

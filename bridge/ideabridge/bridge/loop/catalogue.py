@@ -11,7 +11,7 @@ from ideabridge.bridge.context.references import escaped, quoted
 from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.tools.changed import real_call
 from ideabridge.tools.compose import admit_references
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty, objects_in
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.names import did_you_mean, skeleton
 from ideabridge.tools.rename import ParameterNames
@@ -340,7 +340,7 @@ class Catalogue:
     @classmethod
     def from_json(cls, tools: list[JSON], latent: list[JSON], missing: str = "") -> Catalogue:
         """Read the catalogue that `to_json` wrote. `missing` is as in the constructor."""
-        definitions = [Tool.from_json(tool) for tool in tools if isinstance(tool, dict)]
+        definitions = [Tool.from_json(tool) for tool in objects_in(tools)]
         return cls(definitions, read_keys(latent), missing)
 
     def parameters_of(self, tool: Tool) -> JSONObject:

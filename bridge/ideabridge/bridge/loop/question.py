@@ -24,7 +24,7 @@ from ideabridge.bridge.loop.policy import ALLOW, Policy, judge, named_tool
 from ideabridge.bridge.loop.progress import CallStatus, Item, Progress
 from ideabridge.bridge.loop.size import NO_SIZE, too_large
 from ideabridge.bridge.loop.standing import StandingTool, standing_tool
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, objects_in
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Annotations, Tool
 
@@ -427,7 +427,7 @@ def edited_parameters(edited: JSONObject) -> list[JSONObject]:
     """Return the parameters of each execution of an edited call."""
     each = edited.get("_each")
     if isinstance(each, list):
-        return [item for item in each if isinstance(item, dict)]
+        return objects_in(each)
     return [{key: value for key, value in edited.items() if key not in META_PROPERTIES}]
 
 

@@ -71,7 +71,7 @@ from ideabridge.bridge.runs.stretch import KIND as SESSION_KIND
 from ideabridge.bridge.store.idea import seen_type
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, object_or_empty, plain_text
 from ideabridge.tools.keywords import SchemaKeywords, show
 from ideabridge.tools.threads import compute_beside, compute_in_thread
 from ideabridge.tools.tool import ANONYMOUS, Tool
@@ -885,7 +885,7 @@ def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
     if _seen_before_sent(recording, {digest(value)}):
         return True
 
-    text = value if isinstance(value, str) else encode_text(value)
+    text = plain_text(value)
     sent = _first_sent(recording, {digest(value)}).get(digest(value), math.inf)
     for call in recording.calls:
         if call.ended < sent and any(

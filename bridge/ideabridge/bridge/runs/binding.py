@@ -22,7 +22,7 @@ from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.sandbox import interpreter
 from ideabridge.bridge.runs.executor import Executor
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, objects_in
 from ideabridge.tools.tool import EVERY_MODULE, Tool
 
 OWN_TOOLS = ""
@@ -88,8 +88,8 @@ class Binding:
         self._bound = bound
         self._definitions = definitions
         self.is_same = is_same
-        messages = (message.value for message in machine.messages if message.type == "tool")
-        self._defined = {str(value.get("name")) for value in messages if isinstance(value, dict)}
+        defined = [message.value for message in machine.messages if message.type == "tool"]
+        self._defined = {str(tool.get("name")) for tool in objects_in(defined)}
         self._began = {id(tool) for tool in machine.offer.initial.tools}
 
     def why_not_resumable(self) -> str | None:

@@ -23,7 +23,7 @@ from ideabridge.bridge.programs.steps import called_in
 from ideabridge.bridge.store.database import now_text
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty, objects_in
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey, changes_of_essence
 from ideabridge.tools.typed import read_whole
@@ -125,7 +125,7 @@ def definitions_in(plan: JSONObject) -> tuple[JSONObject, ...]:
         *list_or_empty(plan.get("tools")),
         *(object_or_empty(message).get("tool") for message in messages),
     ]
-    return tuple(tool for tool in tools if isinstance(tool, dict))
+    return tuple(objects_in(tools))
 
 
 def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:

@@ -50,7 +50,7 @@ from ideabridge.bridge.runs.starts import Start, start_solve, start_step
 from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownRunError
 from ideabridge.bridge.store.run_record import ENDED
 from ideabridge.bridge.store.users import owner_of
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, plain_text
 from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import PROGRAM_STEP, Tool
 
@@ -481,7 +481,6 @@ def _latent_context(effect: Execute, before: list[JSON]) -> list[JSON]:
         call["description"] = effect.tool.description
     call["parameters"] = effect.parameters
     shown: list[JSON] = [
-        f"{format_reference(path)}:\n{value if isinstance(value, str) else encode_text(value)}"
-        for path, value in effect.imports
+        f"{format_reference(path)}:\n{plain_text(value)}" for path, value in effect.imports
     ]
     return [*before, *shown, f"{_TASK}\n{encode_text(call)}"]

@@ -36,7 +36,14 @@ from ideabridge.bridge.loop.event import Pattern, SolutionCancelled, SolutionRej
 from ideabridge.bridge.loop.progress import CallStatus, Item, Progress
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.runs.run import WITHOUT_RESULT, Run
-from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, content_hash, normalise
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    ObjectLike,
+    content_hash,
+    normalise,
+    objects_in,
+)
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 
 _KINDS: dict[object, type[CallError]] = {
@@ -306,7 +313,7 @@ def _faults_of(rejected: Iterable[SolutionRejected], calls: list[JSON]) -> list[
     digest = content_hash(normalise(calls))
     for event in rejected:
         if isinstance(event.solution, dict) and content_hash(event.solution.get("calls")) == digest:
-            return [error for error in event.errors if isinstance(error, dict)]
+            return objects_in(event.errors)
     return None
 
 

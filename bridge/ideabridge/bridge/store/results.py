@@ -27,7 +27,14 @@ from ideabridge.bridge.context.references import (
 )
 from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.bridge.store.idea import Idea, StoredIdea
-from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, object_or_empty
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    encode,
+    encode_text,
+    object_or_empty,
+    plain_text,
+)
 from ideabridge.tools.json_parts import json_type, parts_of, values_in
 from ideabridge.tools.tool import META_PROPERTIES
 from ideabridge.tools.typed import read_as
@@ -404,7 +411,7 @@ class Copies:
         if value is None or isinstance(value, bool):
             return False
 
-        text = value if isinstance(value, str) else encode_text(value)
+        text = plain_text(value)
         if (
             len(text) < _COPIED
             or text in self._public

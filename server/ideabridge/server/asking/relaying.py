@@ -58,7 +58,7 @@ from ideabridge.server.asking.elsewhere import CallsElsewhere
 from ideabridge.server.asking.forms import marked_question
 from ideabridge.server.asking.rounds import InputRequired, Round
 from ideabridge.server.callers import Context, caller_of, client_key, session_id
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, objects_in
 from ideabridge.tools.errors import IdeabridgeError
 
 ANSWER_SECONDS: Final = 600.0
@@ -315,21 +315,15 @@ def _named_in(result: JSONObject) -> Iterator[str]:
     """Return the URIs of the resources that a result names: in links and embedded resources,
     including those in messages, and in resource contents.
     """
-    for block in _objects(result.get("content")):
+    for block in objects_in(result.get("content")):
         yield from _named_by(block)
 
-    for message in _objects(result.get("messages")):
+    for message in objects_in(result.get("messages")):
         yield from _named_by(message.get("content"))
 
-    for contents in _objects(result.get("contents")):
+    for contents in objects_in(result.get("contents")):
         if isinstance(uri := contents.get("uri"), str):
             yield uri
-
-
-def _objects(value: JSON) -> list[JSONObject]:
-    if isinstance(value, list):
-        return [member for member in value if isinstance(member, dict)]
-    return []
 
 
 def _named_by(block: JSON) -> Iterator[str]:

@@ -43,6 +43,8 @@ from ideabridge.tools.encoding import (
     encode,
     encode_text,
     normalise,
+    objects_in,
+    plain_text,
 )
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.reading import read_solution
@@ -156,13 +158,8 @@ def _add(messages: list[JSONObject], role: str, text: str) -> None:
 
 
 def _repair(messages: list[JSONObject], rejected: SolutionRejected) -> None:
-    answer = rejected.solution
-    _add(
-        messages,
-        "assistant",
-        (answer if isinstance(answer, str) else encode_text(answer))[:_KEPT] or "(nothing)",
-    )
-    errors = [error for error in rejected.errors if isinstance(error, dict)]
+    _add(messages, "assistant", plain_text(rejected.solution)[:_KEPT] or "(nothing)")
+    errors = objects_in(rejected.errors)
     _add(messages, "user", _AGAIN.format(errors=rejection(errors)))
 
 

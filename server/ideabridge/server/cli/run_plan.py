@@ -37,7 +37,7 @@ from ideabridge.server.cli.inputs import (
 )
 from ideabridge.server.cli.options import InputOption, Line, Options, command
 from ideabridge.server.cli.serve import read_model_option
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, objects_in
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import counted, readable_json
 
@@ -278,7 +278,7 @@ async def _rehearse(bridge: Bridge, plan: Plan) -> JSONObject:
 
     catalogue = PlanTools(bridge.offer, plan, LOCAL).present()
     policy = policy_named(bridge.settings().approval)
-    for entry in _objects(rehearsal.get("calls")):
+    for entry in objects_in(rehearsal.get("calls")):
         place = entry.get("place")
         call = plan.calls[place] if isinstance(place, int) else None
         tool = catalogue.look_up(WrittenCall.of(call))
@@ -299,7 +299,7 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
         yield from _program_lines(rehearsal, options)
         return
 
-    calls = {_named(entry): entry for entry in _objects(rehearsal.get("calls"))}
+    calls = {_named(entry): entry for entry in objects_in(rehearsal.get("calls"))}
     layers = [
         [str(name) for name in list_or_empty(layer)]
         for layer in list_or_empty(rehearsal.get("layers"))
@@ -350,7 +350,7 @@ def _call_lines(name: str, entry: JSONObject, width: int) -> Iterator[Line]:
 
 
 def _program_lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
-    tools = _objects(rehearsal.get("tools"))
+    tools = objects_in(rehearsal.get("tools"))
     yield f"the program can call {counted(len(tools), 'tool')}; nothing was run", "bold"
     for entry in tools:
         yield f"  {entry['signature']}", None
@@ -384,10 +384,6 @@ def _named(entry: JSONObject) -> str:
     if entry.get("instance"):
         return f"{entry.get('place')} ({entry['instance']})"
     return str(entry.get("place"))
-
-
-def _objects(value: JSON) -> list[JSONObject]:
-    return [entry for entry in list_or_empty(value) if isinstance(entry, dict)]
 
 
 def _read_context(place: str) -> list[JSON]:

@@ -34,7 +34,14 @@ from ideabridge.bridge.stored_secrets import (
 )
 from ideabridge.bridge.trust import ProjectTrust, keep_trusted, look_at, repository_of
 from ideabridge.server.hosts.editing.host_text import EditedFile, HostText, read_host_text
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty, object_or_empty
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    encode_text,
+    list_or_empty,
+    object_or_empty,
+    plain_text,
+)
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.typed import read_as
 
@@ -467,7 +474,7 @@ def _settings(entry: JSONObject) -> dict[str, str]:
 def _plain(value: JSON) -> str:
     if isinstance(value, list):
         return ", ".join(map(_plain, value))
-    return value if isinstance(value, str) else encode_text(value)
+    return plain_text(value)
 
 
 def _check_entry(name: str, entry: JSONObject, file: EntryFile) -> list[str]:

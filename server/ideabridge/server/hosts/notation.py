@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import Final, Literal
 
 from ideabridge.server.hosts.host import HostEnvironment
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, objects_in
 from ideabridge.tools.json_parts import map_strings, part_at
 
 Notation = Literal["braces", "dollar", "curly", "shell"]
@@ -98,8 +98,8 @@ def read_host_inputs(content: JSONObject, keys: tuple[str, ...] = ()) -> dict[st
     beside = part_at(content, (*keys[:-1], "inputs"))
     listed = beside if isinstance(beside, list) else content.get("inputs")
     inputs: dict[str, Input] = {}
-    for entry in list_or_empty(listed):
-        if not isinstance(entry, dict) or not isinstance(entry.get("id"), str):
+    for entry in objects_in(listed):
+        if not isinstance(entry.get("id"), str):
             continue
 
         default = entry.get("default")

@@ -24,7 +24,8 @@ from ideabridge.server.hosts.host import HostEnvironment, Scope
 from ideabridge.server.hosts.notation import HostVariables, Input, as_written
 from ideabridge.server.hosts.salvage import PartialObject, ReadObject
 from ideabridge.server.hosts.table import Host
-from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, number_or_none, object_or_empty
+from ideabridge.tools.json_parts import values_in
 from ideabridge.tools.typed import read_as
 
 _NAMED_ALIKE: Final = ("type", "command", "args", "env", "cwd", "url", "headers", "auth")
@@ -128,7 +129,7 @@ def translate_server(
     """
     if not isinstance(raw, dict):
         return Translation({}, problem="is not an object")
-    if _is_partial(raw):
+    if any(isinstance(part, PartialObject) for part in values_in(raw)):
         return Translation(
             {}, problem=("is malformed in the file, or the file ends in the middle of it")
         )
@@ -143,12 +144,6 @@ def translate_server(
         translator.notes,
         approved=tuple(dict.fromkeys(translator.approved)),
     )
-
-
-def _is_partial(value: JSON) -> bool:
-    if isinstance(value, dict):
-        return isinstance(value, PartialObject) or any(map(_is_partial, value.values()))
-    return isinstance(value, list) and any(map(_is_partial, value))
 
 
 @dataclass(slots=True)
@@ -528,11 +523,12 @@ class _Translator:
         if not own_key:
             self._note(f"'{place}' has no meaning in ideabridge and is left out")
             return
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        time = number_or_none(value)
+        if time is None or time <= 0:
             self._note(f"'{place}' is not a time; it is left out")
             return
 
-        units = self._units(key, value)
+        units = self._units(key, time)
         if units is None:
             self._note(
                 f"'{place}' is left out, because the documentation of {self._host.title} does not "
@@ -540,7 +536,7 @@ class _Translator:
             )
             return
 
-        seconds = min(value, 2 * MAX_SECONDS * units) / units
+        seconds = min(time, 2 * MAX_SECONDS * units) / units
         if not seconds <= MAX_SECONDS:
             self._note(f"'{place}' is longer than {MAX_SECONDS} s, the limit of ideabridge")
             seconds = float(MAX_SECONDS)

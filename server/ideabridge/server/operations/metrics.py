@@ -51,7 +51,7 @@ from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.operations.requests import ServedRequest, known_name
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, number_or_none
 from ideabridge.tools.errors import IdeabridgeError
 
 PATH: Final = "/metrics"
@@ -282,10 +282,8 @@ class _RunCount:
                     metrics.ended.labels(workspace, self._run.machine.mode, event.status).inc()
                 case UsageNoted():
                     for direction in ("input", "output"):
-                        number = event.usage.get(f"{direction}_tokens")
-                        metrics.tokens.labels(workspace, direction).inc(
-                            number if isinstance(number, int) else 0
-                        )
+                        number = number_or_none(event.usage.get(f"{direction}_tokens"))
+                        metrics.tokens.labels(workspace, direction).inc(number or 0)
                 case ApprovalAsked() | PlanAsked():
                     metrics.asked.labels(workspace).inc()
                 case CallDecided() | PlanDecided():

@@ -44,7 +44,7 @@ from ideabridge.server.ui.server_forms import file_to_change
 from ideabridge.server.ui.site import Handler, Site
 from ideabridge.server.views import checks
 from ideabridge.server.views.checks import Findings
-from ideabridge.tools.encoding import decode, encode_text
+from ideabridge.tools.encoding import decode, encode_text, number_or_none
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import counted, size_text
 from ideabridge.tools.tool import Order
@@ -363,10 +363,10 @@ def _limit(text: str, key: str, label: str) -> int | float | None:
     if not text and key in _OPTIONAL_LIMITS:
         return None
     try:
-        number = decode(text, what=label)
+        number = number_or_none(decode(text, what=label))
     except IdeabridgeError:
         number = None
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
+    if number is None:
         raise ArgumentError(f"{label}: expected a number, found {text[:80]!r}")
     return number
 

@@ -55,7 +55,16 @@ from ideabridge.server.ui.site import Site
 from ideabridge.server.views.shown import plan_without_ids
 from ideabridge.server.views.text import source_text
 from ideabridge.server.views.value_table import tool_of
-from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text, object_or_empty
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    decode,
+    encode,
+    encode_text,
+    list_or_empty,
+    object_or_empty,
+    objects_in,
+)
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import MAX_NAME, safe_name
 from ideabridge.tools.threads import compute_in_thread
@@ -772,17 +781,10 @@ class ParameterField:
 
 
 def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
-    parameters = draft.report.get("parameters")
-    if not isinstance(parameters, list):
-        return []
-
     merged = {name for name in decided if "merge" in _decision(decided, name)}
     keys = {new: old for old, new in draft.renamed.items() if old not in merged}
     fields: list[ParameterField] = []
-    for about in parameters:
-        if not isinstance(about, dict):
-            continue
-
+    for about in objects_in(draft.report.get("parameters")):
         name = str(about.get("name"))
         key = keys.get(name, name)
         decision = _decision(decided, key)
@@ -937,10 +939,8 @@ def _program_of(publication: Publication) -> Markup | str:
 
 def _steps_of(plan: JSONObject) -> tuple[PlanStep, ...]:
     """Return the first calls of a plan, for people."""
-    calls = plan.get("calls")
-    if not isinstance(calls, list):
-        return ()
-    return tuple(_step(call) for call in calls[:_MOST_STEPS] if isinstance(call, dict))
+    calls = list_or_empty(plan.get("calls"))
+    return tuple(map(_step, objects_in(calls[:_MOST_STEPS])))
 
 
 def _step(call: JSONObject) -> PlanStep:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from ideabridge.server.ui.showing import LONGEST, in_one_line
 from ideabridge.server.views.text import Beginning
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, number_or_none
 from ideabridge.tools.names import counted, visible
 
 if TYPE_CHECKING:
@@ -239,4 +239,4 @@ def _table(objects: list[JSONObject], room: _Room) -> ShownTable:
 def _has_numbers(rows: list[JSONObject], name: str) -> bool:
     """Return whether a member is a number in each row that has it."""
     values = [row[name] for row in rows if name in row]
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return all(number_or_none(value) is not None for value in values)

@@ -36,7 +36,9 @@ from ideabridge.tools.encoding import (
     encode,
     encode_text,
     list_or_empty,
+    number_or_none,
     object_or_empty,
+    plain_text,
 )
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -271,7 +273,7 @@ def _value_field(part: str, name: str, value: JSON, shown: JSON) -> ValueField:
     elif MASK in str(shown):
         kept = "in the file, not shown here"
     else:
-        return ValueField(f"{part}.{name}", name, _text(value), "")
+        return ValueField(f"{part}.{name}", name, plain_text(value), "")
     return ValueField(f"{part}.{name}", name, "", kept)
 
 
@@ -314,17 +316,13 @@ def _setting_field(name: str, now: JSONObject) -> SettingField:
     if name in _PATTERNS:
         return SettingField(name, "lines", label, hint, "\n".join(map(str, list_or_empty(value))))
 
-    default = "" if about.default is None else _text(about.default)
-    text = "" if value is None else _text(value)
+    default = "" if about.default is None else plain_text(about.default)
+    text = "" if value is None else plain_text(value)
     if name in _CHOICES:
         choices = tuple((choice, _CHOSEN[choice]) for choice in _CHOICES[name])
         default = _CHOSEN.get(default, default)
         return SettingField(name, "choice", label, hint, text, default, choices)
     return SettingField(name, "number", label, hint, text, default)
-
-
-def _text(value: JSON) -> str:
-    return value if isinstance(value, str) else encode_text(value)
 
 
 def edited_entry(entry: JSONObject, form: FormFields, visitor: Visitor) -> JSONObject:
@@ -447,10 +445,10 @@ def _setting(field: SettingField, text: str) -> JSON:
             raise FieldError(field.name, f"expected {' or '.join(values)}")
         return text
     try:
-        number = decode(text, what=field.label)
+        number = number_or_none(decode(text, what=field.label))
     except IdeabridgeError:
         number = None
-    if isinstance(number, bool) or not isinstance(number, int | float):
+    if number is None:
         raise FieldError(field.name, f"expected a number, found {text[:40]!r}")
     return number
 
