@@ -204,7 +204,7 @@ class Driven:
         return driven
 
     @property
-    def documents(self) -> dict[str, JSON]:
+    def documents(self) -> dict[str, JSONObject]:
         return self.machine.documents
 
     def statuses(self) -> list[str]:

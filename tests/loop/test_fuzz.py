@@ -155,7 +155,7 @@ def status(machine: Machine) -> JSON:
         [one.value for one in machine.history],
         [one.error for one in machine.history],
         [told(effect) for effect in machine.due()],
-        machine.documents,
+        dict[str, JSON](machine.documents),
         [*machine.errors],
         [*machine.feedback.corrections],
         machine.output,

@@ -187,20 +187,21 @@ def _combine(old: JSON | Missing, method: Method, value: JSON, path: Path) -> JS
     return value
 
 
-def write(document: JSON, path: Path, method: Method, value: JSON) -> JSON:
-    """Return a copy of the document with `value` written at `path`. Missing parents become objects.
-    An index just past the end of an array appends.
+def write(document: JSONObject, path: Path, method: Method, value: JSON) -> JSONObject:
+    """Return a copy of the document with `value` written at `path`, which has at least one key.
+    Missing parents become objects. An index just past the end of an array appends.
 
     Raises:
         StateWriteError: the path leads through a scalar or past the end of an array, the method
             does not fit the value that is already there, or the state would no longer be an object.
     """
-    if len(path) <= 1 and method != "push" and not isinstance(value, dict):
+    key = path[0]
+    if len(path) == 1 and method != "push" and not isinstance(value, dict):
         raise StateWriteError(
             f"{clipped(format_reference(path))} as a whole must stay an "
             f"object, found {_kind(value)}"
         )
-    return _write(document, path, 0, method, value)
+    return {**document, key: _write(document.get(key, MISSING), path, 1, method, value)}
 
 
 def _write(node: JSON | Missing, path: Path, depth: int, method: Method, value: JSON) -> JSON:
@@ -211,11 +212,7 @@ def _write(node: JSON | Missing, path: Path, depth: int, method: Method, value: 
     if isinstance(node, Missing):
         return {key: _write(MISSING, path, depth + 1, method, value)}
     if isinstance(node, dict):
-        members = dict(node)
-        members[key] = _write(
-            node.get(key, MISSING) if key in node else MISSING, path, depth + 1, method, value
-        )
-        return members
+        return {**node, key: _write(node.get(key, MISSING), path, depth + 1, method, value)}
 
     if isinstance(node, list):
         if key == str(len(node)):

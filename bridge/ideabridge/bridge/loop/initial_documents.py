@@ -35,7 +35,7 @@ class InitialDocuments:
         schemas: the state schemas, keyed by instance.
     """
 
-    documents: dict[str, JSON] = field(default_factory=dict[str, JSON])
+    documents: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
     instances: list[str] = field(default_factory=list[str])
     schemas: dict[str, StateSchema] = field(default_factory=dict[str, StateSchema])
 

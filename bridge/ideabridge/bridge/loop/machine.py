@@ -396,7 +396,7 @@ class Machine:
         return self._output_schema.memory if self.has_output else 0
 
     @property
-    def documents(self) -> JSONObject:
+    def documents(self) -> dict[str, JSONObject]:
         """The documents that references read, keyed by instance: `{"state", "results", "input",
         "data"}`. Do not change them.
         """

@@ -13,7 +13,7 @@ from itertools import groupby
 from ideabridge.bridge.context import state as document
 from ideabridge.bridge.context.references import Path, PathIndex
 from ideabridge.bridge.context.state import Method, Missing, merge
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class Memory:
         log: every write, in the order in which calls finished.
     """
 
-    def __init__(self, documents: dict[str, JSON]) -> None:
+    def __init__(self, documents: dict[str, JSONObject]) -> None:
         self._documents = documents
         # For each instance, a results object that nothing else refers to, so that another result
         # can be added without copying it.
         self._results: dict[str, JSONObject] = {}
-        self.base: dict[str, JSON] = dict(documents)
+        self.base: dict[str, JSONObject] = dict(documents)
         self.log: list[Write] = []
         self._first = 0
         self._written: dict[str, PathIndex] = {}
@@ -54,7 +54,7 @@ class Memory:
         self._learned: list[tuple[int, str, str, JSON]] = []
 
     @property
-    def documents(self) -> dict[str, JSON]:
+    def documents(self) -> dict[str, JSONObject]:
         """The current documents. The caller can keep them, because no later write changes them."""
         self._results = {}
         return self._documents
@@ -68,8 +68,7 @@ class Memory:
 
     def state(self, instance: str = "") -> JSONObject:
         """Return the current state of an instance."""
-        state = document.read(self._documents.get(instance, {}), ("state",))
-        return state if isinstance(state, dict) else {}
+        return object_or_empty(self._documents.get(instance, {}).get("state"))
 
     def learn(self, call: int, instance: str, kind: str, value: JSON) -> None:
         """Merge data that a call added into `†data.KIND`."""
@@ -88,23 +87,20 @@ class Memory:
                 by_place[str(error["place"])] = error
 
         for instance, view in self._documents.items():
-            data = view.get("data") if isinstance(view, dict) else None
-            if not isinstance(view, dict) or not isinstance(data, dict):
-                continue
-
+            data = object_or_empty(view.get("data"))
             new_data: JSONObject = {kind: value for kind, value in data.items() if kind != "error"}
             if by_place:
                 new_data["error"] = by_place
             if by_place or "error" in data:
                 self._documents[instance] = {**view, "data": new_data}
 
-    def try_write(self, writes: Iterable[Write]) -> dict[str, JSON]:
+    def try_write(self, writes: Iterable[Write]) -> dict[str, JSONObject]:
         """Return the documents as they would be after the writes, for `commit`.
 
         Raises:
             StateWriteError: a write is impossible.
         """
-        changed: dict[str, JSON] = {}
+        changed: dict[str, JSONObject] = {}
         for entry in writes:
             if entry.is_result:
                 # Writing a result cannot fail.
@@ -114,7 +110,7 @@ class Memory:
 
         return changed
 
-    def commit(self, writes: Iterable[Write], changed: dict[str, JSON]) -> None:
+    def commit(self, writes: Iterable[Write], changed: dict[str, JSONObject]) -> None:
         """Perform the writes for which `try_write` returned `changed`."""
         self._documents.update(changed)
         for entry in writes:
@@ -129,15 +125,13 @@ class Memory:
         """
         view = self._documents.get(entry.instance, {})
         own = self._results.get(entry.instance)
-        if own is not None and isinstance(view, dict) and view.get("results") is own:
+        if own is not None and view.get("results") is own:
             own[entry.path[1]] = entry.value
             return
 
         view = document.write(view, entry.path, "set", entry.value)
         self._documents[entry.instance] = view
-        results = document.read(view, ("results",))
-        if isinstance(results, dict):
-            self._results[entry.instance] = results
+        self._results[entry.instance] = object_or_empty(view["results"])
 
     def staged(self) -> Memory:
         """Return a copy for a group of calls. Writes to the copy are visible only to them."""
@@ -167,7 +161,7 @@ class Memory:
                 return document.read(documents.get(instance, {}), path)
         return document.read(self.document(instance, path[0], bound), path)
 
-    def document(self, instance: str, kind: str, bound: Collection[int]) -> JSON:
+    def document(self, instance: str, kind: str, bound: Collection[int]) -> JSONObject:
         """Return an instance's document for a read of `†KIND` that is bound to the calls `bound`.
         The document does not depend on what other calls have written so far.
         """
@@ -190,17 +184,14 @@ class Memory:
         return _written(view, entries)
 
 
-def _with_data(view: JSON, kind: str, value: JSON) -> JSON:
+def _with_data(view: JSONObject, kind: str, value: JSON) -> JSONObject:
     """Return a copy of a document with data merged in. It shares all other parts with the
     document.
     """
-    if not isinstance(view, dict):
-        return view
-    data = view.get("data")
-    return {**view, "data": merge(data if isinstance(data, dict) else {}, {kind: value})}
+    return {**view, "data": merge(object_or_empty(view.get("data")), {kind: value})}
 
 
-def _written(view: JSON, entries: Iterable[Write]) -> JSON:
+def _written(view: JSONObject, entries: Iterable[Write]) -> JSONObject:
     """Return a document after some writes. Successive pushes to one array become a single write,
     because each write copies the array.
     """
@@ -215,7 +206,7 @@ def _written(view: JSON, entries: Iterable[Write]) -> JSON:
     return view
 
 
-def _pushed(view: JSON, path: Path, values: list[JSON]) -> JSON:
+def _pushed(view: JSONObject, path: Path, values: list[JSON]) -> JSONObject:
     """Return a document after successive pushes to one array."""
     view = document.write(view, path, "push", values[0])
     array = document.read(view, path)

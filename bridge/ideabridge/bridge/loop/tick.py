@@ -956,8 +956,7 @@ class Tick:
         changed = self._visible.try_write(writes)
         schema = self._schemas.get(call.instance)
         if schema is not None and any(path[0] == "state" for path in paths):
-            document = changed[call.instance]
-            schema.check_write(document["state"] if isinstance(document, dict) else None)
+            schema.check_write(changed[call.instance]["state"])
 
         self._visible.commit(writes, changed)
         progress.wrote = paths

@@ -315,7 +315,7 @@ def _document(machine: Machine, operand: Reference) -> JSON:
     errors of the last Solution (†data.error.PLACE).
     """
     document = machine.documents.get(operand.instance or "", {})
-    if operand.full[:2] != ("data", "error") or not machine.ended or not isinstance(document, dict):
+    if operand.full[:2] != ("data", "error") or not machine.ended:
         return document
     errors: JSONObject = {
         str(error["place"]): error for error in machine.errors if error.get("place") is not None
