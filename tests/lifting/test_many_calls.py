@@ -16,8 +16,7 @@ from ideabridge.bridge.lifting.lift import lift
 from ideabridge.bridge.lifting.lifted import arranged
 from ideabridge.bridge.lifting.parameters import Parameter, ParameterDecision, parameters_of
 from ideabridge.bridge.lifting.search import explain_literal
-from ideabridge.bridge.loop.graph import RULES
-from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.loop.settings import RULES, Settings
 from ideabridge.bridge.publishing.drafting import draft_of
 from ideabridge.bridge.runs.stretch import EndedCall, ended_run, keep_ended
 from ideabridge.bridge.store.store import Store

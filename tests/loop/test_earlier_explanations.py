@@ -7,9 +7,8 @@ from __future__ import annotations
 import pytest
 
 from ideabridge.bridge.loop.event import ConfigurationChanged, SolutionProposed
-from ideabridge.bridge.loop.graph import RULES
 from ideabridge.bridge.loop.question import call_question
-from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.loop.settings import RULES, Settings
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.loop.driving import TOOLS, Driven, started
 from tests.loop.test_assumptions import constant, decide, echo, literal, ran, told, why, write

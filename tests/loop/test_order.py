@@ -15,8 +15,7 @@ from ideabridge.bridge.loop.event import (
     SolutionProposed,
     decider_of,
 )
-from ideabridge.bridge.loop.graph import ModuleOrder
-from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.loop.settings import ModuleOrder, Settings
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, Order, Tool
 from tests.loop.driving import ANY_PARAMETERS, EFFECTS, READ_ONLY, Driven, started

@@ -607,8 +607,7 @@ def waiting_plan(machine: Machine) -> WaitingPlan | None:
     graph = Graph(
         machine.offer.current,
         {**documents, "": documents[machine.instances[0]]},
-        order=settings.order,
-        modules=settings.modules,
+        Settings(order=settings.order, modules=settings.modules),
     )
     waiting = WaitingPlan(graph, question=question, instances=len(machine.instances))
     graph.take(waiting.calls, waiting.output)

@@ -43,7 +43,7 @@ in any case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple, cast
@@ -66,9 +66,12 @@ from ideabridge.bridge.context.references import (
     parse_reference,
     quoted,
 )
-from ideabridge.bridge.context.state import MISSING, Missing, StateSchema, describe_missing, read
+from ideabridge.bridge.context.state import MISSING, Missing, describe_missing, read
 from ideabridge.bridge.loop.call import Call, Read, look_for_wrong_references, read_call
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
+from ideabridge.bridge.loop.event import Pattern
+from ideabridge.bridge.loop.initial_documents import InitialDocuments
+from ideabridge.bridge.loop.settings import ModuleOrder, Settings
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
@@ -91,32 +94,7 @@ def _literal(compiled: Compiled) -> Compiled:
     return compiled
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleOrder:
-    """The order of one module's calls, as configured.
-
-    Attributes:
-        ordered: whether its calls keep their listed order.
-        reads: names or patterns of tools that only read, no matter what their annotations say.
-        changes: names or patterns of tools that might change something, no matter what their
-            annotations say. This takes precedence over `reads`.
-    """
-
-    ordered: bool = True
-    reads: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()
-
-
 _DEFAULT: Final = ModuleOrder()
-
-RULES: Final = 2
-"""The version of the rules for calls that new runs follow. A journal is folded under the version it
-was written with.
-
-1: if `_activity` names code, the hints of the tool of that code also decide whether a call asks and
-what it waits for; and the result of a latent tool is text if the definition does not describe it.
-2: in a published plan, an explanation without a value is not replaced by one of another kind, and
-notes are separate from assumptions; see `context/earlier.py`."""
 
 _TOLD: Final = 3
 """Maximum number of references that an error about an unsuitable value names."""
@@ -133,40 +111,34 @@ class Graph:
     Args:
         catalogue: the tools of the run.
         base: the documents before the Solution, keyed by instance ("" if the context names none).
+        settings: the settings of the run.
+        opening: the instances of the context and their state schemas. If there are instances, each
+            call must name one of them.
         first: the index of the first call.
-        instances: the instances of the context. If there are any, each call must name one of them.
-        order, modules: see `ListedOrder`.
         earlier_ids: the ids of calls of earlier Solutions, which have all ended.
-        schemas: the state schemas, keyed by instance.
-        output_by_instance: whether the output is resolved separately for each instance, into a map
-            keyed by instance.
-        alternatives: whether the calls are alternatives, so that none sees data that another adds.
+        pattern: how the calls belong together; see `SolutionProposed`. Alternatives have no order,
+            and none sees data that another adds.
+
+    Attributes:
         explained: the literals that the Solution computes when it runs; see `read_computations`.
-        foresight, activities, rules: see `Settings`.
     """
 
     def __init__(
         self,
         catalogue: Catalogue,
         base: Mapping[str, JSON],
+        settings: Settings | None = None,
+        opening: InitialDocuments | None = None,
         *,
         first: int = 0,
-        instances: Iterable[str] = (),
-        order: Order = "effects",
-        modules: Mapping[str, ModuleOrder] | None = None,
         earlier_ids: Iterable[str] = (),
-        schemas: Mapping[str, StateSchema] | None = None,
-        output_by_instance: bool = False,
-        alternatives: bool = False,
-        explained: JSONObject | None = None,
-        foresight: bool = False,
-        activities: Collection[str] | None = None,
-        rules: int = RULES,
+        pattern: Pattern | None = None,
     ) -> None:
-        self.explained = explained
-        self._foresight = foresight
-        self._activities = activities
-        self._rules = rules
+        settings = settings or Settings()
+        opening = opening or InitialDocuments()
+        order: Order = settings.order if pattern in (None, "all") else "none"
+        self.explained: JSONObject | None = None
+        self._settings = settings
         self.computations = Computations()
         self.catalogue = catalogue
         self.base = base
@@ -178,13 +150,13 @@ class Graph:
         self.output_reads: dict[str, list[Read]] = {}
         self.output_problems: list[str] = []
         self.output_faults: dict[str, list[str]] = {}
-        self._instances = list(instances)
-        self.order = ListedOrder(order, modules)
+        self._instances = list(opening.instances)
+        self.order = ListedOrder(order, settings.modules)
         self._earlier_ids = set(earlier_ids)
-        self._schemas = schemas or {}
-        self.output_instances = self._instances if output_by_instance else [""]
+        self._schemas = opening.schemas
+        self.output_instances = self._instances if settings.output_by_instance else [""]
         self._writers: dict[str, PathIndex] = {}
-        self._alternatives = alternatives
+        self._alternatives = pattern in ("any", "race")
         self._adding: dict[str, list[int]] = {}
         self._ids: dict[tuple[str, str], int] = {}
         self._cycles: dict[int, list[str]] = {}
@@ -228,7 +200,7 @@ class Graph:
         if call.edges is None:
             self._find_edges(call)
 
-        if self._foresight and not call.problems:
+        if self._settings.foresight and not call.problems:
             self._foresee(call, briefly=briefly)
             self._malformed += bool(call.problems)
 
@@ -352,7 +324,7 @@ class Graph:
         """
         if self.explained is not None:
             self.computations = read_computations(
-                self.explained, calls, output, places, rules=self._rules
+                self.explained, calls, output, places, rules=self._settings.rules
             )
             self.output_problems.extend(self.computations.problems)
             by_instance = [place for place in places or () if isinstance(place, int)]
@@ -418,7 +390,7 @@ class Graph:
             )
 
     def _check_activity(self, call: Call) -> None:
-        names = self._activities
+        names = self._settings.activities
         if call.activity is not None and names is not None and call.activity not in names:
             hint = did_you_mean(call.activity, names)
             call.problems.append(f"_activity: unknown activity {quoted(call.activity)}.{hint}")
@@ -427,7 +399,7 @@ class Graph:
         """Check that a result written by a mind is text, if the tool's definition does not describe
         the result.
         """
-        if self._rules < 1 or not call.has_written_result or call.problems:
+        if self._settings.rules < 1 or not call.has_written_result or call.problems:
             return
         if (
             call.tool is not None
@@ -566,7 +538,7 @@ class Graph:
             return []
 
         if not tool.asks_mind:
-            return [call.code or tool] if self._rules >= 1 else [tool]
+            return [call.code or tool] if self._settings.rules >= 1 else [tool]
 
         chosen = call.raw.get("tools", [])
         if isinstance(chosen, list):

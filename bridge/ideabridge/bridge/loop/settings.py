@@ -8,15 +8,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from ideabridge.bridge.loop.graph import RULES, ModuleOrder
 from ideabridge.bridge.loop.policy import ApprovalSetting
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, number_or_none
 from ideabridge.tools.tool import Order
 
 Planning: TypeAlias = Literal["eager", "lazy"]
 """When the calls of a Solution run: as soon as they are listed, or once the plan is accepted."""
 
 PLANNINGS: Final[tuple[Planning, ...]] = get_args(Planning)
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleOrder:
+    """The order of one module's calls, as configured.
+
+    Attributes:
+        ordered: whether its calls keep their listed order.
+        reads: names or patterns of tools that only read, no matter what their annotations say.
+        changes: names or patterns of tools that might change something, no matter what their
+            annotations say. This takes precedence over `reads`.
+    """
+
+    ordered: bool = True
+    reads: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+
+
+RULES: Final = 2
+"""The version of the rules for calls that new runs follow. A journal is folded under the version it
+was written with.
+
+1: if `_activity` names code, the hints of the tool of that code also decide whether a call asks and
+what it waits for; and the result of a latent tool is text if the definition does not describe it.
+2: in a published plan, an explanation without a value is not replaced by one of another kind, and
+notes are separate from assumptions; see `context/earlier.py`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +173,9 @@ class Spending:
 
     def add(self, usage: JSONObject) -> None:
         """Count the usage of one answer."""
-        cost = usage.get("cost")
         self.input_tokens += _count(usage, "input_tokens")
         self.output_tokens += _count(usage, "output_tokens")
-        self.cost += cost if isinstance(cost, int | float) else 0.0
+        self.cost += number_or_none(usage.get("cost")) or 0.0
         # A room gives a number, a single answer gives a boolean.
         self.partial += _count(usage, "partial")
         self.last = usage

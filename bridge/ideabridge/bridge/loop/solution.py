@@ -262,25 +262,17 @@ class SolutionReader:
 
     def graph(self, pattern: Pattern | None = None, explained: JSONObject | None = None) -> Graph:
         """Return an empty graph for the next Solution."""
-        opening = self._opening
-        settings = self._settings
-        return Graph(
+        graph = Graph(
             self._catalogue,
             self._memory.documents,
+            self._settings,
+            self._opening,
             first=self.listed,
-            instances=opening.instances,
-            # Alternatives have no order.
-            order=settings.order if pattern in (None, "all") else "none",
-            modules=settings.modules,
             earlier_ids=self._ids,
-            schemas=opening.schemas,
-            output_by_instance=settings.output_by_instance,
-            alternatives=pattern in ("any", "race"),
-            explained=explained,
-            foresight=settings.foresight,
-            activities=settings.activities,
-            rules=settings.rules,
+            pattern=pattern,
         )
+        graph.explained = explained
+        return graph
 
     def check(self, event: SolutionProposed) -> CheckedSolution:
         """Check a Solution that arrives in one piece. `take` does not bind it a second time."""

@@ -64,11 +64,11 @@ from ideabridge.bridge.loop.event import (
     SolutionProposed,
     event_from_json,
 )
-from ideabridge.bridge.loop.graph import RULES
 from ideabridge.bridge.loop.machine import Machine, resume_events
 from ideabridge.bridge.loop.policy import only_persons, policy_named, strictest_of
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, SchemaCache
+from ideabridge.bridge.loop.settings import RULES
 from ideabridge.bridge.modules.client_session import client_session
 from ideabridge.bridge.offer.offer import Offer
 from ideabridge.bridge.programs.names import program_schema

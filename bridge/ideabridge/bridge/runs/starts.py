@@ -21,9 +21,8 @@ from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.errors import PlanError, RejectedSolutionError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import Event, ProgramProposed, RunStarted, SolutionProposed
-from ideabridge.bridge.loop.graph import RULES, ModuleOrder
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.settings import PLANNINGS, Planning, Settings
+from ideabridge.bridge.loop.settings import PLANNINGS, RULES, ModuleOrder, Planning, Settings
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.choice import Choice
 from ideabridge.bridge.modules.settings import ModuleConfiguration
@@ -31,7 +30,14 @@ from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.sandbox import ASK, LONGEST, interpreter
 from ideabridge.tools.compose import wrap_output
-from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise, object_or_empty
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    ObjectLike,
+    normalise,
+    number_or_none,
+    object_or_empty,
+)
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
@@ -353,14 +359,10 @@ class _AskedLimits:
         value = self._limits.get(name)
         if value is None:
             return None
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-            or value <= 0
-        ):
+        number = number_or_none(value)
+        if number is None or not math.isfinite(number) or number <= 0:
             raise PlanError(f"limits.{name}: expected a number above 0, found {_shown(value)}")
-        return value
+        return number
 
     def whole_number(self, name: str) -> int | None:
         """Return a limit that has no fraction, or None if the caller does not ask for it."""
