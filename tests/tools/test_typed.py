@@ -116,3 +116,11 @@ def test_any_json_can_be_read(value: JSON) -> None:
     assert type(book.is_lent) is bool
     assert all(type(tag) is str for tag in book.tags)
     assert all(type(author.name) is str for author in book.authors)
+
+
+def test_objects_and_lists_of_a_subclass_are_read() -> None:
+    class Marked(dict[str, JSON]):
+        pass
+
+    written = Marked(authors=[Marked(name="Ann")], places=Marked(a=Marked(b=1)))
+    assert read_as(_Book, written) == _Book(places={"a": {"b": 1}}, authors=(_Author("Ann"),))

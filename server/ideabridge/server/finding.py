@@ -16,15 +16,17 @@ from ideabridge.bridge.programs.stubs import JSON_TEXT, OBSERVED, first_line_of
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import IdeaHit, Publication, StoredIdea
 from ideabridge.bridge.store.ideas import IdeaFilter
+from ideabridge.bridge.store.published import PublishedPlan
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.search import ToolSearch, tool_line
 from ideabridge.server.served_tools import published_description
-from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, list_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import counted, did_you_mean
 from ideabridge.tools.tool import IDEA, Tool, ToolKey
+from ideabridge.tools.typed import read_as
 
 # -- finding ---------------------------------------------------------------------------------------
 
@@ -431,10 +433,10 @@ class Finding:
             for message in read_context(stored.idea.context)
             if message.type in ("text", "data", "tool", "plan")
         ]
-        solution = stored.idea.solution
         calls = self._calls(stored, caller)
-        if calls and isinstance(solution, dict):
-            plan: JSONObject = {"calls": calls, "output": solution.get("output")}
+        if calls:
+            output = read_as(PublishedPlan, stored.idea.solution).output
+            plan: JSONObject = {"calls": calls, "output": output}
             messages.append({"type": "plan", "plan": plan, "description": f"idea {stored.id[:12]}"})
 
         return messages
@@ -456,9 +458,7 @@ class Finding:
 
         calls: list[JSON] = []
         for step in steps:
-            solution = step.idea.solution
-            listed = solution.get("calls") if isinstance(solution, dict) else None
-            calls.extend(list_or_empty(listed))
+            calls += read_as(PublishedPlan, step.idea.solution).calls
 
         return calls
 

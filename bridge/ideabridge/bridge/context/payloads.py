@@ -6,7 +6,7 @@ A person or a mind who reads a value as text learns nothing from base64.
 
 from __future__ import annotations
 
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.json_parts import map_parts
 
 
@@ -41,8 +41,7 @@ def write_payload(block: JSONObject, payload: str) -> None:
 
 
 def _holder(block: JSONObject) -> JSONObject:
-    resource = block.get("resource")
-    return resource if isinstance(resource, dict) else block
+    return object_or_empty(block.get("resource")) or block
 
 
 def without_payloads(value: JSON) -> JSON:

@@ -11,15 +11,16 @@ tool has. A call returns part of a value, and the next Request shows this part w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
 from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.bridge.context.references import DAGGER, parse_reference
-from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, encode, plain_text
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.tool import Annotations, Tool
+from ideabridge.tools.typed import member, read_as
 
 READ: Final = Tool(
     "read",
@@ -118,26 +119,58 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
     """
     # Base64 means nothing to a mind. A host that answers turn by turn gets the blocks themselves.
     value = without_payloads(value)
-    start = arguments.get("from")
-    length = arguments.get("length")
-    pattern = arguments.get("find")
-    first = start if isinstance(start, int) else 0
+    wanted = read_as(_Wanted, arguments)
+    first = wanted.first
     room = max(most - _ENVELOPE - len(encode(written)), 16)
     head: JSONObject = {"reference": written}
-    if isinstance(pattern, str):
-        return head | _found(value, pattern, first, room - len(encode(pattern)))
-    if first == 0 and not isinstance(length, int) and len(encode(value)) <= room:
+    if wanted.find is not None:
+        return head | _found(value, wanted.find, first, room - len(encode(wanted.find)))
+    if first == 0 and wanted.length is None and len(encode(value)) <= room:
         return head | {"value": value}
     if isinstance(value, list):
         _expect_within(first, len(value), "items")
-        return head | _items(value, written, first, length, room)
+        return head | _items(value, written, wanted, room)
 
-    text = value if isinstance(value, str) else encode_text(value)
-    unit = "characters" if isinstance(value, str) else "characters of its JSON"
+    text = plain_text(value)
+    unit = _unit_of(value)
     _expect_within(first, len(text), unit)
-    part = _fitting(text[first : first + length if isinstance(length, int) else None], room)
-    member = "text" if isinstance(value, str) else "json"
-    return head | {member: part, "from": first, "length": len(part), "of": len(text), "unit": unit}
+    part = _fitting(text[wanted.range], room)
+    member_name = "text" if unit == _CHARACTERS else "json"
+    return head | {
+        member_name: part,
+        "from": first,
+        "length": len(part),
+        "of": len(text),
+        "unit": unit,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a call of the reading tool asks for.
+
+    Attributes:
+        first: `from`, the position at which the part begins.
+        length: the number of characters or items, or None for as many as fit.
+        find: the text to look for, or None.
+    """
+
+    first: int = field(default=0, metadata=member("from"))
+    length: int | None = None
+    find: str | None = None
+
+    @property
+    def range(self) -> slice:
+        end = None if self.length is None else self.first + self.length
+        return slice(self.first, end)
+
+
+_CHARACTERS: Final = "characters"
+
+
+def _unit_of(value: JSON) -> str:
+    """Return what positions in the text of a value count."""
+    return _CHARACTERS if isinstance(value, str) else f"{_CHARACTERS} of its JSON"
 
 
 def _expect_within(first: int, size: int, unit: str) -> None:
@@ -157,10 +190,10 @@ def _fitting(text: str, room: int) -> str:
     return part
 
 
-def _items(value: list[JSON], written: str, first: int, length: JSON, room: int) -> JSONObject:
-    end = first + length if isinstance(length, int) else len(value)
+def _items(value: list[JSON], written: str, wanted: _Wanted, room: int) -> JSONObject:
+    first = wanted.first
     items: list[JSON] = []
-    for item in value[first:end]:
+    for item in value[wanted.range]:
         room -= len(encode(item)) + 1
         if room < 0:
             break
@@ -185,17 +218,14 @@ def _found(value: JSON, pattern: str, first: int, room: int) -> JSONObject:
     """
     if isinstance(value, list):
         return _matches(_in_items(value, pattern, first), pattern, "items", room)
-    text = value if isinstance(value, str) else encode_text(value)
-    unit = "characters" if isinstance(value, str) else "characters of its JSON"
-    return _matches(
-        ((place, text, place) for place in _places(text, pattern, first)), pattern, unit, room
-    )
+    text = plain_text(value)
+    places = ((place, text, place) for place in _places(text, pattern, first))
+    return _matches(places, pattern, _unit_of(value), room)
 
 
 def _in_items(items: Sequence[JSON], pattern: str, first: int) -> Iterator[tuple[int, str, int]]:
     for number in range(first, len(items)):
-        item = items[number]
-        text = item if isinstance(item, str) else encode_text(item)
+        text = plain_text(items[number])
         for place in _places(text, pattern, 0):
             yield number, text, place
 

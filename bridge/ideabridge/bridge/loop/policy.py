@@ -21,6 +21,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import folded, known_as
 from ideabridge.tools.tool import Annotations, Tool
 from ideabridge.tools.toolbox import Toolbox
+from ideabridge.tools.typed import read_as
 
 Then: TypeAlias = Literal["allow", "ask", "deny"]
 
@@ -287,14 +288,10 @@ def _policy_of(setting: ApprovalSetting, default: Policy, otherwise: str, also: 
     if not isinstance(setting, dict):
         return allow_all if setting == "allow_all" else default
     if "all" not in setting:
-        rules = [
-            Rule.from_json(rule) for rule in cast("list[JSONObject]", setting.get("rules") or [])
-        ]
-        last = str(setting.get("default") or "read_only")
-        embedded = cast("JSONObject | None", setting.get("embedded"))
-        return ruled(
-            rules, otherwise if last == "read_only" else last, also=also, embedded=embedded
-        )
+        part = read_as(_Approval, setting)
+        last = otherwise if part.default == "read_only" else part.default
+        rules = [Rule.from_json(rule) for rule in part.rules]
+        return ruled(rules, last, also=also, embedded=part.embedded)
 
     policies = [_policy_of(part, default, otherwise, also) for part in approval_parts(setting)]
 
@@ -305,6 +302,25 @@ def _policy_of(setting: ApprovalSetting, default: Policy, otherwise: str, also: 
         )
 
     return strictest
+
+
+@dataclass(frozen=True, slots=True)
+class _Approval:
+    """A part of an approval setting that is an object. The configuration has checked it.
+
+    Attributes:
+        rules: see `Rule.from_json`.
+        default: the verdict if no rule matches.
+        embedded: see `embedded_tools`.
+        timeout_seconds: see `approval_timeout`.
+        by: "person" if only persons are allowed to decide.
+    """
+
+    rules: tuple[JSONObject, ...] = ()
+    default: str = "read_only"
+    embedded: JSONObject | None = None
+    timeout_seconds: float | None = None
+    by: str | None = None
 
 
 def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
@@ -328,13 +344,9 @@ def strictest_of(setting: ApprovalSetting, other: ApprovalSetting) -> ApprovalSe
 def allows_by_name(setting: ApprovalSetting) -> bool:
     """Return whether a rule allows tools by name, no matter which module they belong to."""
     return any(
-        isinstance(rule, dict)
-        and rule.get("then") == "allow"
-        and rule.get("module") is None
-        and "tool" in rule
+        rule.get("then") == "allow" and rule.get("module") is None and "tool" in rule
         for part in approval_parts(setting)
-        if isinstance(part, dict)
-        for rule in cast("list[JSON]", part.get("rules") or [])
+        for rule in read_as(_Approval, part).rules
     )
 
 
@@ -342,22 +354,14 @@ def approval_timeout(setting: ApprovalSetting) -> float | None:
     """Return the number of seconds after which an undecided call is denied, or None if it never
     is.
     """
-    timeouts: list[float] = []
-    for part in approval_parts(setting):
-        if not isinstance(part, dict):
-            continue
-        seconds = part.get("timeout_seconds")
-        if isinstance(seconds, int | float) and not isinstance(seconds, bool):
-            timeouts.append(float(seconds))
-
-    return min(timeouts, default=None)
+    parts = [read_as(_Approval, part) for part in approval_parts(setting)]
+    timeouts = [part.timeout_seconds for part in parts if part.timeout_seconds is not None]
+    return min(map(float, timeouts), default=None)
 
 
 def only_persons(setting: ApprovalSetting) -> bool:
     """Return whether only persons are allowed to decide, and never the assistant of a session."""
-    return any(
-        isinstance(part, dict) and part.get("by") == "person" for part in approval_parts(setting)
-    )
+    return any(read_as(_Approval, part).by == "person" for part in approval_parts(setting))
 
 
 def named_tool(tool: Tool) -> str:

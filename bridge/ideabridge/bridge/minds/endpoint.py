@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -54,8 +55,9 @@ from ideabridge.bridge.minds.settings import (
 )
 from ideabridge.bridge.minds.wire import limit_answers, mind_error
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.tools.encoding import JSONObject, decode
+from ideabridge.tools.encoding import JSON, JSONObject, decode, number_or_none, objects_in
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.typed import read_as
 
 _NO_KEY: Final = "no-key"
 _BEARERS: Final = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "anthropic": "ANTHROPIC_AUTH_TOKEN"}
@@ -374,8 +376,8 @@ def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
     name for its model.
     """
     usage = answer.usage
-    reported = (answer.provider_details or {}).get("cost")
-    if isinstance(reported, int | float) and not isinstance(reported, bool):
+    reported = number_or_none((answer.provider_details or {}).get("cost"))
+    if reported is not None:
         return float(reported)
     if not usage.has_values():
         return None
@@ -463,7 +465,14 @@ async def models_of(model: Model) -> list[str] | None:
     except IdeabridgeError:
         raise ModelUnavailableError(f"{place} did not send JSON; is base_url right?") from None
 
-    data = listed.get("data") if isinstance(listed, dict) else None
-    if not isinstance(data, list):
+    data = read_as(_ModelList, listed).data
+    if data is None:
         return None
-    return [str(entry.get("id"))[:_LONGEST] for entry in data[:_MODELS] if isinstance(entry, dict)]
+    return [str(entry.get("id"))[:_LONGEST] for entry in objects_in(data[:_MODELS])]
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelList:
+    """The answer to `GET /models`."""
+
+    data: list[JSON] | None = None

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import httpx
@@ -41,8 +42,9 @@ from ideabridge.bridge.minds.errors import (
     SchemaRefusalError,
     says_too_large,
 )
-from ideabridge.tools.encoding import MAX_BYTES
+from ideabridge.tools.encoding import MAX_BYTES, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.typed import member, read_as
 
 MAX_ERROR: Final = 1024 * 1024
 """The maximum size, in bytes, of the body of an error."""
@@ -281,21 +283,27 @@ def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
     return ModelRefusalError(f"{where}: {detail}")
 
 
+@dataclass(frozen=True, slots=True)
+class _ErrorBody:
+    """What a provider sends about an error: `{"error": {"message"}}`, `{"error": text}` or
+    `{"message"}`.
+    """
+
+    error: JSONObject | None = None
+    reason: str | None = field(default=None, metadata=member("error"))
+    message: str | None = None
+
+
 def _said(error: ModelAPIError) -> str:
     """Return the provider's message about an error."""
     body = error.body
     if isinstance(body, dict):
-        members = cast("dict[str, object]", body)
-        inner = members.get("error", members)
-        if isinstance(inner, dict):
-            message = cast("dict[str, object]", inner).get("message")
+        sent = read_as(_ErrorBody, cast("JSONObject", body))
+        if sent.error is None:
+            message = sent.reason or sent.message
         else:
-            message = inner
-
-        if isinstance(message, str) and message:
-            text = message
-        else:
-            text = json.dumps(body, ensure_ascii=False, default=str)
+            message = read_as(_ErrorBody, sent.error).message
+        text = message or json.dumps(body, ensure_ascii=False, default=str)
     elif isinstance(body, str) and body.strip():
         text = body
     else:

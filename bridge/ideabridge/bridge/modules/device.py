@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Final, TypeVar, cast
+from typing import Annotated, Final, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
@@ -19,6 +19,8 @@ import httpx2
 from mcp.client.auth import OAuthFlowError
 from pydantic import AnyHttpUrl, BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import from_json
+
+from ideabridge.tools.encoding import JSON, object_or_empty
 
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 """The grant type (RFC 8628, section 3.4)."""
@@ -226,15 +228,11 @@ def _read(response: httpx2.Response) -> _Answer:
 
 def _field(response: httpx2.Response, name: str) -> str | None:
     try:
-        document: object = from_json(response.content)
+        document: JSON = from_json(response.content)
     except ValueError:
         return None
 
-    if isinstance(document, dict):
-        value = cast("dict[str, object]", document).get(name)
-    else:
-        value = None
-
+    value = object_or_empty(document).get(name)
     return value if isinstance(value, str) else None
 
 

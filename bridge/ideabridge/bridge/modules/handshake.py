@@ -10,7 +10,8 @@ version, the `Handshake` offers that version.
 from __future__ import annotations
 
 import re
-from typing import Final, cast
+from dataclasses import dataclass
+from typing import Final
 
 import anyio
 from mcp.shared.message import SessionMessage
@@ -23,6 +24,8 @@ from mcp_types import (
     RequestId,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
+
+from ideabridge.tools.typed import read_as
 
 DISCOVER_SECONDS: Final = 5.0
 """Maximum time, in seconds, that a server has to answer `server/discover`. This is at most a third
@@ -129,11 +132,12 @@ def _named_versions(error: ErrorData) -> list[str]:
     """Return the protocol versions that an error names: in the `supported` member of its data, or
     otherwise in its message.
     """
-    data: object = error.data
-    if isinstance(data, dict):
-        supported: object = cast("dict[str, object]", data).get("supported")
-        if isinstance(supported, list):
-            return [
-                version for version in cast("list[object]", supported) if isinstance(version, str)
-            ]
-    return _VERSION.findall(error.message)
+    supported = read_as(_Versions, error.data).supported
+    return _VERSION.findall(error.message) if supported is None else list(supported)
+
+
+@dataclass(frozen=True, slots=True)
+class _Versions:
+    """The data of an error about a protocol version."""
+
+    supported: tuple[str, ...] | None = None

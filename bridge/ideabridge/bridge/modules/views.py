@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote
 
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.json_parts import values_in
 from ideabridge.tools.names import folded
 
@@ -77,10 +77,7 @@ def _uri_of(resource: Mapping[str, JSON]) -> str:
 
 def is_for_views_only(meta: JSON) -> bool:
     """Return whether the `_meta` of a tool says that only views are allowed to call it."""
-    if not isinstance(meta, dict):
-        return False
-    ui = meta.get("ui")
-    return isinstance(ui, dict) and ui.get("visibility") == ["app"]
+    return object_or_empty(object_or_empty(meta).get("ui")).get("visibility") == ["app"]
 
 
 def without_views(meta: JSONObject) -> JSONObject:

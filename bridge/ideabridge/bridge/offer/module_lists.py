@@ -13,7 +13,7 @@ from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import Recollection, Way
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty, objects_in
 from ideabridge.tools.names import shown_name
 from ideabridge.tools.tool import Tool
 
@@ -66,7 +66,7 @@ class ModuleLists:
             listed = secrets.redact(self._memory.tools(fingerprint))
             if isinstance(listed, list):
                 recollection = Recollection(
-                    tools=_tools_in(listed),
+                    tools=[Tool.from_json(entry) for entry in objects_in(listed)],
                     instructions=secrets.mask(self._memory.instructions(fingerprint)),
                     listed_at=self._memory.listed_at(fingerprint),
                     had_token=self._memory.had_token(fingerprint),
@@ -123,7 +123,7 @@ class ModuleLists:
         self._memory.keep_offered(fingerprint, name, offered)
         self._memory.keep_token(fingerprint, name, had_token=module.has_token)
         listed = module.tools
-        milder = _milder(_tools_in(stored or []), listed)
+        milder = _milder([Tool.from_json(tool) for tool in objects_in(stored)], listed)
         if milder:
             # The new hints apply at once, so warn people who relied on being asked.
             more = ""
@@ -146,22 +146,14 @@ def _fingerprints(configuration: Configuration) -> dict[str, str]:
     }
 
 
-def _tools_in(listed: list[JSON]) -> list[Tool]:
-    return [Tool.from_json(entry) for entry in listed if isinstance(entry, dict)]
-
-
 def _offered_in(stored: JSON) -> dict[Kind, list[JSONObject] | None]:
     """Read the stored lists of resources, templates and prompts."""
+    lists = object_or_empty(stored)
     offered: dict[Kind, list[JSONObject] | None] = {}
-    if not isinstance(stored, dict):
-        return offered
-
     for kind in ("resources", "templates", "prompts"):
-        entries = stored.get(kind)
-        if isinstance(entries, list):
-            offered[kind] = [entry for entry in entries if isinstance(entry, dict)]
-        elif kind in stored:
-            offered[kind] = None
+        if kind in lists:
+            entries = lists[kind]
+            offered[kind] = objects_in(entries) if isinstance(entries, list) else None
 
     return offered
 

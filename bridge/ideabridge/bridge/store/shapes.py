@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 from ideabridge.bridge.context.references import is_reference
 from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.store.database import SOLUTION_OF, Database
+from ideabridge.bridge.store.published import PublishedPlan
 from ideabridge.bridge.store.results import NAMING
 from ideabridge.bridge.store.search import INDEXED
 from ideabridge.tools.composed import SolutionSchema
@@ -24,8 +25,8 @@ from ideabridge.tools.encoding import (
     decode_trusted,
     encode,
     encode_text,
-    list_or_empty,
 )
+from ideabridge.tools.typed import read_as
 
 # -- shape -----------------------------------------------------------------------------------------
 #
@@ -40,20 +41,11 @@ def shape_of(solution: JSON) -> bytes | None:
     calls. References, tools, modules, paths and keys count. Strings, numbers and lists of these do
     not count, nor do references to the input, because they replace literals.
     """
-    calls = _calls_of(solution)
-    if not calls or not isinstance(solution, dict):
+    plan = read_as(PublishedPlan, solution)
+    if not plan.calls:
         return None
-
-    bare: JSONObject = {
-        "calls": [_call(call) for call in calls],
-        "output": _bare(solution.get("output")),
-    }
+    bare: JSONObject = {"calls": list(map(_call, plan.calls)), "output": _bare(plan.output)}
     return hashlib.sha256(encode(bare)).digest()[:16]
-
-
-def _calls_of(solution: JSON) -> list[JSON]:
-    calls = solution.get("calls") if isinstance(solution, dict) else None
-    return list_or_empty(calls)
 
 
 def _call(call: JSON) -> JSON:
@@ -138,7 +130,8 @@ def needs_of(schema: JSON, solution: JSON, plan: JSON = None) -> list[Need]:
     for.
     """
     modules = modules_of(schema)
-    needs = _needs_of([*_calls_of(solution), *_calls_of(plan)], modules)
+    calls = [call for part in (solution, plan) for call in read_as(PublishedPlan, part).calls]
+    needs = _needs_of(calls, modules)
     return sorted(needs)
 
 
@@ -229,7 +222,7 @@ class CallIndex:
         modules: dict[int, dict[str, str]] = {}
         for number, schema, text, outcome, run, time in rows:
             solution = decode_trusted(text)
-            calls = _calls_of(solution)
+            calls = read_as(PublishedPlan, solution).calls
             needs = set[Need]()
             if calls:
                 if schema not in modules:

@@ -14,10 +14,12 @@ assistant's. It is refused if only a person is allowed to decide: in a client wi
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.reading import read_beside
 from ideabridge.bridge.store.run_record import ENDED
 from ideabridge.server.answers import ToolAnswer, answer
@@ -32,6 +34,7 @@ from ideabridge.server.views.shown import VIEW
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.threads import compute_in_thread
+from ideabridge.tools.typed import member, read_as
 
 EXTENSION: Final = "io.modelcontextprotocol/ui"
 URI: Final = "ui://ideabridge/run"
@@ -58,13 +61,14 @@ def wants_views(request: ToolRequest) -> bool:
     """Return whether the client declares that it can show views in HTML."""
     capabilities = request.context.session.client_capabilities
     extensions = None if capabilities is None else capabilities.extensions
-    declared = (extensions or {}).get(EXTENSION)
-    if isinstance(declared, dict):
-        types = declared.get("mimeTypes")
-    else:
-        types = None
+    return MIME in read_as(_Views, (extensions or {}).get(EXTENSION)).types
 
-    return isinstance(types, list) and MIME in types
+
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """What a client declares about views."""
+
+    types: tuple[str, ...] = field(default=(), metadata=member("mimeTypes"))
 
 
 def with_views(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -150,8 +154,8 @@ class RunViews:
 
 def _approval(pending: Pending) -> JSONObject:
     content = pending.shown(VIEW)
-    tool = pending.question.shown.get("_tool")
-    title = in_one_line(tool if isinstance(tool, str) else pending.question.kind, 80)
+    tool = WrittenCall.of(pending.question.shown).tool
+    title = in_one_line(tool or pending.question.kind, 80)
     if content.sums:
         title += f" {content.sums}"
 

@@ -22,7 +22,7 @@ from ideabridge.bridge.modules.views import (
     without_own_views,
     without_views,
 )
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 _FOR_MODELS: Final = {"visibility": ["model"]}
 
@@ -72,10 +72,7 @@ class ModuleViews:
 
     def part(self, module: str, part: JSONObject) -> JSONObject:
         """Return a part of a module's message, with its `_meta` as it is passed on."""
-        meta = part.get("_meta")
-        if not isinstance(meta, dict):
-            return part
-
+        meta = object_or_empty(part.get("_meta"))
         changed = self.meta(module, meta)
         if changed == meta:
             return part

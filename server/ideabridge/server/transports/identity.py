@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
@@ -20,8 +20,9 @@ import httpx
 import jwt
 
 from ideabridge.bridge.configuration import AuthSettings
-from ideabridge.tools.encoding import JSONObject, decode
+from ideabridge.tools.encoding import JSON, JSONObject, decode, objects_in
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.typed import member, read_as
 
 logger = logging.getLogger(__name__)
 
@@ -139,24 +140,18 @@ class IdentityProvider:
         return self._identity(claims)
 
     def _identity(self, claims: dict[str, Any]) -> Identity | None:
-        subject = claims["sub"]
-        if not isinstance(subject, str) or not 0 < len(subject) <= _MOST_TEXT:
+        # The claim is `scope` in RFC 9068; Microsoft and Okta use `scp`.
+        scopes = claims.get("scope", claims.get("scp"))
+        name = claims.get(self.settings.name_claim)
+        read = read_as(_Claims, {"sub": claims["sub"], "name": name, "scopes": scopes})
+        if not 0 < len(read.subject) <= _MOST_TEXT:
             return None
 
-        name = claims.get(self.settings.name_claim)
-        # The claim is `scope` in RFC 9068; Microsoft and Okta use `scp`.
-        scopes: object = claims.get("scope", claims.get("scp", ""))
-        if isinstance(scopes, list):
-            listed = cast("list[object]", scopes)
-        else:
-            listed = []
-
-        words = scopes.split() if isinstance(scopes, str) else listed
         return Identity(
             self.settings.issuer,
-            subject,
-            name if isinstance(name, str) and name else subject,
-            tuple(word for word in words if isinstance(word, str)),
+            read.subject,
+            read.name or read.subject,
+            (*read.words.split(), *read.scopes),
             float(claims["exp"]),
         )
 
@@ -208,10 +203,10 @@ class IdentityProvider:
     async def _fetch_keys(self) -> list[JSONObject]:
         async with httpx.AsyncClient(follow_redirects=False, timeout=_TIMEOUT) as client:
             url = self.settings.jwks_url or await self._discover(client)
-            keys = (await _object(client, url)).get("keys")
-        if not isinstance(keys, list):
+            keys = read_as(_KeySet, await _object(client, url)).keys
+        if keys is None:
             raise ProviderError(f"{url}: expected a JSON Web Key Set, found no list `keys`")
-        return [key for key in keys[:_MOST_KEYS] if isinstance(key, dict)]
+        return objects_in(keys[:_MOST_KEYS])
 
     async def _discover(self, client: httpx.AsyncClient) -> str:
         """Find the address of the keys in the issuer's metadata: by OpenID Connect Discovery, or
@@ -252,6 +247,28 @@ class IdentityProvider:
                 ) from None
 
         raise ProviderError(failure)
+
+
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """The claims of a token that say who bears it.
+
+    Attributes:
+        words: the scopes, separated by spaces.
+        scopes: the scopes, if they are a list.
+    """
+
+    subject: str = field(default="", metadata=member("sub"))
+    name: str = ""
+    words: str = field(default="", metadata=member("scopes"))
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _KeySet:
+    """A JSON Web Key Set."""
+
+    keys: list[JSON] | None = None
 
 
 async def _object(client: httpx.AsyncClient, url: str) -> JSONObject:

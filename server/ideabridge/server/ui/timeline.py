@@ -11,6 +11,7 @@ from heapq import nlargest
 from itertools import pairwise
 from typing import Final
 
+from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.server.ui.showing import duration
@@ -185,12 +186,11 @@ def _row(bar: CallBar, trace: Trace, machine: Machine | None, axis: Axis, is_lef
     if decided is None:
         decided = bar.finished or axis.end
 
-    instance = bar.call.get("_instance")
     return Row(
         number=bar.number,
         name=bar.name,
         module=module_of(bar, trace),
-        instance=instance if isinstance(instance, str) else "",
+        instance=WrittenCall.of(bar.call).instance or "",
         status=status,
         left=left,
         width=width,

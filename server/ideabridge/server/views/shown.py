@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.loop.question import Choice, Kind, Question
+from ideabridge.bridge.store.published import PublishedPlan
 from ideabridge.server.views.text import Beginning
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import counted, readable_json, visible
+from ideabridge.tools.typed import read_as
 
 REFUSING: Final[tuple[Choice, ...]] = ("deny", "skip")
 """The decisions that allow nothing to happen. A person can make them without seeing the question in
@@ -193,10 +195,10 @@ def plan_without_ids(plan: JSONObject) -> JSONObject:
     """Return a plan as a person sees it: without the ids of its calls. Places such as `calls.2` say
     which calls a call waits for.
     """
-    calls = plan.get("calls")
-    if not isinstance(calls, list):
+    if "calls" not in plan:
         return plan
 
+    calls = read_as(PublishedPlan, plan).calls
     places: dict[JSON, JSON] = {}
     for number, call in enumerate(calls):
         if isinstance(call, dict) and isinstance(call.get("_id"), str):
@@ -231,8 +233,7 @@ def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
         instances: the number of instances of the run, or 0 if it has none.
     """
     if kind == "plan":
-        calls = content.get("calls")
-        text = counted(len(calls) if isinstance(calls, list) else 0, "call")
+        text = counted(len(read_as(PublishedPlan, content).calls), "call")
         return f"{text} for each of {counted(instances, 'instance')}" if instances else text
 
     each = content.get("_each")

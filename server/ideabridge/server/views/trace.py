@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from ideabridge.bridge.context.failure import read_failure
+from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.loop.event import decider_text, denial_text
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.typed import read_as
 
 BarStatus: TypeAlias = Literal[
@@ -367,10 +368,9 @@ class Trace:
             self._add_call(call, at)
 
     def _add_call(self, call: JSON, at: float | None) -> None:
-        members = object_or_empty(call)
-        tool = members.get("_tool")
-        name = tool if isinstance(tool, str) else "?"
-        self.bars.append(CallBar(len(self.bars), name, members, listed=at, event=self.last))
+        written = WrittenCall.of(call)
+        name = written.tool or "?"
+        self.bars.append(CallBar(len(self.bars), name, written.members, listed=at, event=self.last))
 
     def _end_answer(self, at: float | None) -> None:
         if self.minds and self.minds[-1].finished is None:
@@ -392,7 +392,5 @@ class Trace:
 
 def module_of(bar: CallBar, trace: Trace) -> str:
     """Return the module of the call that a bar shows; empty for code of this process."""
-    named = bar.call.get("_module")
-    if isinstance(named, str):
-        return named
-    return trace.modules.get(bar.name, "")
+    module = WrittenCall.of(bar.call).module
+    return trace.modules.get(bar.name, "") if module is None else module

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.bridge.context.written_call import WrittenCall
+from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import readable_json, visible, wrap_visible
 
 MARK: Final = "  | "
@@ -104,7 +105,6 @@ def values_of_call(call: JSONObject) -> JSONObject:
 
 def tool_of(call: JSONObject) -> str:
     """Return the heading of the table for a call: `tool of server module`."""
-    tool: JSON = call.get("_tool")
-    module: JSON = call.get("_module")
-    named = visible(tool) if isinstance(tool, str) else "it"
-    return f"{named} of server {visible(module)}" if isinstance(module, str) else named
+    written = WrittenCall.of(call)
+    named = visible(written.tool) or "it"
+    return named if written.module is None else f"{named} of server {visible(written.module)}"
