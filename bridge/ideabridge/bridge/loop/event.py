@@ -525,7 +525,12 @@ class PlanDecided(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class CallStarted(OfCall):
-    """A call (or one item of the call) is about to run. It is in flight until it has finished."""
+    """A call (or one item of the call) is about to run. It is in flight until it has finished.
+
+    If its process dies meanwhile, the process that takes the run up next starts a repeatable call
+    again (`resume_events`) without a second event of this kind: for the journal, the call was in
+    flight all the time. After `OutcomeDecided` with `retry`, a call starts with a new event.
+    """
 
     name: ClassVar[str] = "call_started"
     item: int | None = None

@@ -935,7 +935,8 @@ def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Eve
     """Return the executions to repeat and the events to journal, in order to continue a run whose
     journal was folded.
 
-    Executions in flight run again if their tool is repeatable. For all others, the next Request
+    Executions in flight run again if their tool is repeatable. Their `CallStarted` is in the
+    journal already, so the caller starts them without another one. For all others, the next Request
     says that the outcome is unknown. In the run of a plan, which has no mind, a person is asked.
     """
     again: list[Execute] = []

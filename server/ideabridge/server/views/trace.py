@@ -69,6 +69,10 @@ class CallBar:
             outcome.
         again: the executions that a person repeats, until they start again.
         event: the number of the event that listed the call.
+
+    If the process of a run dies during a call that is repeatable, the next process starts the call
+    again, and no event records when. The time between `started` and `finished` then includes the
+    time in which no process ran the call.
     """
 
     number: int
