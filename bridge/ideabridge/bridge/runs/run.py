@@ -1133,7 +1133,9 @@ class Run:
 
         A process other than the one that ran the calls can call this after reading the run from its
         journal. The summary must therefore read only what `Runs._read_whole` restores: the machine,
-        the turns, the questions and `idea`.
+        the turns, the questions and `idea`. It restores no times of events: compute a member that
+        needs them from the journal where the row is written, in `Journal.set_status`, which
+        `Driver.leave` calls.
         """
         machine = self.machine
         return StoredSummary(idea=self.idea, errors=len(machine.errors), reason=machine.reason)
