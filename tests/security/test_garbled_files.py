@@ -30,6 +30,7 @@ BASE: JSONObject = {
             "args": ["mcp-server-git", "--repository", "."],
             "env": {"GIT_TOKEN": SECRET, "PAGER": "cat"},
             "deny": ["delete_*", "push"],
+            "record": False,
             "timeout": 30,
         },
         "files": {
@@ -46,6 +47,11 @@ BASE: JSONObject = {
             "headers": {"Authorization": f"Bearer {SECRET}"},
             "deny": ["drop_*"],
             "retry": {"post_*": 1},
+            "sharing": "session",
+        },
+        "bank": {
+            "url": "https://bank.example/mcp",
+            "auth": {"issuer": "https://login.example", "client_id": "me", "scope": "read"},
         },
         "off": {"command": "never", "disabled": True},
     },
@@ -68,7 +74,18 @@ BASE: JSONObject = {
     "sampling": {"max_tokens": 1000, "models": ["small"]},
     "theme": "unknown",
 }
-RESTRICTING = ("deny", "allow", "read_only", "disabled", "parallel", "retry", "approval")
+RESTRICTING = (
+    "approval",
+    "allow",
+    "deny",
+    "auth",
+    "read_only",
+    "disabled",
+    "parallel",
+    "retry",
+    "record",
+    "sharing",
+)
 """The keys below which nothing may be loosened, whatever is garbled there."""
 
 PATTERNS = ("post_*",)
@@ -288,6 +305,9 @@ def check_nothing_is_looser(text: str) -> None:
             continue
 
         assert entry.parallel <= before.parallel
+        assert entry.record <= before.record
+        assert entry.sharing == before.sharing
+        assert entry.auth == before.auth
         assert all(sends(entry, tool) <= sends(before, tool) for tool in TOOLS)
         for tool, settings_before in before.tools.items():
             assert entry.tools[tool].read_only == settings_before.read_only

@@ -47,6 +47,7 @@ from ideabridge.bridge.settings_check import (
     NULL,
     Checker,
     Place,
+    Repaired,
     may_restrict,
     nearest_key,
     null_places,
@@ -1084,9 +1085,7 @@ class _Check:
             lambda loc, _value: not _protects_server(loc),
         )
         problems = [Remark(key, text) for key, text in entry_problems(entry)]
-        for key in ("allow", "auth", "tools"):
-            nulls = null_places(repaired.members.get(key, {}), (key,))
-            problems += [Remark(place_text(null), NULL) for null in nulls if _protects_server(null)]
+        problems += [Remark(place_text(null), NULL) for null in _loosening_nulls(repaired)]
 
         reported = {problem.place for problem in problems}
         ignored: list[Remark] = []
@@ -1230,6 +1229,18 @@ def _protects_server(place: Place) -> bool:
     if place[0] == "tools":
         return place[2:3] == ("read_only",)
     return place[0] in _SERVER_PROTECTING
+
+
+def _loosening_nulls(entry: Repaired) -> list[Place]:
+    """Return the places of a server's entry that restrict its calls, but contain a null that their
+    type allows.
+    """
+    faulty = {fault.loc for fault in entry.faults}
+    return [
+        null
+        for null in null_places(entry.members, ())
+        if _protects_server(null) and null not in faulty
+    ]
 
 
 def _restricts_server(place: Place) -> bool:
