@@ -378,16 +378,18 @@ async def test_what_may_run_twice_is_tried_again(kind: str, tool_name: str, tmp_
 
 
 @pytest.mark.parametrize(
-    ("retry", "tries"), [({}, 3), ({"lo*": 2}, 2), ({"put": 1, "look": 1, "*": 9}, 1)]
+    ("retry", "sends"), [({}, 3), ({"lo*": 2}, 2), ({"put": 1, "look": 1, "*": 9}, 1)]
 )
 async def test_tries_are_bounded_and_configured(
-    retry: dict[str, int], tries: int, tmp_path: Path
+    retry: dict[str, int], sends: int, tmp_path: Path
 ) -> None:
-    told = "ended with exit code 3" + ("" if tries == 1 else rf".* \(the last of {tries} tries\)$")
+    told = "ended with exit code 3" + (
+        "" if sends == 1 else rf".* \(the call was sent {sends} times\)$"
+    )
     async with opened("stdio", tmp_path) as bank, Bridge(bank.configuration(retry=retry)) as bridge:
         with pytest.raises(ModuleDownError, match=told):
             await bridge.modules["bank"].call("look", {"to": "Ada", "do": "die"})
-        assert bank.ledger == ["look Ada"] * tries
+        assert bank.ledger == ["look Ada"] * sends
         # Nothing makes a payment be sent twice.
         with pytest.raises(ModuleDownError, match=r"exit code 3 while tool 'pay' was running$"):
             await bridge.modules["bank"].call("pay", {"to": "Bob", "do": "die"})

@@ -239,7 +239,7 @@ async def test_a_module_that_dies_under_a_call(era: str, tmp_path: Path) -> None
         )
         # What only reads has done no harm.
         error = await refused(client, "look", to="Cid", do="die")
-        assert error == f"{died} (the last of 3 tries)".replace("'pay'", "'look'")
+        assert error == f"{died} (the call was sent 3 times)".replace("'pay'", "'look'")
         assert (tmp_path / "ledger").read_text().splitlines() == [
             "pay Ada",
             "pay Bob",

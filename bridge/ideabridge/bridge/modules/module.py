@@ -1594,8 +1594,8 @@ class _Attempts:
 
     An attempt begins when the call is about to be sent, even if the module turns out to be
     unreachable. An attempt is a *send* if no answer arrived and the call might have taken effect.
-    The setting `retry` limits the sends (messages call them tries). Only the time of the call
-    limits the number of attempts. The pause before the next attempt doubles each time.
+    The setting `retry` limits the sends. Only the time of the call limits the number of attempts.
+    The pause before the next attempt doubles each time.
 
     Attributes:
         number: the number of attempts that have begun.
@@ -1625,7 +1625,7 @@ class _Attempts:
         self.sends += 1
         text = str(error)
         if self.sends > 1:
-            text += f" (the last of {self.sends} tries)"
+            text += f" (the call was sent {self.sends} times)"
         self.unanswered = ModuleDownError(self._module, text, outcome="unknown")
         return self.sends < self._most_sends
 

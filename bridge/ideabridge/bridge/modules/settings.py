@@ -264,8 +264,8 @@ class ModuleConfiguration(BaseModel):
         default_factory=dict[str, int],
         description="How many times in total a call is sent if the connection is lost before its "
         "answer. The keys are names or patterns of tools, and the first match counts; "
-        f"1: only once. Default: {DEFAULT_SENDS}. Only tools that declare themselves "
-        "read-only or idempotent are tried again.",
+        f"1: only once. Default: {DEFAULT_SENDS}. Only calls of tools that declare "
+        "themselves read-only or idempotent are sent again.",
     )
     record: bool = Field(
         default=True,
