@@ -159,9 +159,7 @@ COMPUTE: Final = Tool(
 
 
 def builtin_toolbox() -> Toolbox:
-    """Return a new Toolbox of the built-in tools: pick, filter, join, count, template,
-    compute, sleep.
-    """
+    """Return a new Toolbox of the built-in tools, which every plan can call."""
     toolbox = Toolbox()
     toolbox.update(_built_in())
     return toolbox

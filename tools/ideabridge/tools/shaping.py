@@ -1,4 +1,4 @@
-"""Shaping: the computations of the built-in tools `pick`, `filter`, `join`, `count` and `template`.
+"""Shaping: the computations of the built-in tools that select, filter and format values.
 
 A computation runs in the event loop. If it exceeds its budget, a worker process computes it
 instead. `_COMPUTATIONS`, at the end, maps each tool to its function. `ideabridge.tools.builtins`
