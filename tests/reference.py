@@ -13,7 +13,7 @@ import os
 import re
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,13 @@ import anyio
 from typer.main import get_command
 
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.server_entry import IGNORED, KINDS, SYNONYMS
+from ideabridge.bridge.server_entry import (
+    AUTH_SYNONYMS,
+    IGNORED,
+    KINDS,
+    MILLISECONDS,
+    SYNONYMS,
+)
 from ideabridge.bridge.store.portable import DOCUMENT_SCHEMA
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.cli.app import app
@@ -73,7 +79,9 @@ _WIDTH: Final = "100"
 
 
 def configuration_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of `ideabridge.json`, for editors."""
+    """JSON Schema (2020-12) of `ideabridge.json`, for editors. It accepts all forms that ideabridge
+    reads without a remark, also those that are not in the settings themselves.
+    """
     schema = Configuration.model_json_schema(by_alias=True)
     for name, field in Configuration.model_fields.items():
         if field.exclude:
@@ -89,13 +97,47 @@ def configuration_schema() -> dict[str, Any]:
     keys = module["properties"]
     keys["type"] = {**keys["type"], "anyOf": [{"enum": list(KINDS)}, {"type": "null"}]}
     keys |= {key: {"description": "Written by other hosts; ignored."} for key in sorted(IGNORED)}
+    keys |= _others_names({key: ours for key, ours in SYNONYMS.items() if key not in keys})
     keys |= {
-        key: {"description": f"Another host's name for '{ours}'."}
-        for key, ours in sorted(SYNONYMS.items())
+        key: {"type": "number", "description": f"The same as '{ours}', in milliseconds."}
+        for key, ours in sorted(MILLISECONDS.items())
     }
     keys["enabled"] = {"type": "boolean", "description": "false: the same as 'disabled': true."}
+    names: JSONObject = {"type": "array", "items": {"type": "string"}}
+    keys["tools"] = _or_else(keys["tools"], names, "A list: the same as 'allow'.")
+
+    settings_of_tool = schema["$defs"]["ToolSettings"]["properties"]
+    settings_of_tool["hide"] = _or_else(
+        settings_of_tool["hide"], names, "A list: the same as 'hide_parameters'."
+    )
+
+    auth = schema["$defs"]["AuthorizationSettings"]["properties"]
+    auth |= _others_names(AUTH_SYNONYMS)
+    auth["scopes"] = {"type": ["array", "string"], "description": "Another name for 'scope'."}
+    auth["callbackPort"] = {"type": "integer", "description": "The port of 'redirect_uri'."}
+    auth["enabled"] = {"type": "boolean", "description": "Written by other hosts; ignored."}
     schema |= {"title": "ideabridge.json", "description": "Configuration of ideabridge."}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _others_names(names: Mapping[str, str]) -> JSONObject:
+    """The schemas of keys that other hosts write; `names` has ours for each."""
+    return {
+        key: {"description": f"Another host's name for '{ours}'."}
+        for key, ours in sorted(names.items())
+    }
+
+
+def _or_else(schema: JSONObject, other: JSONObject, meaning: str) -> JSONObject:
+    """A schema that also accepts another form, whose meaning is added to the description."""
+    annotations = ("title", "default", "description")
+    form: JSONObject = {key: value for key, value in schema.items() if key not in annotations}
+    widened: JSONObject = {key: value for key, value in schema.items() if key in annotations}
+    return {
+        **widened,
+        "anyOf": [form, other],
+        "description": f"{schema['description']} {meaning}",
+    }
 
 
 def commands() -> str:

@@ -16,7 +16,8 @@ from ideabridge.bridge.configuration import (
     load_configuration,
     parse_configuration,
 )
-from ideabridge.tools.encoding import JSON
+from ideabridge.bridge.server_entry import AUTH_SYNONYMS, KINDS, MILLISECONDS, SYNONYMS
+from ideabridge.tools.encoding import JSON, JSONObject
 from tests.trusting import write_trusted
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -339,6 +340,97 @@ def test_the_committed_schema_agrees_with_the_code() -> None:
     for bad in (unknown, internal, misspelt, {"order": "x"}, {"limits": {"calls": 0}}):
         assert not validator.is_valid(bad)
         assert remarks(bad)
+
+
+def entry_of(key: str, value: JSON) -> JSONObject:
+    """A file with one server, whose entry has a key that needs an address or a program."""
+    needs_address = key == "auth" or SYNONYMS.get(key) in ("headers", "auth", "type")
+    start: JSONObject = {"url": "https://x/mcp"} if needs_address else {"command": "x"}
+    if SYNONYMS.get(key) == "url":
+        start = {}
+    return {"mcpServers": {"a": {**start, key: value}}}
+
+
+def entry_with_auth(synonym: str) -> JSONObject:
+    """A file with one server, in whose `auth` a key has another host's name."""
+    auth: JSONObject = {
+        "issuer": "https://x",
+        "client_id": "me",
+        "client_secret": "${SECRET}",
+        "redirect_uri": "http://localhost:3118/callback",
+    }
+    auth[synonym] = auth.pop(AUTH_SYNONYMS[synonym])
+    return entry_of("auth", auth)
+
+
+VALUES: dict[str, JSON] = {
+    "connect_timeout": 5,
+    "timeout": 5,
+    "env": {"A": "b"},
+    "headers": {"A": "b"},
+    "url": "https://x/mcp",
+    "type": "sse",
+    "allow": ["a"],
+    "deny": ["a"],
+    "auth": {"client_id": "me"},
+}
+"""A value for each key that has synonyms."""
+
+FORMS: list[JSONObject] = [
+    {"approval": "default"},
+    {"approval": "allow_all"},
+    {"approval": {"default": "ask"}},
+    {"retention": False},
+    {"retention": {}},
+    {"model": "openai:gpt-5"},
+    {"model": {"name": "openai:gpt-5"}},
+    {"model": None},
+    entry_of("enabled", True),
+    entry_of("tools", ["a"]),
+    entry_of("tools", {"a": {"hide": True}}),
+    entry_of("tools", {"a": {"hide": ["path"]}}),
+    entry_of("auth", {"scopes": ["read", "write"]}),
+    entry_of("auth", {"scopes": "read write"}),
+    entry_of("auth", {"callbackPort": 8080}),
+    entry_of("auth", {"enabled": True}),
+    {"mcpServers": {"a": {"transport": {"type": "http", "url": "https://x/mcp"}}}},
+    *(
+        {"mcpServers": {"a": {"type": name, "command" if kind == "stdio" else "url": "http://x"}}}
+        for name, kind in KINDS.items()
+    ),
+    *(entry_of(key, VALUES[own]) for key, own in SYNONYMS.items()),
+    *(entry_of(key, 5000) for key in MILLISECONDS),
+    *map(entry_with_auth, AUTH_SYNONYMS),
+]
+"""Files in all forms in which a setting can be written, but for those that are read with a remark
+such as "a list is read as the program and its arguments": an editor should mark these.
+"""
+
+
+@pytest.mark.parametrize("document", FORMS, ids=json.dumps)
+def test_the_schema_accepts_what_is_read_without_a_remark(document: JSONObject) -> None:
+    schema = json.loads((DOCS / "ideabridge.schema.json").read_text(encoding="utf-8"))
+    configuration = parse(document)
+    assert configuration.unusable == {}
+    assert [line for line in configuration.warnings if "its keys are read" not in line] == []
+    jsonschema_rs.Draft202012Validator(schema).validate(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        entry_of("tools", "a"),
+        entry_of("tools", {"a": {"hide": "yes"}}),
+        entry_of("tools", {"a": {"hides": True}}),
+        entry_of("auth", {"callbackPort": "8080"}),
+        entry_of("timeoutMs", "5000"),
+    ],
+    ids=json.dumps,
+)
+def test_the_schema_refuses_other_values_of_these_keys(document: JSONObject) -> None:
+    schema = json.loads((DOCS / "ideabridge.schema.json").read_text(encoding="utf-8"))
+    assert not jsonschema_rs.Draft202012Validator(schema).is_valid(document)
+    assert remarks(document)
 
 
 def test_every_key_is_documented() -> None:

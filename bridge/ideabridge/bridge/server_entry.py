@@ -74,7 +74,7 @@ SYNONYMS: Final[MappingProxyType[str, str]] = MappingProxyType(
 )
 """Maps other hosts' keys to ideabridge's keys."""
 
-_AUTH_SYNONYMS: Final = {
+AUTH_SYNONYMS: Final = {
     "clientId": "client_id",
     "CLIENT_ID": "client_id",
     "clientSecret": "client_secret",
@@ -129,7 +129,7 @@ HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
 is refused.
 """
 
-_MILLISECONDS: Final = {
+MILLISECONDS: Final = {
     "timeoutMs": "timeout",
     "timeout_ms": "timeout",
     "requestTimeoutMs": "timeout",
@@ -312,8 +312,8 @@ def with_settings(raw: JSONObject, settings: Mapping[str, JSON]) -> JSONObject:
 
 def _own_name(key: str, value: JSON) -> str:
     """Return ideabridge's name of a key."""
-    if key in _MILLISECONDS:
-        return _MILLISECONDS[key]
+    if key in MILLISECONDS:
+        return MILLISECONDS[key]
     if key == "tools" and isinstance(value, dict):
         # A list names the allowed tools. An object says how individual tools are shown.
         return key
@@ -344,7 +344,7 @@ def _with_own_names(raw: JSONObject, entry: ServerEntry) -> JSONObject:
             continue
 
         own = _own_name(key, written)
-        value = _seconds(written, key, entry) if key in _MILLISECONDS else written
+        value = _seconds(written, key, entry) if key in MILLISECONDS else written
 
         if own not in spellings:
             result[own] = value
@@ -379,7 +379,7 @@ def _seconds(value: JSON, key: str, entry: ServerEntry) -> JSON:
 
 def _auth_with_own_keys(raw: JSONObject) -> JSONObject:
     """Return `auth` with ideabridge's keys."""
-    result: JSONObject = {_AUTH_SYNONYMS.get(key, key): value for key, value in raw.items()}
+    result: JSONObject = {AUTH_SYNONYMS.get(key, key): value for key, value in raw.items()}
     if isinstance(result.get("enabled"), bool):
         # The key is not needed: the module itself says whether it needs a sign-in.
         del result["enabled"]
