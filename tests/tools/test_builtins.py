@@ -54,6 +54,8 @@ GIVEN: list[tuple[str, JSONObject, JSON]] = [
     ("pick", {"data": DATA, "path": "items[?n > `3`].who"}, ["bob", "bob"]),
     ("pick", {"data": DATA, "path": "nothing.here"}, None),
     ("pick", {"data": [[1], [2]], "path": "[]"}, [1, 2]),
+    ("pick", {"data": [1, None, [2, None]], "path": "[]"}, [1, 2]),
+    ("pick", {"data": {"a": 1}, "path": "a[*]"}, None),
     ("pick", {"data": {"a": "†state.x"}, "path": "a"}, "†state.x"),
     ("filter", {"items": [{"n": 1}, {"n": 5}], "where": "n > `3`"}, [{"n": 5}]),
     ("filter", {"items": [{"a": 0}, {"a": ""}, {}, {"a": []}], "where": "a"}, [{"a": 0}]),

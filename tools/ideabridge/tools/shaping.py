@@ -111,12 +111,31 @@ class _Bounded(_Interpreter):
 
     def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
         result = _Interpreter.visit(self, node, *args, **kwargs)
-        size = _size(result)
-        self._left -= 1 + size
+        self._spend(1, _size(result))
+        return result
+
+    def visit_projection(self, node: Any, value: Any) -> Any:
+        """Return what jmespath returns, and count the same steps. It would visit each item of
+        `items[]` or `items[*]` only to return the item itself, which takes most of the time.
+        """
+        left, right = node["children"]
+        if right["type"] != "identity":
+            return _Interpreter.visit_projection(self, node, value)
+
+        items = self.visit(left, value)
+        if not isinstance(items, list):
+            return None
+
+        projected = cast("list[Any]", items)
+        self._spend(len(projected), sum(map(_size, projected)))
+        return [item for item in projected if item is not None]
+
+    def _spend(self, visits: int, size: int) -> None:
+        """Count visits of nodes, and the total length of their results."""
+        self._left -= visits + size
         if self._left < 0:
             raise _TooMuchError
-        self._budget.spend(_VISIT + size)
-        return result
+        self._budget.spend(visits * _VISIT + size)
 
 
 class _BoundedFunctions(_Functions):
