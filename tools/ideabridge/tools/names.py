@@ -454,10 +454,10 @@ def duration_text(seconds: float) -> str:
 
 
 def whole_duration_text(seconds: float) -> str:
-    """Return the `duration_text` of a duration that changes while it is read, in whole seconds, or
-    `less than 1 s`.
+    """Return the `duration_text` of a duration that changes while it is read, in whole seconds: `0
+    s`, `7 s`, `2 min 5 s`.
     """
-    return duration_text(int(seconds)) if seconds >= 1 else "less than 1 s"
+    return duration_text(int(seconds)) if seconds >= 1 else "0 s"
 
 
 def age_text(seconds: float) -> str:
