@@ -676,7 +676,7 @@ class ToolCatalogue:
             counts = self._uses
             self._uses = Counter()
             try:
-                self.bridge.store.publications.note_uses(counts)
+                self.bridge.store.tool_memory.note_uses(counts)
             except PASSING:
                 # The next attempt will store these counts.
                 self._uses = counts

@@ -847,8 +847,8 @@ class Publications:
             size *= 4
 
     def most_used(self, limit: int, *, caller: str) -> list[Publication]:
-        """Return the `limit` most used publications (see `note_uses`) that are published to a
-        caller, most used first.
+        """Return the `limit` most used publications (see `ToolMemory.note_uses`) that are published
+        to a caller, most used first.
         """
         with self._database.guard:
             return self._widened(
@@ -906,15 +906,6 @@ class Publications:
             found = widen(limit, partial(self._search.find_names, words), open_names)
             return found or widen(
                 limit, partial(self._search.find_names, words, begins=True), open_names
-            )
-
-    def note_uses(self, counts: Mapping[str, int]) -> None:
-        """Add to the number of calls to published tools, by name."""
-        with self._database.transaction():
-            self._database.many(
-                "INSERT INTO tool_uses(tool, count, last) VALUES (?1, ?2, ?3) "
-                "ON CONFLICT(tool) DO UPDATE SET count = tool_uses.count + ?2, last = ?3",
-                [(tool, count, now_text()) for tool, count in counts.items()],
             )
 
     def count(self, *, caller: Viewer) -> int:

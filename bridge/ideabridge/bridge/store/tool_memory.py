@@ -1,4 +1,4 @@
-"""ToolMemory: stores lists, definitions, result shapes and the latest approvals of tools."""
+"""ToolMemory: stores lists, definitions, result shapes, uses and the latest approvals of tools."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class ApprovedCall:
 
 
 class ToolMemory:
-    """The tables `exposed_names` and `tool_memory`. The second stores eight kinds of values.
+    """The tables `exposed_names`, `tool_uses` and `tool_memory`. The last stores eight kinds of
+    values.
 
     | kind | key | value |
     |---|---|---|
@@ -238,6 +239,15 @@ class ToolMemory:
             self._database.many(
                 "DELETE FROM exposed_names WHERE scope = ? AND name = ?",
                 [(scope, name) for name in names],
+            )
+
+    def note_uses(self, counts: Mapping[str, int]) -> None:
+        """Add to the number of calls to published tools, by name."""
+        with self._database.transaction():
+            self._database.many(
+                "INSERT INTO tool_uses(tool, count, last) VALUES (?1, ?2, ?3) "
+                "ON CONFLICT(tool) DO UPDATE SET count = tool_uses.count + ?2, last = ?3",
+                [(tool, count, now_text()) for tool, count in counts.items()],
             )
 
     def definition(self, digest: str) -> JSONObject | None:
