@@ -31,10 +31,12 @@ from tests.ideas.values import idea_of, publish
 
 def test_versions_count_on_and_nothing_is_overwritten(store: Store) -> None:
     ideas = [store.ideas.save(idea_of(str(n)), IdeaMeta()) for n in range(3)]
+    assert store.publications.last_version("name") == 0
     first = publish(store, "name", ideas[0], description="one")
     assert (first.version, first.live) == (1, True)
     assert publish(store, "name", ideas[1]).version == 2
     store.publications.unpublish("name")
+    assert store.publications.last_version("name") == 2
     with pytest.raises(
         UnknownPublicationError, match="no longer published; its last version was 2"
     ):

@@ -16,7 +16,7 @@ from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.offer.defined_tools import defined_tools
 from ideabridge.bridge.publishing.importing import own_cycle
-from ideabridge.bridge.runs.called_ideas import next_version, without_cycles
+from ideabridge.bridge.runs.called_ideas import without_cycles
 from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools, with_own_module
 from ideabridge.bridge.store.results import Copies
 from ideabridge.bridge.store.store import Store
@@ -126,9 +126,10 @@ def _tools_of(
     """
     defined = {tool.name for tool in defined_tools(messages)}
     catalogue = function.run.machine.catalogue
+    version = store.publications.last_version(name) + 1
     return [
         list[JSON](tool.origin)
-        for tool in without_cycles(store, name, next_version(store, name), catalogue.tools)
+        for tool in without_cycles(store, name, version, catalogue.tools)
         if (tool.module is not None or tool.name not in defined) and not is_reader(tool)
     ]
 

@@ -24,7 +24,7 @@ from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.programs.sandbox import LONGEST
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of
 from ideabridge.bridge.publishing.programs import declared_calls
-from ideabridge.bridge.runs.called_ideas import cycle_through, next_version
+from ideabridge.bridge.runs.called_ideas import cycle_through
 from ideabridge.bridge.runs.pins import calls_in
 from ideabridge.bridge.runs.replay import context_to_solve
 from ideabridge.bridge.runs.starts import start_solve
@@ -196,7 +196,8 @@ def own_cycle(store: Store, name: str, calls: list[WrittenCall]) -> str | None:
     """Return a sentence with the ideas through which a plan would call itself once it is published
     as `name`, or None if it would not.
     """
-    cycle = cycle_through(store, name, next_version(store, name), calls)
+    version = store.publications.last_version(name) + 1
+    cycle = cycle_through(store, name, version, calls)
     return None if cycle is None else f"it would call itself: {' -> '.join(cycle)}"
 
 

@@ -54,14 +54,6 @@ def _asks(
     return False
 
 
-def next_version(store: Store, name: str) -> int:
-    """Return the version number of the next publication of a name."""
-    try:
-        return store.publications.versions(name, caller=SEES_ALL, limit=1)[0].version + 1
-    except UnknownPublicationError:
-        return 1
-
-
 def cycle_through(
     store: Store, name: str, version: int, calls: Iterable[WrittenCall]
 ) -> list[str] | None:

@@ -312,9 +312,7 @@ class Publications:
             # The text will soon be read again.
             self._decoded.keep(plan, new.plan)
 
-        version = 1 + self._database.number(
-            "SELECT max(version) FROM publications WHERE name = ?", (new.name,)
-        )
+        version = self.last_version(new.name) + 1
         self._database.execute(
             "INSERT INTO publications(name, version, idea, description, answer, "
             "input_schema, output_schema, annotations, plan, recorded, owner, time) "
@@ -473,9 +471,7 @@ class Publications:
             ).fetchone()
             if row is None:
                 raise self._unknown(name)
-            latest = self._database.number(
-                "SELECT max(version) FROM publications WHERE name = ?", (name,)
-            )
+            latest = self.last_version(name)
             # The versions after the one that the name refers to were withdrawn.
             self._share(name, audience, since=latest if row[0] == latest else latest + 1)
 
@@ -602,10 +598,7 @@ class Publications:
         with self._database.transaction():
             if self._database.number("SELECT count(*) FROM names WHERE name = ?", (name,)) == 0:
                 raise self._unknown(name)
-            latest = self._database.number(
-                "SELECT max(version) FROM publications WHERE name = ?", (name,)
-            )
-            publication = self.get(name, version or latest, caller=SEES_ALL)
+            publication = self.get(name, version or self.last_version(name), caller=SEES_ALL)
             self._database.execute(
                 "UPDATE names SET version = ?, pinned = ? WHERE name = ?",
                 (publication.version, int(pinned), name),
@@ -646,6 +639,15 @@ class Publications:
         if not versions:
             raise _not_in_profile(name, caller)
         return versions
+
+    def last_version(self, name: str) -> int:
+        """Return the number of the last version of a name, whether or not the name is published at
+        present, or 0 if it has no versions.
+        """
+        with self._database.guard:
+            return self._database.number(
+                "SELECT max(version) FROM publications WHERE name = ?", (name,)
+            )
 
     def _read(self, row: tuple[Any, ...]) -> Publication:
         return _StoredPublication(
