@@ -79,9 +79,10 @@ dist: $(DIST_STAMP) ## what is published, in dist/: sdist, wheel, desktop bundle
 pins: $(DIST_STAMP) ## whether the pinned versions install on the oldest Python and on the newest
 	@$(DIST_VENV)/bin/python packaging/pins.py $(ARGS)
 
-lint: $(DEV_STAMP) ## style: ruff's checks and its format
+lint: $(DEV_STAMP) ## style: ruff's checks and its format, and the sizes of functions and classes
 	@$(BIN)/ruff check $(ARGS) .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/python -m pytest -q -n 0 tests/test_sizes.py
 
 format: $(DEV_STAMP) ## format the code with ruff
 	@$(BIN)/ruff check --fix --exit-zero --quiet .
