@@ -3,6 +3,9 @@ real servers, graphs, and pages.
 
 python -m tests.ui.picture
 
+A picture of a page or a run is written only if its words differ from the stored one. Delete a
+picture to have it written again, such as after a change of styles.
+
 The picture of a page is its document with its styles inside an SVG: it is sharp at every size,
 small, made of text, and light or dark as its reader wants.
 """
@@ -16,6 +19,7 @@ import tempfile
 import tomllib
 from html import escape
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
@@ -331,15 +335,47 @@ def stills(browser: Browser, folder: Path) -> dict[str, str]:
     return found
 
 
+def words(text: str) -> str:
+    """What a picture of a page says, without what differs each time: ids, times, and which
+    call ended last.
+    """
+    root = ET.fromstring(text)
+    for above in list(root.iter()):
+        if "chart" in above.get("class", "").split():
+            # The days of a chart are those of this week.
+            for part in above.iter():
+                part.text = ""
+        for one in list(above):
+            kinds = one.get("class", "").split()
+            if one.tag.endswith(("}style", "}title")) or (
+                "dim" in kinds and one.tag.endswith("}span")
+            ):
+                one.text = ""
+                one[:] = []
+
+    said = " ".join(" ".join(root.itertext()).split())
+    # Which calls have ended when the picture is taken depends on how fast they are.
+    said = re.sub(r"Since it was asked, [^.]*\.", "Since it was asked, #.", said)
+    said = said.replace("just now", "0 s ago")
+    return re.sub(r"run_[0-9a-f]+|\d[\d.,]*( ms| s| min)?", "#", said)
+
+
+def keep(path: Path, text: str) -> None:
+    """Write a picture, unless the stored one says the same: ids and times differ each time."""
+    if not path.exists() or words(path.read_text(encoding="utf-8")) != words(text):
+        path.write_text(text, encoding="utf-8")
+        print(f"{path.name} is written")
+
+
 def main() -> None:
-    """Draw, and write the files."""
+    """Draw all pictures, and write those that say something else than the stored ones."""
     PICTURE.parent.mkdir(exist_ok=True)
     (PICTURE.parent / "badges.svg").write_text(badges(), encoding="utf-8")
     for name, parts in GRAPHS.items():
         (PICTURE.parent / f"{name}.svg").write_text(graph(*parts), encoding="utf-8")
 
     with tempfile.TemporaryDirectory() as folder:
-        PICTURE.write_text(drawn(Path(folder)), encoding="utf-8")
+        keep(PICTURE, drawn(Path(folder)))
 
     if CHROMIUM is None:
         sys.exit("the pictures of pages need Chromium: install the package chromium")
@@ -348,7 +384,7 @@ def main() -> None:
         # Containers have no user namespaces for its sandbox; it opens our own pages only.
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         for name, text in stills(browser, Path(folder)).items():
-            (PICTURE.parent / f"{name}.svg").write_text(text, encoding="utf-8")
+            keep(PICTURE.parent / f"{name}.svg", text)
         browser.close()
 
 
