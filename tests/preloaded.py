@@ -81,6 +81,7 @@ START = Path(__file__).with_name("preloaded_start.py")
 
 def python(script: str | Path, *arguments: str) -> list[str]:
     """The command that runs a script in a process that has imported `MODULES`."""
+    wait_until_loaded()
     return [INTERPRETER, "-I", "-S", str(START), address(), str(script), *arguments]
 
 
@@ -116,6 +117,18 @@ def address() -> str:
     atexit.register(process.communicate)
     assert process.stdout is not None
     return process.stdout.readline().strip()
+
+
+@cache
+def wait_until_loaded() -> None:
+    """Wait until the process has imported `MODULES`. On a busy machine this takes longer than
+    whoever starts the first script waits for its answer.
+    """
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address())
+        connection.sendall(ASK + bytes(4))
+        # It answers once it forks.
+        connection.recv(4)
 
 
 def environment() -> dict[str, str]:
