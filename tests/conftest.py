@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib
 import os
@@ -90,6 +91,29 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None):
         # The workers share the process that forks scripts.
         os.environ.update(preloaded.environment())
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Let each worker of a whole run import the tests first that the others import last.
+
+    pytest rewrites the assertions of a file once, and keeps the result. On a fresh clone, workers
+    that begin with the same file would each rewrite all files, which takes 12 s of processor time.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+
+    folder = Path(__file__).parent
+    names = sorted(
+        ".".join(file.relative_to(folder.parent).with_suffix("").parts)
+        for file in folder.rglob("test_*.py")
+    )
+    workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    first = len(names) * int(worker.removeprefix("gw")) // workers
+    for name in names[first:] + names[:first]:
+        # The collection reports a file that cannot be imported.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(name)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
