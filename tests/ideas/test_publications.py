@@ -89,7 +89,7 @@ def test_a_name_uses_its_current_evidence_and_a_version_that_of_its_publication(
         found = store.publications.add_evidence(
             "taught", 1, lambda told, known: teach(told, known, record)
         )
-        kept = [one["run"] for one in store.publications.evidence("taught", 1, caller=SEES_ALL)]
+        kept = [one["run"] for one in store.evidence.records("taught", 1, caller=SEES_ALL)]
         assert (run in kept) == (store.publications.catalogue_version() > before)
         return found.learned
 
@@ -102,11 +102,11 @@ def test_a_name_uses_its_current_evidence_and_a_version_that_of_its_publication(
     assert add("one", 2, 1, 2) == learned
     assert add("the same data again", 2, 1, 2) == learned
 
-    assert [one["run"] for one in store.publications.evidence("taught", 1, caller=SEES_ALL)] == [
+    assert [one["run"] for one in store.evidence.records("taught", 1, caller=SEES_ALL)] == [
         "asked a mind",
         "one",
     ]
-    assert store.publications.evidence("other", 1, caller=SEES_ALL) == []
+    assert store.evidence.records("other", 1, caller=SEES_ALL) == []
     assert store.publications.named("taught", caller=SEES_ALL).learned == learned
     assert store.publications.page(caller=SEES_ALL).items[1].learned == learned
     at_publication = store.publications.named("taught@1", caller=SEES_ALL)
@@ -381,13 +381,13 @@ def test_a_caller_finds_its_own_and_what_is_shared_with_it(store: Store) -> None
     store.publications.share("noted", ("b",))
     assert [one.version for one in store.publications.versions("noted", caller="b")] == [2]
     assert [one.version for one in store.publications.versions("noted", caller="a")] == [2, 1]
-    assert store.publications.evidence("noted", 2, caller="b") == []
-    assert store.publications.evidence("noted", 2, caller="a") == [record]
+    assert store.evidence.records("noted", 2, caller="b") == []
+    assert store.evidence.records("noted", 2, caller="a") == [record]
     names = ["noted", "unknown"]
-    assert store.publications.confirmations(names, caller="b") == {}
-    assert store.publications.confirmations(names, caller="a") == {"noted": 1}
-    assert store.publications.confirmations(names, caller=SEES_ALL) == {"noted": 1}
-    assert store.publications.confirmations([], caller=SEES_ALL) == {}
+    assert store.evidence.confirmations(names, caller="b") == {}
+    assert store.evidence.confirmations(names, caller="a") == {"noted": 1}
+    assert store.evidence.confirmations(names, caller=SEES_ALL) == {"noted": 1}
+    assert store.evidence.confirmations([], caller=SEES_ALL) == {}
     meta = store.ideas.get("noted", caller="b").meta
     assert (meta.run, meta.step, meta.tags, meta.title) == (None, None, (), "of a")
     with pytest.raises(UnknownPublicationError, match="'noted' has version 2, not 1"):

@@ -163,7 +163,7 @@ async def test_a_stored_plan_goes_on_with_the_same_values(kind: Any, tmp_path: P
             assert replay.run.errors() == []
 
         # What its evidence shows can be learned again.
-        [kept] = bridge.store.publications.evidence("letter", 1, caller=SEES_ALL)
+        [kept] = bridge.store.evidence.records("letter", 1, caller=SEES_ALL)
         listed = (publication.plan or {})["explained"]
         assert isinstance(listed, list)
         record = read_record(kept)

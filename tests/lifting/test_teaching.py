@@ -63,7 +63,7 @@ async def test_what_a_person_confirms_is_learned_and_what_an_assistant_does_is_n
             # The next call begins with what was learned.
             (reason,) = await replayed(bridge, "carl", Decider("assistant", "tool", "local"))
             assert ("x-carl" in reason) is not learned
-        assert len(bridge.store.publications.evidence("letter", 1, caller=SEES_ALL)) >= 1
+        assert len(bridge.store.evidence.records("letter", 1, caller=SEES_ALL)) >= 1
 
 
 async def test_the_evidence_of_named_runs_is_stored() -> None:
@@ -71,7 +71,7 @@ async def test_the_evidence_of_named_runs_is_stored() -> None:
         run = await solved(bridge, "x", {"name": "ann"}, TURNS, {"type": "string"})
         other = await solved(bridge, "x", {"name": "bob"}, TURNS, {"type": "string"})
         await bridge.publish(run.id, "letter", choices={"runs": [other.id]})
-        (record,) = bridge.store.publications.evidence("letter", 1, caller=SEES_ALL)
+        (record,) = bridge.store.evidence.records("letter", 1, caller=SEES_ALL)
         assert (record["run"], record["kind"]) == (other.id, "run")
 
 

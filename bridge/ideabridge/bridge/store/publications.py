@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, cast
 
@@ -19,6 +19,7 @@ from ideabridge.bridge.store.errors import (
     UnknownIdeaError,
     UnknownPublicationError,
 )
+from ideabridge.bridge.store.evidence import EvidenceTable
 from ideabridge.bridge.store.idea import ANSWERS, PLANNED, NewPublication, Publication
 from ideabridge.bridge.store.page import Page
 from ideabridge.bridge.store.search import OPEN_TO, Search, check_limit, widen
@@ -29,12 +30,11 @@ from ideabridge.bridge.store.users import (
     OWN_RUN,
     SEES_ALL,
     Viewer,
-    only_of,
     only_owner,
     owner_of,
     profile_of,
 )
-from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.names import is_safe_name, nearest, safe_name
 
 _ID: Final = re.compile("[0-9a-f]{64}")
@@ -180,18 +180,24 @@ the profile, and the name and the version of the idea.
 
 
 class Publications:
-    """The tables `publications` (every version), `names` (the version of each name), `shares`
-    and `evidence`.
+    """The tables `publications` (every version), `names` (the version of each name) and `shares`.
 
     Attributes:
         admits: decides what callers in a profile see. The bridge sets it. Until then, these callers
             see nothing.
     """
 
-    def __init__(self, database: Database, search: Search, tool_memory: ToolMemory) -> None:
+    def __init__(
+        self,
+        database: Database,
+        search: Search,
+        tool_memory: ToolMemory,
+        evidence: EvidenceTable,
+    ) -> None:
         self._database = database
         self._search = search
         self._tool_memory = tool_memory
+        self._evidence = evidence
         self._decoded = Decoded()
         self.admits: AdmitsIdea = lambda _profile, _name, _version: False
 
@@ -393,13 +399,10 @@ class Publications:
         """
         with self._database.transaction():
             published = self.get(name, version, caller=SEES_ALL)
-            added = learn(published, self.evidence(name, version, caller=SEES_ALL))
+            records = self._evidence.records(name, version, caller=SEES_ALL)
+            added = learn(published, records)
             if added is not None:
-                self._database.execute(
-                    "INSERT INTO evidence(publication, record) "
-                    "SELECT number, ?3 FROM publications WHERE name = ?1 AND version = ?2",
-                    (name, version, encode_text(added.record)),
-                )
+                self._evidence.add(name, version, added.record)
                 self._database.execute(
                     "UPDATE publications SET learned = ?3 WHERE name = ?1 AND version = ?2",
                     (name, version, encode_text(added.learned)),
@@ -409,48 +412,6 @@ class Publications:
                 self._note_change()
             versions = self.versions(name, caller=SEES_ALL)
             return next(learned for learned in versions if learned.version == version)
-
-    def evidence(self, name: str, version: int, *, caller: Viewer) -> list[JSONObject]:
-        """Return a version's records of evidence, oldest first. They contain values of runs, so a
-        caller sees only the records of its own runs.
-        """
-        with self._database.guard:
-            rows = self._database.execute(
-                "SELECT record FROM evidence WHERE publication = "
-                "(SELECT number FROM publications WHERE name = ?1 AND version = ?2) "
-                "AND (?3 IS NULL OR EXISTS "
-                "(SELECT 1 FROM runs WHERE runs.id = json_extract(evidence.record, '$.run') "
-                "AND runs.caller = ?3)) "
-                "ORDER BY number",
-                (name, version, only_of(caller)),
-            )
-            return [cast("JSONObject", decode_trusted(text)) for (text,) in rows]
-
-    def confirmations(self, names: Sequence[str], *, caller: Viewer) -> dict[str, int]:
-        """Return how many records of evidence the current version of each name has, of those that
-        a caller sees; see `evidence`. Names without any are left out.
-        """
-        if not names:
-            return {}
-
-        marks = ", ".join("?" for _ in names)
-        only = only_of(caller)
-        of_caller = ""
-        if only is not None:
-            of_caller = (
-                "AND EXISTS (SELECT 1 FROM runs WHERE runs.id = "
-                "json_extract(evidence.record, '$.run') AND runs.caller = ?) "
-            )
-        with self._database.guard:
-            rows = self._database.execute(
-                "SELECT names.name, count(*) FROM names "  # noqa: S608 - only ?
-                "JOIN publications ON publications.name = names.name "
-                "AND publications.version = names.version "
-                "JOIN evidence ON evidence.publication = publications.number "
-                f"WHERE names.name IN ({marks}) {of_caller}GROUP BY names.name",
-                [*names, *([] if only is None else [only])],
-            ).fetchall()
-        return {name: int(count) for name, count in rows}
 
     def share(self, name: str, audience: tuple[str, ...]) -> None:
         """Share a published name with these callers instead of the previous ones. They see the

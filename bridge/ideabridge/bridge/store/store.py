@@ -25,6 +25,7 @@ from ideabridge.bridge.store.decisions import Decisions
 from ideabridge.bridge.store.direct_calls import DirectCallTable
 from ideabridge.bridge.store.driver_requests import DriverRequests
 from ideabridge.bridge.store.errors import StoreError, StoreExtraError, UnknownPublicationError
+from ideabridge.bridge.store.evidence import EvidenceTable
 from ideabridge.bridge.store.idea import Change, NewPublication, Publication
 from ideabridge.bridge.store.ideas import Ideas, past_time
 from ideabridge.bridge.store.journal import Journal
@@ -104,6 +105,7 @@ class Store:
         queue: the runs that wait for a worker.
         call_places: the calls to modules whose limit applies to all processes together.
         publications: the ideas that are published under a name.
+        evidence: what later runs of published versions showed.
         settings: the settings: values by key.
         requests: requests from other processes to the driver of a run.
         direct_calls: the direct calls, which have no run.
@@ -138,7 +140,8 @@ class Store:
         self.configuration_log = ConfigurationLog(database)
         self.users = Users(database)
         self.owner_links = OwnerLinks(self.settings)
-        self.publications = Publications(database, self._search, self.tool_memory)
+        self.evidence = EvidenceTable(database)
+        self.publications = Publications(database, self._search, self.tool_memory, self.evidence)
         self.ideas = Ideas(
             database, contents, self._calls, self.publications, self._search, self.users
         )

@@ -311,9 +311,7 @@ def show_idea(
         publication = _published(store, ref)
         records: list[JSONObject] = []
         if publication is not None:
-            records = store.publications.evidence(
-                publication.name, publication.version, caller=SEES_ALL
-            )
+            records = store.evidence.records(publication.name, publication.version, caller=SEES_ALL)
 
     published: JSONObject | None = None
     if publication is not None:

@@ -287,7 +287,7 @@ class IdeaPages:
 
     def _listed(self, publications: Sequence[Publication], visitor: Visitor) -> list[ListedTool]:
         names = [publication.name for publication in publications]
-        confirmed = self._bridge.store.publications.confirmations(names, caller=visitor.scope)
+        confirmed = self._bridge.store.evidence.confirmations(names, caller=visitor.scope)
         return [
             ListedTool(
                 publication,
@@ -371,7 +371,7 @@ class IdeaPages:
         changes = await compute_in_thread(self._changes, versions, scope)
         # This runs in a thread, because the recording can be megabytes of JSON.
         recorded = await compute_in_thread(_recorded, publication, visitor)
-        evidence = store.publications.evidence(name, publication.version, caller=scope)
+        evidence = store.evidence.records(name, publication.version, caller=scope)
         run = self._run_of(publication, visitor)
         record = None if run is None else store.runs.get(run)
         plan = _runs(publication)

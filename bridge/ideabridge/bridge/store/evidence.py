@@ -1,0 +1,67 @@
+"""EvidenceTable: stores what later runs of published versions showed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.users import Viewer, only_of
+from ideabridge.tools.encoding import JSONObject, decode_trusted, encode_text
+
+
+class EvidenceTable:
+    """The table `evidence`. The records contain values of runs, so a caller sees only the records
+    of its own runs.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, name: str, version: int, record: JSONObject) -> None:
+        """Add a record to a version. Call this inside a transaction."""
+        self._database.execute(
+            "INSERT INTO evidence(publication, record) "
+            "SELECT number, ?3 FROM publications WHERE name = ?1 AND version = ?2",
+            (name, version, encode_text(record)),
+        )
+
+    def records(self, name: str, version: int, *, caller: Viewer) -> list[JSONObject]:
+        """Return the records of a version that a caller sees, oldest first."""
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT record FROM evidence WHERE publication = "
+                "(SELECT number FROM publications WHERE name = ?1 AND version = ?2) "
+                "AND (?3 IS NULL OR EXISTS "
+                "(SELECT 1 FROM runs WHERE runs.id = json_extract(evidence.record, '$.run') "
+                "AND runs.caller = ?3)) "
+                "ORDER BY number",
+                (name, version, only_of(caller)),
+            )
+            return [cast("JSONObject", decode_trusted(text)) for (text,) in rows]
+
+    def confirmations(self, names: Sequence[str], *, caller: Viewer) -> dict[str, int]:
+        """Return how many records the current version of each name has, of those that a caller
+        sees. Names without any are left out.
+        """
+        if not names:
+            return {}
+
+        marks = ", ".join("?" for _ in names)
+        only = only_of(caller)
+        of_caller = ""
+        if only is not None:
+            of_caller = (
+                "AND EXISTS (SELECT 1 FROM runs WHERE runs.id = "
+                "json_extract(evidence.record, '$.run') AND runs.caller = ?) "
+            )
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT names.name, count(*) FROM names "  # noqa: S608 - only ?
+                "JOIN publications ON publications.name = names.name "
+                "AND publications.version = names.version "
+                "JOIN evidence ON evidence.publication = publications.number "
+                f"WHERE names.name IN ({marks}) {of_caller}GROUP BY names.name",
+                [*names, *([] if only is None else [only])],
+            ).fetchall()
+        return {name: int(count) for name, count in rows}
