@@ -111,7 +111,12 @@ class _Bounded(_Interpreter):
 
     def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
         result = _Interpreter.visit(self, node, *args, **kwargs)
-        self._spend(1, _size(result))
+        # A query visits millions of nodes, so the steps are counted here without a further call.
+        size = _size(result)
+        self._left -= 1 + size
+        if self._left < 0:
+            raise _TooMuchError
+        self._budget.spend(_VISIT + size)
         return result
 
     def visit_projection(self, node: Any, value: Any) -> Any:
@@ -127,15 +132,13 @@ class _Bounded(_Interpreter):
             return None
 
         projected = cast("list[Any]", items)
-        self._spend(len(projected), sum(map(_size, projected)))
-        return [item for item in projected if item is not None]
-
-    def _spend(self, visits: int, size: int) -> None:
-        """Count visits of nodes, and the total length of their results."""
+        visits = len(projected)
+        size = sum(map(_size, projected))
         self._left -= visits + size
         if self._left < 0:
             raise _TooMuchError
         self._budget.spend(visits * _VISIT + size)
+        return [item for item in projected if item is not None]
 
 
 class _BoundedFunctions(_Functions):
