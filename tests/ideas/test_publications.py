@@ -56,6 +56,13 @@ def test_versions_count_on_and_nothing_is_overwritten(store: Store) -> None:
     with pytest.raises(UnknownPublicationError, match="nearest: name"):
         store.publications.get("nam", caller=SEES_ALL)
 
+    for ref in ("name", "name@1", "name@3"):
+        assert store.publications.look_up(ref, caller=SEES_ALL) == store.publications.named(
+            ref, caller=SEES_ALL
+        )
+    for ref in ("nam", "name@9", "name@", "Name", ideas[0]):
+        assert store.publications.look_up(ref, caller=SEES_ALL) is None
+
     assert store.ideas.page().items[0].names == ("name",)
     assert store.ideas.page().items[1].names == ()
 
@@ -378,7 +385,12 @@ def test_a_caller_finds_its_own_and_what_is_shared_with_it(store: Store) -> None
     assert [one.id for one in store.runs.newest("b")] == ["run_b"]
     assert store.runs.find("run_a", caller="a") == store.runs.find("run_a", caller=SEES_ALL)
 
+    assert store.publications.look_up("noted", caller="b") is None
     store.publications.share("noted", ("b",))
+    shared = store.publications.look_up("noted", caller="b")
+    assert shared is not None
+    assert shared.version == 2
+    assert store.publications.look_up("noted@1", caller="b") is None
     assert [one.version for one in store.publications.versions("noted", caller="b")] == [2]
     assert [one.version for one in store.publications.versions("noted", caller="a")] == [2, 1]
     assert store.evidence.records("noted", 2, caller="b") == []

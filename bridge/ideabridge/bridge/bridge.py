@@ -97,7 +97,7 @@ from ideabridge.bridge.runs.values import schema_of, typed
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.standing_rules import StandingRules
-from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
+from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.idea import Answer, Publication
 from ideabridge.bridge.store.leaks import check_leaks
 from ideabridge.bridge.store.portable import request_of
@@ -736,16 +736,11 @@ class Bridge:
             UnknownIdeaError, AmbiguousIdeaError, SecretInIdeaError: as for `export_idea`.
         """
         stored = self.store.ideas.get(ref, caller=caller)
-        try:
-            publication = self.store.publications.named(ref, caller=caller)
-        except UnknownPublicationError:
+        publication = self.store.publications.look_up(ref, caller=caller)
+        if publication is None or publication.idea_id != stored.id:
             return None
 
-        if publication.idea_id == stored.id:
-            document = written_document(publication, stored.idea)
-        else:
-            document = None
-
+        document = written_document(publication, stored.idea)
         if document is not None:
             self._learn_secrets()
             check_leaks(document, self.secrets.found_in)

@@ -30,7 +30,7 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 
-from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
+from ideabridge.bridge.store.errors import StoreError
 from ideabridge.server.callers import Context, caller_of, session_id
 from ideabridge.server.catalogue import ToolCatalogue
 from ideabridge.server.offerings import Offerings
@@ -218,10 +218,8 @@ class Announcements:
         if name is None:
             return 0
 
-        with suppress(UnknownPublicationError):
-            return self._bridge.store.publications.get(name, caller=caller).version
-
-        return 0
+        publication = self._bridge.store.publications.look_up(name, caller=caller)
+        return 0 if publication is None else publication.version
 
     # -- what changed ------------------------------------------------------------------------------
 

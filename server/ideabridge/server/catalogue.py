@@ -366,10 +366,7 @@ class ToolCatalogue:
         if name in OWN_NAMES:
             return True
 
-        publications = self.bridge.store.publications
-        if publications.find(name, None, SEES_ALL) is None:
-            return False
-        return publications.get(name, caller=SEES_ALL).live
+        return self.bridge.store.publications.find(name, None, SEES_ALL) is not None
 
     # -- looking up --------------------------------------------------------------------------------
 
@@ -502,9 +499,8 @@ class ToolCatalogue:
             self._published.move_to_end(name)
             return tool
 
-        try:
-            publication = self.bridge.store.publications.named(name, caller=SEES_ALL)
-        except UnknownPublicationError:
+        publication = self.bridge.store.publications.look_up(name, caller=SEES_ALL)
+        if publication is None:
             return None
 
         if not self._is_served(publication) or not (publication.live or "@" in name):

@@ -13,7 +13,6 @@ from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.offer.offer import Offer
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import JSON_TEXT, OBSERVED, first_line_of
-from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import IdeaHit, Publication, StoredIdea
 from ideabridge.bridge.store.ideas import IdeaFilter
 from ideabridge.bridge.store.published import PublishedPlan
@@ -386,11 +385,9 @@ class Finding:
     def _hit_json(self, hit: IdeaHit, caller: str) -> JSONObject:
         meta = hit.meta
         entry: JSONObject = {"idea": hit.id, "title": meta.title[:200], "time": meta.time}
-        published = [
-            publication
-            for name in hit.names
-            if (publication := self._published(name, caller)) is not None
-        ]
+        publications = self._bridge.store.publications
+        named = [publications.look_up(name, caller=caller) for name in hit.names]
+        published = [publication for publication in named if publication is not None]
         if published:
             entry["published_as"] = [publication.name for publication in published]
 
@@ -415,12 +412,6 @@ class Finding:
             entry["outcome"] = meta.outcome
 
         return entry
-
-    def _published(self, ref: str, caller: str) -> Publication | None:
-        try:
-            return self._bridge.store.publications.named(ref, caller=caller)
-        except UnknownPublicationError:
-            return None
 
     def guidance(self, ref: str, caller: str) -> list[JSON]:
         """Return a stored idea as guidance for a new run: its messages, and its calls as a plan.

@@ -206,9 +206,7 @@ class IdeaResources:
 
     def _versions(self, name: str, start: str, caller: str) -> list[str]:
         publications = self._bridge.store.publications
-        try:
-            publications.get(name, caller=caller)
-        except UnknownPublicationError:
+        if publications.find(name, None, caller) is None:
             return []
         # The name can be pinned to a version earlier than the latest.
         numbers = [

@@ -14,25 +14,10 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.offer.offer import SOLVE
 from ideabridge.bridge.programs.steps import names_program
 from ideabridge.bridge.runs.pins import calls_in, defined_in, guide_tools, read_pins
-from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.bridge.store.publications import read_named
 from ideabridge.bridge.store.store import CAUTIOUS, Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, Tool
-
-
-def find_published(store: Store, ref: str, caller: str) -> Publication | None:
-    """Return the publication that a caller sees as NAME or NAME@VERSION, with or without the prefix
-    `idea:`, or None.
-    """
-    try:
-        name, version = read_named(ref.removeprefix(IDEA))
-        if store.publications.find(name, version, caller) is None:
-            return None
-        return store.publications.get(name, version, caller=caller)
-    except UnknownPublicationError:
-        return None
 
 
 def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> Tool | None:
@@ -48,7 +33,7 @@ def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> T
         caller: the caller of the tool.
         catalogue: the tools of this process and of the modules.
     """
-    publication = find_published(store, module, caller)
+    publication = store.publications.look_up(module.removeprefix(IDEA), caller=caller)
     if publication is None:
         return None
     return Tool(
@@ -129,7 +114,8 @@ class _PresentHints:
 
     def _find(self, module: str) -> Publication | None:
         if module not in self._found:
-            self._found[module] = find_published(self.store, module, self.caller)
+            name = module.removeprefix(IDEA)
+            self._found[module] = self.store.publications.look_up(name, caller=self.caller)
         return self._found[module]
 
     def _compute(self, publication: Publication, depth: int) -> JSONObject:
@@ -307,7 +293,8 @@ class _NeededModules:
 
     def look_into(self, module: str) -> None:
         """Add the modules that a published idea needs."""
-        inner = find_published(self.store, module, self.caller)
+        name = module.removeprefix(IDEA)
+        inner = self.store.publications.look_up(name, caller=self.caller)
         if inner is None:
             return
 
@@ -349,7 +336,8 @@ def _reaches(
                 reached.update(dict.fromkeys(tool.reached))
             elif module not in visited:
                 visited.add(module)
-                inner = find_published(store, module, caller)
+                name = module.removeprefix(IDEA)
+                inner = store.publications.look_up(name, caller=caller)
                 if inner is None:
                     return (EVERY_MODULE,)
                 left.append(inner)

@@ -22,7 +22,7 @@ from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.offer.defined_tools import defined_tools
 from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.programs.sandbox import LONGEST
-from ideabridge.bridge.publishing.idea_tools import find_published, hints_of
+from ideabridge.bridge.publishing.idea_tools import hints_of
 from ideabridge.bridge.publishing.programs import declared_calls
 from ideabridge.bridge.runs.called_ideas import cycle_through
 from ideabridge.bridge.runs.pins import calls_in
@@ -371,5 +371,5 @@ def missing(
 def _exists(module: str, store: Store, modules: Modules) -> bool:
     """Return whether this module is configured, or this idea is published."""
     if module.startswith(IDEA):
-        return find_published(store, module, LOCAL) is not None
+        return store.publications.look_up(module.removeprefix(IDEA), caller=LOCAL) is not None
     return module == ANONYMOUS or module in modules

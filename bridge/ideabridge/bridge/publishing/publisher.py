@@ -56,7 +56,7 @@ from ideabridge.bridge.programs.runner import setting_of
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.publishing.distilling import distill
 from ideabridge.bridge.publishing.drafting import Drafted, Drafting, OutlinedRun
-from ideabridge.bridge.publishing.idea_tools import find_published, needed_modules
+from ideabridge.bridge.publishing.idea_tools import needed_modules
 from ideabridge.bridge.publishing.importing import (
     SavedIdea,
     check_explained,
@@ -259,7 +259,7 @@ class Publisher:
 
         name = str(read.publication_members()["name"])
         self.check_free(name, caller=caller)
-        current = find_published(self.store, name, caller)
+        current = self.store.publications.look_up(name, caller=caller)
         if (
             current is not None
             and current.idea_id == read.idea.id
@@ -321,7 +321,7 @@ class Publisher:
         """
         name = imported.name
         with self.store.transaction():
-            before = find_published(self.store, name, imported.caller)
+            before = self.store.publications.look_up(name, caller=imported.caller)
             proved = without_claims(imported.document, before)
             # The digest of the document was checked before.
             proved_checks: Checks = imported.checks if proved is imported.document else "nothing"
@@ -434,7 +434,7 @@ class Publisher:
                 f"name: {name!r} is a tool of ideabridge, or of a tool file here; choose another"
             )
 
-        if find_published(self.store, name, caller) is not None:
+        if self.store.publications.find(name, None, caller) is not None:
             return
         if any(name == safe_name(module) for module in self.configuration.modules):
             raise PublicationError(f"name: {name!r} is a server here; choose another")
@@ -462,9 +462,10 @@ class Publisher:
         if profile is None:
             return
 
+        publications = self.store.publications
         is_hidden = (
-            find_published(self.store, name, owner_of(caller)) is not None
-            and find_published(self.store, name, caller) is None
+            publications.find(name, None, owner_of(caller)) is not None
+            and publications.find(name, None, caller) is None
         )
         if is_hidden or not profile.admits_idea(name):
             raise PublicationError(f"name: {profile.refusal('idea', name)}; choose another name")
@@ -687,8 +688,9 @@ class Publisher:
             return audience
 
         others = audience
-        if others is None and find_published(self.store, request.name, request.caller) is not None:
-            others = self.store.publications.shares(request.name)
+        publications = self.store.publications
+        if others is None and publications.find(request.name, None, request.caller) is not None:
+            others = publications.shares(request.name)
 
         if others:
             raise NeedsPersonError(

@@ -36,7 +36,7 @@ from ideabridge.bridge.offer.plan_tools import PlanTools
 from ideabridge.bridge.offer.program_tools import names_for_program
 from ideabridge.bridge.offer.task_tools import TaskTools
 from ideabridge.bridge.plan import Plan, needed_inputs, read_published
-from ideabridge.bridge.publishing.idea_tools import find_published, hints_of
+from ideabridge.bridge.publishing.idea_tools import hints_of
 from ideabridge.bridge.publishing.importing import SavedIdea, missing, own_cycle
 from ideabridge.bridge.publishing.outline import first_names
 from ideabridge.bridge.publishing.prepared_tool import RECORDED, describe_guide
@@ -184,7 +184,7 @@ class Saver:
 
         def keep() -> tuple[Publication | None, Publication]:
             with store.transaction():
-                before = find_published(store, name, caller)
+                before = store.publications.look_up(name, caller=caller)
                 lines = [] if before is None else differences(before, new)
                 if before is not None and before.idea_id == new.idea_id and not lines:
                     if audience is not None:

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator
 from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.runs.pins import calls_in, defined_in, guide_tools, read_pins
-from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
@@ -82,11 +81,11 @@ def called_ideas(store: Store, calls: Iterable[WrittenCall]) -> Iterator[Publica
     for call in calls:
         if call.module is None or not call.module.startswith(IDEA):
             continue
-        try:
-            yield store.publications.named(call.module.removeprefix(IDEA), caller=SEES_ALL)
-        except UnknownPublicationError:
-            # The check of the call itself reports a publication that does not exist.
-            continue
+        name = call.module.removeprefix(IDEA)
+        publication = store.publications.look_up(name, caller=SEES_ALL)
+        # The check of the call itself reports a publication that does not exist.
+        if publication is not None:
+            yield publication
 
 
 def _calls_of(publication: Publication) -> list[WrittenCall]:

@@ -9,7 +9,6 @@ from typing import Final
 
 from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.runs.pins import calls_in, defined_in, read_pins
-from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer
@@ -64,9 +63,8 @@ def _lacks(
             continue
 
         inner_name = module.removeprefix(IDEA)
-        try:
-            inner = store.publications.named(inner_name, caller=caller)
-        except UnknownPublicationError:
+        inner = store.publications.look_up(inner_name, caller=caller)
+        if inner is None:
             yield f"the idea {inner_name[:64]!r}, which is not published here"
             continue
 

@@ -687,6 +687,21 @@ class Publications:
         """
         return self.get(*read_named(ref), caller=caller)
 
+    def look_up(self, ref: str, *, caller: Viewer) -> Publication | None:
+        """Return the publication that NAME or NAME@VERSION refers to, or None where `named` raises
+        an error. It suggests no names, so it takes the same time no matter how many there are.
+        """
+        try:
+            name, version = read_named(ref)
+        except UnknownPublicationError:
+            return None
+
+        with self._database.guard:
+            row = self._row(name, version, caller)
+        if row is None or not self._admits(caller, name, row[1]):
+            return None
+        return self._read(row)
+
     def get(self, name: str, version: int | None = None, *, caller: Viewer) -> Publication:
         """Return the publication that a name currently refers to, or one of the name's versions,
         even if the name was unpublished since.
@@ -706,17 +721,27 @@ class Publications:
             NotInProfileError: the caller would see it without its profile.
         """
         with self._database.guard:
-            which = "names.version" if version is None else "?2"
-            row = self._database.execute(
-                f"{_SELECT} WHERE p.name = ?1 AND p.version = {which} AND {_SEEN}",
-                (name, version, only_owner(caller)),
-            ).fetchone()
+            row = self._row(name, version, caller)
             if row is None:
                 raise self._unknown(name, version, caller)
 
-        if not self._admits(caller, row[0], row[1]):
+        if not self._admits(caller, name, row[1]):
             raise _not_in_profile(name, caller)
-        return self._read(row if version is None else (*row[:12], None, *row[13:]))
+        return self._read(row)
+
+    def _row(self, name: str, version: int | None, caller: Viewer) -> tuple[Any, ...] | None:
+        """Return the row that `get` reads, whatever the caller's profile contains. Call this inside
+        a guard or transaction.
+        """
+        which = "names.version" if version is None else "?2"
+        row = self._database.execute(
+            f"{_SELECT} WHERE p.name = ?1 AND p.version = {which} AND {_SEEN}",
+            (name, version, only_owner(caller)),
+        ).fetchone()
+        if row is None or version is None:
+            return row
+        # A version that is requested by number is as it was published, without `learned`.
+        return (*row[:12], None, *row[13:])
 
     def find(self, name: str, version: int | None, caller: Viewer) -> int | None:
         """Return the row of the idea that a name or version refers to, or None if there is none;

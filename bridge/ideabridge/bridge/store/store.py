@@ -24,7 +24,7 @@ from ideabridge.bridge.store.database import Database, Durability, is_address, n
 from ideabridge.bridge.store.decisions import Decisions
 from ideabridge.bridge.store.direct_calls import DirectCallTable
 from ideabridge.bridge.store.driver_requests import DriverRequests
-from ideabridge.bridge.store.errors import StoreError, StoreExtraError, UnknownPublicationError
+from ideabridge.bridge.store.errors import StoreError, StoreExtraError
 from ideabridge.bridge.store.evidence import EvidenceTable
 from ideabridge.bridge.store.idea import Change, NewPublication, Publication
 from ideabridge.bridge.store.ideas import Ideas, past_time
@@ -369,7 +369,7 @@ class Store:
         """
         with self._database.snapshot():
             number = self.ideas.resolve(ref, caller)
-            publication = self._published_as(ref, caller)
+            publication = self.publications.look_up(ref, caller=caller)
             if (
                 publication is not None
                 and self.publications.find(publication.name, publication.version, caller) != number
@@ -454,7 +454,8 @@ class Store:
         return Change(changes(before, after), breaking(before, after))
 
     def _side(self, ref: str, caller: Viewer) -> Side:
-        return Side.of(self.ideas.get(ref, caller=caller), self._published_as(ref, caller))
+        publication = self.publications.look_up(ref, caller=caller)
+        return Side.of(self.ideas.get(ref, caller=caller), publication)
 
     def change_of(self, publication: Publication) -> Change:
         """Return the differences from the previous version. There are none for the first version,
@@ -477,15 +478,6 @@ class Store:
         if publication.version == 1:
             return None
         return self.publications.get(publication.name, publication.version - 1, caller=SEES_ALL)
-
-    def _published_as(self, ref: str, caller: Viewer) -> Publication | None:
-        """Return the publication that NAME or NAME@VERSION refers to, or None for an id or a
-        run.
-        """
-        try:
-            return self.publications.named(ref, caller=caller)
-        except UnknownPublicationError:
-            return None
 
     def revision(self) -> tuple[int, int]:
         """Return two numbers. At least one of them changes whenever any process has written

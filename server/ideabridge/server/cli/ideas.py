@@ -308,7 +308,7 @@ def show_idea(
             return
 
         result = idea_result(store, stored)
-        publication = _published(store, ref)
+        publication = store.publications.look_up(ref, caller=SEES_ALL)
         records: list[JSONObject] = []
         if publication is not None:
             records = store.evidence.records(publication.name, publication.version, caller=SEES_ALL)
@@ -360,16 +360,6 @@ def _show_request(options: Options, stored: StoredIdea) -> None:
 
     lines += [("", None), ("schema:", "bold"), (readable_json(request.schema, 1), None)]
     options.print_lines(answer, lines)
-
-
-def _published(store: Store, ref: str) -> Publication | None:
-    from ideabridge.bridge.store.errors import UnknownPublicationError
-
-    try:
-        return store.publications.named(ref, caller=SEES_ALL)
-    except UnknownPublicationError:
-        # `ref` was an id or a run.
-        return None
 
 
 @app.command("suggest")

@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.explanations import as_it_runs
-from ideabridge.bridge.store.errors import CursorError, UnknownPublicationError
+from ideabridge.bridge.store.errors import CursorError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.assumed import may_assume
 from ideabridge.server.callers import Context, caller_of
@@ -152,15 +152,12 @@ class IdeaSkills:
     def _find(self, uri: str, caller: str) -> tuple[Publication, str]:
         """Return the idea of a skill, and the path of a file within the skill."""
         match = _URI.match(uri)
-        try:
-            if match is not None:
-                publication = self._bridge.store.publications.get(match[1], caller=caller)
-                if publication.live and match[2] == skill_name(publication.name):
-                    return publication, match[3]
-        except UnknownPublicationError:
-            # The answer is the same as for a name that nobody has ever used.
-            match = None
+        if match is not None:
+            publication = self._bridge.store.publications.look_up(match[1], caller=caller)
+            if publication is not None and match[2] == skill_name(publication.name):
+                return publication, match[3]
 
+        # The answer is the same for a name that nobody has ever used.
         raise MCPError(types.INVALID_PARAMS, f"unknown skill {uri[:120]!r}", {"uri": uri})
 
     def _entry(self, publication: Publication) -> JSONObject:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ideabridge.bridge.publishing.written import read_idea
-from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.portable import read_document
 from ideabridge.bridge.store.publications import Publications
 from ideabridge.bridge.store.users import Viewer
@@ -110,9 +109,10 @@ class IdeaFolder:
         is_written = read.members is not None
         if not read.tool:
             return IdeaFile(path.name, "", "refused", "it has no name", is_written)
-        try:
-            present = publications.get(read.tool, caller=viewer)
-        except UnknownPublicationError:
+
+        present = publications.look_up(read.tool, caller=viewer)
+        # A document names no version.
+        if present is None or present.name != read.tool:
             return IdeaFile(path.name, read.tool, "not saved", is_written=is_written)
 
         recorded = object_or_empty(present.recorded)
