@@ -54,7 +54,7 @@ PAGES = (
     "modules/tools/tools/compute",
     "servers/add",
     "servers/import",
-    "connect",
+    "assistants",
     "playground",
     "write",
     "admin",

@@ -390,7 +390,7 @@ async def test_the_page_lists_the_workspaces_and_shows_each(home: Path) -> None:
             "/ui/w/alpa/home",
             "/ui/w/%2e%2e/home",
             "/ui/w/alpha/admin",
-            "/ui/w/alpha/connect",
+            "/ui/w/alpha/assistants",
         ):
             assert visitor.get(path).status_code == 404
         assert "alpha" in visitor.get("/ui/w/alpa/home").text

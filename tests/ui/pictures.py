@@ -79,7 +79,7 @@ SERVERS_OF_IT: Final = {
     "server-add": "servers/add",
     "server-edit": "servers/edit?name=own",
     "server-import": "servers/import?host=cursor",
-    "connect": "connect",
+    "assistants": "assistants",
     "user": "admin/users/ann",
 }
 """The pages about servers and assistants of a machine that is `equipped`."""

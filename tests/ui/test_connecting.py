@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from ideabridge.bridge.store.direct_calls import DirectCall
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import LOCAL
 from tests.ui.serving import client, send, served, stranger
 
 CURSOR = '{\n  "mcpServers": {"mine": {"command": "mine"}}\n}\n'
@@ -76,21 +79,52 @@ def test_only_the_owner_writes_into_files_of_assistants(
 
     with stranger(site) as ada, client(site) as owner:
         ada.post("/ui/sign-in", data={"token": token})
-        for path in ("connect/write", "connect/undo"):
+        for path in ("assistants/write", "assistants/undo"):
             answer = send(ada, f"/ui/{path}", host="cursor")
             assert "only the owner" in answer.text
 
-        assert "Connect Cursor" not in ada.get("/ui/connect").text
-        assert 'role="alert"' in send(owner, "/ui/connect/write", host="nothing").text
+        assert "Connect Cursor" not in ada.get("/ui/assistants").text
+        assert 'role="alert"' in send(owner, "/ui/assistants/write", host="nothing").text
         assert cursor.read_text(encoding="utf-8") == CURSOR
 
 
 def test_a_damaged_file_is_named_and_left_alone(site: str, cursor: Path) -> None:
     cursor.write_text('{"mcpServers": {', encoding="utf-8")
     with client(site) as owner:
-        text = owner.get("/ui/connect").text
+        text = owner.get("/ui/assistants").text
         assert "is not JSON" in text
         assert "Connect Cursor" not in text
-        answer = send(owner, "/ui/connect/write", host="cursor")
+        answer = send(owner, "/ui/assistants/write", host="cursor")
         assert "is not JSON" in answer.text
         assert cursor.read_text(encoding="utf-8") == '{"mcpServers": {'
+
+
+def test_the_menu_leads_to_the_assistants_that_called(
+    page: Page, tmp_path: Path, site: str
+) -> None:
+    call = DirectCall(
+        at=time.time(),
+        caller=LOCAL,
+        client="reader 1.2",
+        session="",
+        name="look",
+        module=None,
+        tool="look",
+        parameters="",
+        seconds=0.1,
+        outcome="ok",
+        run=None,
+        bytes_in=2,
+        bytes_out=2,
+    )
+    page.goto(f"{site}modules")
+    page.get_by_role("navigation").get_by_role("link", name="Assistants").first.click()
+    expect(page.get_by_text("No assistant has called yet.")).to_be_visible()
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        store.direct_calls.add([call], call.at)
+        seen = page.get_by_role("table", name="Assistants that called lately")
+        expect(seen).to_contain_text("reader 1.2")
+
+    # The earlier address of the page still leads to it.
+    page.goto(f"{site}connect")
+    expect(page).to_have_url(f"{site}assistants")

@@ -146,7 +146,7 @@ def pages(run_id: str) -> list[str]:
         "modules/later",
         "servers/add",
         "servers/import",
-        "connect",
+        "assistants",
         "home",
         "playground",
         "playground?kind=program",
@@ -169,7 +169,7 @@ EMPTY: Final = (
     "modules",
     "modules/tools/tools/sleep",
     "servers/import",
-    "connect",
+    "assistants",
     "admin",
 )
 """Pages that look different as long as there is nothing to show."""

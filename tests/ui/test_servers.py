@@ -128,7 +128,7 @@ def test_damaged_notes_about_changes_hide_no_server(tmp_path: Path, site: str) -
     notes.parent.mkdir(parents=True, exist_ok=True)
     notes.write_text("[{", encoding="utf-8")
     with client(site) as http:
-        for path in ("modules", "connect", "home"):
+        for path in ("modules", "assistants", "home"):
             answer = http.get(f"/ui/{path}")
             assert answer.status_code == 200, path
             assert "is damaged" in answer.text, path

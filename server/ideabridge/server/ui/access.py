@@ -54,6 +54,9 @@ VISITOR: Final = "ideabridge.ui.visitor"
 REVISION: Final = "ideabridge.ui.revision"
 _ACCESS: Final = "ideabridge.ui.access"
 
+PAGE_CLIENT: Final = "the page"
+"""What runs that a person begins on the page have as their `client`."""
+
 MAX_FORM: Final = 4 * 1024 * 1024
 """Maximum size of the body of a POST, in bytes."""
 
@@ -327,7 +330,7 @@ class Access:
         if path.startswith(STATIC) or path == SIGN_IN:
             return STRANGER
 
-        CLIENT.set("the page")
+        CLIENT.set(PAGE_CLIENT)
         key = _session_key(scope)
         visitor = await self._visitor(key)
         if visitor is not None:

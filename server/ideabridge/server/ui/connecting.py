@@ -1,16 +1,19 @@
-"""Connecting: the page that connects assistants to ideabridge, as `ideabridge install` does."""
+"""Assistants: the page that connects assistants to ideabridge, as `ideabridge install` does, and
+shows which have called it lately.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 import anyio.to_thread
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ideabridge.server.hosts.block import paste_block, texts_with_entry
@@ -24,10 +27,20 @@ from ideabridge.server.hosts.host import SERVER_NAME, HostEnvironment, HostFile,
 from ideabridge.server.hosts.program import lasting_program
 from ideabridge.server.hosts.table import HOSTS, Host, find_host
 from ideabridge.server.setup.inventory import is_installed
-from ideabridge.server.ui.access import Visitor, expect_owner, form_of, visitor_of
+from ideabridge.server.ui.access import (
+    PAGE_CLIENT,
+    Visitor,
+    expect_owner,
+    form_of,
+    visitor_of,
+)
 from ideabridge.server.ui.site import Site
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.threads import compute_in_thread
+
+_SEARCHED: Final = 100
+"""How many of the latest runs, and of the latest direct calls, are searched for assistants."""
 
 
 class NothingToUndoError(IdeabridgeError):
@@ -60,6 +73,19 @@ class ClientEntry:
     state: Literal["missing", "other", "connected", "unreadable"]
     problem: str
     can_undo: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SeenAssistant:
+    """An assistant that has called lately.
+
+    Attributes:
+        name: the name of its program, and perhaps the version, as the program itself says.
+        at: when it called last, in seconds since 1970.
+    """
+
+    name: str
+    at: float
 
 
 class ClientEntries:
@@ -152,8 +178,8 @@ class ClientEntries:
         return f"{host.title} is as it was before."
 
 
-class ConnectPage:
-    """The page that connects assistants."""
+class AssistantsPage:
+    """The page of assistants."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -163,16 +189,39 @@ class ConnectPage:
         """Return the routes under `/ui`."""
         changing = self._site.changing
         return [
-            Route("/connect", self.show),
-            Route("/connect/write", changing(self.write), methods=["POST"]),
-            Route("/connect/undo", changing(self.undo), methods=["POST"]),
+            Route("/assistants", self.show),
+            Route("/assistants/write", changing(self.write), methods=["POST"]),
+            Route("/assistants/undo", changing(self.undo), methods=["POST"]),
+            # Bookmarks have the earlier address of the page.
+            Route("/connect", self.move),
         ]
 
     async def show(self, request: Request) -> Response:
-        """Show how to connect each assistant."""
+        """Show how to connect each assistant, and which have called lately."""
         visitor = visitor_of(request)
         entries = await anyio.to_thread.run_sync(self._connections.all, visitor)
-        return self._site.page(request, "connect.html", connections=entries)
+        seen = await compute_in_thread(self._seen, visitor)
+        return self._site.page(request, "assistants.html", connections=entries, seen=seen)
+
+    async def move(self, _request: Request) -> Response:
+        """Lead from the earlier address of the page to the present one."""
+        return RedirectResponse(f"{self._site.prefix}/assistants", 303)
+
+    def _seen(self, visitor: Visitor) -> list[SeenAssistant]:
+        """Return the assistants whose latest runs and direct calls a visitor sees, latest first."""
+        store = self._site.bridge.store
+        latest: dict[str, float] = {}
+        for run in store.runs.newest(visitor.scope, limit=_SEARCHED, rooms=False):
+            began = datetime.fromisoformat(run.created).timestamp()
+            latest[run.client] = max(began, latest.get(run.client, began))
+
+        for call in store.direct_calls.page(_SEARCHED, caller=visitor.scope).items:
+            latest[call.client] = max(call.at, latest.get(call.client, call.at))
+
+        assistants = [
+            SeenAssistant(name, at) for name, at in latest.items() if name not in ("", PAGE_CLIENT)
+        ]
+        return sorted(assistants, key=lambda assistant: assistant.at, reverse=True)
 
     async def write(self, request: Request) -> Response:
         """Connect an assistant."""
@@ -187,7 +236,7 @@ class ConnectPage:
         expect_owner(visitor_of(request))
         host = find_host(form_of(request).get("host"))
         told = await anyio.to_thread.run_sync(partial(work, host))
-        return self._site.back(request, "/connect", told)
+        return self._site.back(request, "/assistants", told)
 
 
 def _command(host: Host) -> str:

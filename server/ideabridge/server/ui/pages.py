@@ -14,7 +14,7 @@ from ideabridge.server.transports.workspace_door import Workspaces
 from ideabridge.server.ui.access import Access
 from ideabridge.server.ui.admin import AdminPages
 from ideabridge.server.ui.approvals import ApprovalPages
-from ideabridge.server.ui.connecting import ConnectPage
+from ideabridge.server.ui.connecting import AssistantsPage
 from ideabridge.server.ui.home import HomePage
 from ideabridge.server.ui.ideas import IdeaPages
 from ideabridge.server.ui.modules import ModulePages
@@ -45,7 +45,7 @@ def routes_of(site: Site) -> list[Route]:
     if site.workspace is None:
         # Users are in the store of the server. Assistants are connected for all projects here; for
         # one project, a command in its folder does it.
-        routes += [*ConnectPage(site).routes(), *AdminPages(site).routes()]
+        routes += [*AssistantsPage(site).routes(), *AdminPages(site).routes()]
     return routes
 
 
