@@ -52,28 +52,26 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     assert f'href="/ui/runs/{first}/calls/0"' in card
     assert '<span class="tag">Python tool</span>' in card
     assert '<span class="tag ask">not read-only</span>' in card
-    assert words.partition(" local, ")[0].endswith(
-        "refund : amount before: 5 now: → 7.5 , note (removed)"
-    )
-    assert "note removed; before: dear customer bye" in words
-    # What is the same is there, and folded.
-    folded = text_of(card.partition('<details class="unchanged">')[2].partition("</details>")[0])
-    assert folded.startswith("1 unchanged value ")
-    assert folded.endswith(" order 1")
+    # The title says what will happen, and the table what was approved the last time.
+    assert words.partition(" local, ")[0].endswith("refund · order 1 · amount 7.5")
+    assert "Parameter Value Last approved order 1 the same amount 7.5 5 note removed dear" in words
+    assert "dear customer bye Approve" in words
 
     second = ask(http, refund(1, note="dear\nreader\nbye"))
     words = text_of(card_of(http, second))
-    assert "refund : note (1 line changed)" in words
+    assert 'refund · order 1 · amount 5 · note "dear' in words
     # The difference is shown, and the whole text can be unfolded.
     assert 'note dear -customer +reader bye Full text "dear\\n customer' not in words
-    assert 'note dear -customer +reader bye Full text "dear\\n reader\\n bye"' in words
+    assert (
+        'note dear -customer +reader bye Full text "dear\\n reader\\n bye" 1 line changed' in words
+    )
 
     approve(http, second)
     third = ask(http, refund(1, note="dear\nreader\nbye"))
-    assert "the same values as the last time" in card_of(http, third)
-    assert "the same values as the last time" in http.get(f"/ui/runs/{third}").text
+    assert "the same values as the" in card_of(http, third)
+    assert "the same values as the" in http.get(f"/ui/runs/{third}").text
     whole = http.get(f"/ui/approvals/whole?which={key_of(http, third)}").text
-    assert "the same values as the last time" in whole
+    assert "the same values as the" in whole
 
 
 def test_past_decisions_have_the_call_with_its_values(http: httpx.Client) -> None:
@@ -104,7 +102,7 @@ def test_past_decisions_have_the_call_with_its_values(http: httpx.Client) -> Non
 def test_a_difference_that_is_cut_has_the_whole_text_unfolded(http: httpx.Client) -> None:
     approve(http, ask(http, refund(1, note="\n".join(["old line"] * 150))))
     card = card_of(http, ask(http, refund(1, note="\n".join(["new line"] * 149))))
-    assert "note (changed)" in text_of(card)
+    assert "changed Approve" in text_of(card)
     assert "<details open><summary>Full text</summary>" in card
     assert card.count("new line") > 149
 
@@ -192,6 +190,22 @@ def test_the_place_of_a_result_is_no_changed_value() -> None:
     assert compared_values({"_tool": "t", "p": 1}, earlier).changes == 1
 
 
+def test_no_value_that_says_what_a_call_is_about_is_folded() -> None:
+    names = ["first", "second", "third", "fourth", "fifth", "sixth"]
+    values: JSONObject = dict.fromkeys(names, "x\ny")
+    call: JSONObject = {"_tool": "t", **values, "sixth": 2, "_outputPath": "here"}
+    compared = compared_values(call, EarlierCall("run", 0, values))
+    assert [row.name for row in compared.leading] == names[:4]
+    assert compared.further == 2
+    assert [row.name for row in compared.listed] == [*names[:4], "sixth"]
+    assert [row.name for row in compared.folded] == ["fifth", "_outputPath"]
+    assert compared.same == 1
+
+    alone = compared_values(call, None)
+    assert [row.name for row in alone.listed] == [*names, "_outputPath"]
+    assert alone.folded == ()
+
+
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("unit", ["'", "-", "\n", "`", "@", "b[", "/*", "(", "a\n", "+\n-\n"])
 def test_hostile_texts_take_little_time(unit: str) -> None:
@@ -212,11 +226,9 @@ def test_a_diff_says_where_lines_changed_only_if_there_are_several_places() -> N
     far = near.replace("line 2\n", "third line\n")
     earlier = EarlierCall("run_1", 0, {"note": old, "amount": 1})
     for new, places in ((near, 0), (far, 2)):
-        row, short = compared_values({"_tool": "refund", "note": new, "amount": 2}, earlier).rows
+        row, _ = compared_values({"_tool": "refund", "note": new, "amount": 2}, earlier).rows
         assert sum(line.startswith("@@") for line in row.lines) == places
         assert row.lines[-1] == "+last line"
-        assert not row.is_short_change
-        assert short.is_short_change
 
 
 # -- in a browser ----------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def test_home_shows_what_waits_and_what_ran(page: Page, site: str) -> None:
     page.goto(f"{site}home")
     waiting = page.locator("#waits").get_by_role("link")
     expect(waiting.first).to_contain_text("refund")
-    expect(waiting.first).to_contain_text("order 1, amount 2.5")
+    expect(waiting.first).to_contain_text("order 1 · amount 2.5")
     expect(waiting.first).to_have_attribute("href", re.compile(f"/ui/approvals#q-{asking}"))
     latest = page.locator("#running").get_by_role("link")
     expect(latest).to_have_count(2)

@@ -22,11 +22,13 @@ from ideabridge.tools.names import counted, readable_json, visible
 _MOST_COMPARED: Final = 20_000
 """Maximum number of characters of a text whose lines are compared with those of another."""
 
-_MOST_BESIDE: Final = 40
-"""Maximum number of characters of a value that is shown on one line with the earlier one."""
-
 _MOST_LEADING: Final = 4
-"""Maximum number of changes that the title of a decision names."""
+"""Number of the first values of a call, which usually say what it is about. The title of a decision
+has their beginnings, and they are never folded.
+"""
+
+_LONGEST_BRIEF: Final = 24
+"""Maximum number of characters of a value that the title has whole."""
 
 _OUTPUT_PATH: Final = "_outputPath"
 """The place where a plan puts the result. The tool does not receive it, so it is not compared."""
@@ -63,6 +65,7 @@ class ValueRow:
         change: how it differs from the earlier call; empty if there is none to compare with.
         before: the beginning of the earlier value on one line; empty if it is the same or new.
         lines: for a text of several lines, the lines that are different; see `_different_lines`.
+        is_place: whether it is the place of the result, which the tool does not receive.
     """
 
     name: str
@@ -71,13 +74,12 @@ class ValueRow:
     change: Literal["", "same", "changed", "new"] = ""
     before: str = ""
     lines: tuple[str, ...] = ()
+    is_place: bool = False
 
     @property
-    def is_short_change(self) -> bool:
-        """Whether the earlier value and this one have room on one line."""
-        if self.change != "changed" or self.written is not None or "\n" in self.text:
-            return False
-        return max(len(self.before), len(self.text)) <= _MOST_BESIDE
+    def is_brief(self) -> bool:
+        """Whether the title of the decision has the whole value."""
+        return len(self.text) <= _LONGEST_BRIEF
 
     @property
     def is_cut(self) -> bool:
@@ -132,41 +134,36 @@ class CallValues:
 
     @property
     def leading(self) -> tuple[ValueRow, ...]:
-        """The changes that the title of the decision names."""
-        return self.changed[:_MOST_LEADING]
-
-    @property
-    def leading_gone(self) -> tuple[str, ...]:
-        """The parameters that only the earlier call has and that the title names."""
-        names = tuple(name for name, _ in self.gone)
-        return names[: _MOST_LEADING - len(self.leading)]
+        """The values that the title of the decision has."""
+        return tuple(row for row in self.rows if not row.is_place)[:_MOST_LEADING]
 
     @property
     def further(self) -> int:
-        """The number of changes that the title does not name."""
-        return self.changes - len(self.leading) - len(self.leading_gone)
+        """The number of values that the title does not have."""
+        return sum(not row.is_place for row in self.rows) - len(self.leading)
 
     @property
     def listed(self) -> tuple[ValueRow, ...]:
-        """The parameters that a person reads before they decide: all of them, or those that differ
-        from the earlier call and that the title does not show with both values.
+        """The parameters that a person reads before they decide: all of them, or the first ones and
+        those that differ from the earlier call.
         """
-        if not self.is_compared:
-            return self.rows
-        titled = [row for row in self.leading if row.is_short_change]
-        return tuple(row for row in self.changed if row not in titled)
+        folded = self.folded
+        return tuple(row for row in self.rows if row not in folded)
 
     @property
     def folded(self) -> tuple[ValueRow, ...]:
-        """The parameters that are the same as in the earlier call, and the place of the result."""
+        """The later parameters that are the same as in the earlier call, and the place of the
+        result.
+        """
         if not self.is_compared:
             return ()
-        return tuple(row for row in self.rows if row.change in ("", "same"))
+        leading = self.leading
+        return tuple(row for row in self.rows if row.change in ("", "same") and row not in leading)
 
     @property
     def same(self) -> int:
-        """The number of parameters that are the same as in the earlier call."""
-        return sum(row.change == "same" for row in self.rows)
+        """The number of folded parameters that are the same as in the earlier call."""
+        return sum(row.change == "same" for row in self.folded)
 
 
 NO_VALUES: Final = CallValues()
@@ -195,7 +192,9 @@ def _row(name: str, value: JSON, before: JSONObject | None) -> ValueRow:
 
     label = parameter_label(name)
     text = "\n".join(broken_lines(readable_json(value, 2)))
-    if before is None or name == _OUTPUT_PATH:
+    if name == _OUTPUT_PATH:
+        return ValueRow(label, text, is_place=True)
+    if before is None:
         return ValueRow(label, text, written)
     if name not in before:
         return ValueRow(label, text, written, "new")
