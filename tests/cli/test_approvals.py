@@ -105,7 +105,7 @@ def test_what_waits_is_listed_and_decided(here: Path, capsys: pytest.CaptureFixt
     assert main(["approvals", "list"]) == 0
     assert capsys.readouterr().err == "nothing waits for a decision\n"
     assert main(["approvals", "list", first]) == 0
-    assert f"run {first} does not wait for a decision (done)" in capsys.readouterr().err
+    assert f"run {first} is not waiting for a decision (done)" in capsys.readouterr().err
 
 
 def test_a_run_says_how_what_it_asks_may_be_answered(
@@ -223,7 +223,7 @@ def test_a_call_is_edited_and_mistakes_are_told(
     assert main(["approvals", "decide", "edit", run, "--call", edited]) == 0
     assert (here / "other.txt").exists()
     assert main(["approvals", "decide", "approve", run]) == 2
-    assert f"run {run} does not wait for a decision (done)" in capsys.readouterr().err
+    assert f"run {run} is not waiting for a decision (done)" in capsys.readouterr().err
 
 
 def test_a_plan_as_a_whole_is_decided_and_its_calls_wait_then(

@@ -643,7 +643,7 @@ async def test_a_run_that_made_other_calls_is_refused_as_evidence(bridge: Bridge
         run = await solved(bridge, "x", {"name": "ann"}, turns(False), NUMBER)
         other = await solved(bridge, "x", {"name": "bertram"}, turns(True), NUMBER)
         with pytest.raises(
-            PublicationError, match=("would become another tool: it called pages 2 times")
+            PublicationError, match=("would become a different tool: it called pages 2 times")
         ):
             await bridge.publish(run.id, "no", choices={"runs": [other.id]})
 

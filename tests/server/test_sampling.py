@@ -436,7 +436,7 @@ async def test_an_answer_that_calls_other_tools_is_told_what_came_instead(
         # As what it wrote, and as what is wrong with it.
         assert said(model.asked[1]).count(told) >= 2
         assert (
-            "expected one call of the tool solution" in said(model.asked[1])
+            "expected exactly one call to the tool solution" in said(model.asked[1])
             or told == "tool_result"
         )
 

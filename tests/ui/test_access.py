@@ -148,7 +148,7 @@ def test_what_is_refused_is_said_on_the_page_of_the_form(http: httpx.Client) -> 
         which=f"{run_id}:a9-nothing",
         decision="approve",
     )
-    assert "does not wait for a decision" in answer.text
+    assert "is not waiting for a decision" in answer.text
     assert str(answer.url).endswith("/ui/approvals")
     answer = send(
         http, "/ui/approvals/decide", "/ui/approvals", which="run_0000:a0-x", decision="approve"

@@ -138,7 +138,7 @@ def test_no_other_name_of_a_question_lets_it_happen_unseen(http: httpx.Client, s
     in_room = f"{request['run']}:{key.rpartition('/')[2]}"
     for name in (in_room, f"{run_id}:none"):
         for decision in ("approve", "grant", "edit", "value", "deny"):
-            assert "does not wait for a decision" in decide(
+            assert "is not waiting for a decision" in decide(
                 http, name, decision, value=json.dumps(refund())
             ), (name, decision)
         several = {"secret": secret_of(http), "which": [name], "decision": "approve"}

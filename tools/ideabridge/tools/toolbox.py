@@ -170,7 +170,7 @@ class Toolbox:
                 if item.module is not None:
                     raise ToolDefinitionError(
                         f"tool {item.name!r} belongs to server {item.module!r}; a toolbox "
-                        "holds tools without a server"
+                        "holds only tools that belong to no server"
                     )
                 _check_types(item)
                 item = with_fixed(item)

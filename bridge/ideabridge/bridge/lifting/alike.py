@@ -70,7 +70,7 @@ def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> Aligned
     fault = _contradiction(mine.aligned, aligned)
     if fault is not None:
         raise OtherShapeError(
-            f"{where} has a different shape, so it would become another tool: {fault}"
+            f"{where} has a different shape, so it would become a different tool: {fault}"
         )
     if not differ(mine.aligned, aligned):
         raise PublicationError(
@@ -104,7 +104,7 @@ def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
     if _counts(needed) != _counts(others_needed):
         difference = _difference(calls, others)
         raise OtherShapeError(
-            f"{where} made different calls, so it would become another tool: {difference}"
+            f"{where} made different calls, so it would become a different tool: {difference}"
         )
 
     return _in_turn(calls, mine.needed, others_needed)

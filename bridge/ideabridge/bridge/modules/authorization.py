@@ -966,7 +966,7 @@ class _DeviceProvider(_PersonalProvider):
         # The SDK reads this document just before its first POST, but keeps only the fields that it
         # knows.
         if OAuthMetadata.model_validate_json(response.content) != metadata:
-            raise OAuthFlowError("the metadata of its authorization server has changed")
+            raise OAuthFlowError("the metadata of the authorization server has changed")
 
         endpoint = endpoint_of(response.content)
         if endpoint is None:

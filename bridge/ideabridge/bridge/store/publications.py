@@ -641,7 +641,7 @@ class Publications:
 
         if new.answer in PLANNED and new.plan is None:
             raise PublicationContentError(
-                f"{new.name!r} should be answered by its plan, but has none"
+                f"{new.name!r} should be answered by its plan, but has no plan"
             )
 
         if new.answer == "program" and new.program is None:

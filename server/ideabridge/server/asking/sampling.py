@@ -229,7 +229,8 @@ def _raw(blocks: list[Any]) -> JSON:
     if uses:
         if len(uses) > 1 or uses[0].name != _TOOL:
             raise SampleError(
-                f"expected one call of the tool {_TOOL}, or text with one JSON object; "
+                f"expected exactly one call to the tool {_TOOL}, or text that contains one "
+                "JSON object; "
                 f"found {_described(uses)}"
             )
 

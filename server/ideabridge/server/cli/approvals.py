@@ -105,7 +105,7 @@ def list_approvals(
         say(f"answer: ideabridge approvals decide DECISION RUN|APPROVAL...{again}", "dim")
         say(f"or one after another, at a terminal: ideabridge approvals decide{again}", "dim")
     elif chosen is not None:
-        say(f"run {chosen.id} does not wait for a decision ({status_text(chosen)})")
+        say(f"run {chosen.id} is not waiting for a decision ({status_text(chosen)})")
     else:
         say("nothing waits for a decision")
 
@@ -541,7 +541,7 @@ def _matching(store: Store, decisions: list[Pending], word: str) -> list[Pending
         if record.id in (decision.record.id, decision.record.parent)
     ]
     if not matches:
-        raise UsageError(f"run {record.id} does not wait for a decision ({status_text(record)})")
+        raise UsageError(f"run {record.id} is not waiting for a decision ({status_text(record)})")
     return matches
 
 

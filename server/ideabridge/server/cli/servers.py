@@ -88,7 +88,7 @@ async def list_servers(
         rows.add(_row(status, modules[status.name].memory()), None if is_well(status) else "red")
         _say_notes(status)
         _say_users_and_age(status)
-        # The problems of unusable entries were reported when the configuration was read.
+        # Problems with unusable entries were reported when the configuration was read.
         if not is_well(status) and status.name not in configuration.unusable:
             report(status.error or f"server {status.name!r} has not answered yet")
 

@@ -643,7 +643,7 @@ def _read_place(text: str) -> tuple[float, str]:
 
 
 def _waits_no_longer(key: str) -> str:
-    return f"{key[:200]} does not wait for a decision; it may already be settled"
+    return f"{key[:200]} is not waiting for a decision; it may already be settled"
 
 
 def _expect_seen(pending: Pending, decision: Decision, seal: str, visitor: Visitor) -> None:
