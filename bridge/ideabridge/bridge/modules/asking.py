@@ -1,4 +1,4 @@
-"""Asking: passes the questions that a module asks during a call on to the caller.
+"""Asking: forwards to the caller the questions that a module asks during a call.
 
 A run can be asked to fill in forms with plain values (MCP elicitation, form mode). The client of a
 direct call can be asked everything that it declares support for: forms, addresses to open,
@@ -46,8 +46,8 @@ LINES: Final = 100
 
 _NAME: Final = 100
 _KEPT: Final = "\n\t\u200d\ufe0f"
-"""Unprintable characters that values can contain: line ends, tabs, and the joiners and selectors in
-emoji.
+"""Unprintable characters that values can contain: line endings, tabs, and the joiners and selectors
+in emoji.
 """
 
 _VALUE: Final = 1000
@@ -76,7 +76,7 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class FormError(IdeabridgeError):
-    """The question is not passed on, because it is not a form or the form is hostile."""
+    """A question that is not passed on, because it is not a form or the form is hostile."""
 
 
 def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
@@ -205,8 +205,8 @@ def read_response(
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The keywords of a choice that say which values a person can give. The type is one name or
-    several.
+    """The keywords in a choice that say which values a person can give. The schema's `type` is one
+    name or several.
     """
 
     type: str | None = None
@@ -216,22 +216,22 @@ class _Values:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The types of its values."""
+        """The types of the values."""
         return self.several_types if self.type is None else (self.type,)
 
     @property
     def is_plain(self) -> bool:
-        """Whether its types are those of plain values."""
+        """Whether there are types, and all of them are types of plain values."""
         return bool(self.types) and _PLAIN.issuperset(self.types)
 
     @property
     def is_listed(self) -> bool:
-        """Whether it lists its values."""
+        """Whether the keywords list the values."""
         return self.enum is not None or not isinstance(self.const, Missing)
 
     @property
     def listed(self) -> list[JSON]:
-        """The values that it lists."""
+        """The listed values."""
         values = self.enum or []
         return values if isinstance(self.const, Missing) else [*values, self.const]
 
@@ -245,12 +245,12 @@ class _Choices(_Values):
 
     @property
     def alternatives(self) -> tuple[_Values, ...]:
-        """The choices that it lists with a schema for each."""
+        """The listed choices that have a schema each."""
         return (*self.one_of, *self.any_of)
 
     @property
     def is_choice(self) -> bool:
-        """Whether it lists values or alternatives."""
+        """Whether values or alternatives are listed."""
         return self.is_listed or bool(self.alternatives)
 
 
@@ -270,7 +270,7 @@ class _Form:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """The texts of any part of a form. `labels` are those of `all_labels` that are strings."""
+    """The texts in any part of a form. `labels` contains only the strings in `all_labels`."""
 
     default: JSON = None
     labels: tuple[str, ...] = field(default=(), metadata=member("enumNames"))
@@ -302,7 +302,7 @@ def _check_parts(form: JSONObject) -> None:
     """Check the keywords and the texts of each schema in a form."""
     for place, schema in schemas_in(form):
         if place[:1] == ("additionalProperties",):
-            # Nobody fills in other members than the fields.
+            # A person fills in the fields and nothing else.
             continue
 
         where = _where(place)
@@ -499,7 +499,7 @@ class DirectClient(Protocol):
 
         Args:
             module: the module that asks.
-            question: its question, checked and without secrets.
+            question: the module's question, checked and without secrets.
             fault: the reason why the last answer was not accepted, or None if there was no answer
                 yet.
         """
@@ -518,9 +518,7 @@ class DirectClient(Protocol):
         ...
 
     async def tell_completed(self, name: str) -> None:
-        """Tell the client that the interaction at an address is complete. The client was asked to
-        open this address.
-        """
+        """Tell the client that the interaction is complete at the address it was asked to open."""
         ...
 
 
@@ -541,10 +539,10 @@ class ModuleAsks(Exception):  # noqa: N818 - not an error
 
 
 class Asking:
-    """The questions of one call.
+    """The questions that a module asks during one call.
 
     Args:
-        module: the module of the call.
+        module: the module that is called.
         tool: the name that errors use for the tool.
         seconds: the time-out of the call. Its clock stops while a person is asked.
         asker: passes questions to the caller, or None if nobody can be asked.

@@ -64,7 +64,7 @@ from ideabridge.bridge.modules.sign_ins import (
 from ideabridge.bridge.secrets import Secrets
 
 _TOKEN: Final = re.compile(r"[!-~]+")
-"""Matches an access token. This pattern allows more characters than RFC 6750."""
+"""Matches an access token. This pattern allows more characters than RFC 6750 does."""
 
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
@@ -81,7 +81,7 @@ _MOST_TRIES: Final = 3
 _SECONDS: Final = 20.0
 """Time-out of one request to an authorization server, in seconds."""
 _EARLY: Final = 10.0
-"""How many seconds before its expiry a token is renewed, so that requests arrive in time."""
+"""How many seconds before it expires a token is renewed, so that requests arrive in time."""
 _MOST_BYTES: Final = 1024 * 1024
 """Maximum size, in bytes, of an answer from an authorization server."""
 MOST_SCOPES: Final = 100
@@ -173,7 +173,7 @@ class Authorization(httpx2.Auth):
         self._lock = anyio.Lock()
         self.signed_in: str | None = None
         self.oddities = Oddities()
-        # The issuer as the authorization server spells it; see `repair_server`.
+        # The issuer as the authorization server writes it; see `repair_server`.
         self._written_issuer: str | None = None
         # Why the authorization server's metadata could not be read during this sign-in.
         self._server_fault: str | None = None
@@ -669,8 +669,8 @@ class Authorization(httpx2.Auth):
         metadata = self._provider.context.oauth_metadata
         if issuer is not None and metadata is not None and issuer == self._written_issuer:
             # The SDK compares this issuer with the one in the metadata. The protocol allows no
-            # normalisation: even an additional slash is a mismatch. So use the server's own
-            # spelling.
+            # normalisation: even an additional slash is a mismatch. So use the issuer exactly as
+            # the server writes it.
             issuer = str(metadata.issuer)
 
         return AuthorizationCodeResult(code=one("code") or "", state=one("state"), iss=issuer)
@@ -924,7 +924,7 @@ class _DeviceProvider(_PersonalProvider):
         before: httpx2.Response,
         send: Callable[[httpx2.Request], Awaitable[httpx2.Response]],
     ) -> httpx2.Response:
-        """Answer a POST of the SDK, which registers a client or asks for the person's tokens.
+        """Answer a POST from the SDK that registers a client or asks for the person's tokens.
 
         Args:
             request: the POST.
@@ -932,7 +932,7 @@ class _DeviceProvider(_PersonalProvider):
             send: sends a request.
 
         Raises:
-            OAuthFlowError: the server offers no sign-in by device, or nobody signs in.
+            OAuthFlowError: the server does not offer device sign-in, or nobody signs in.
         """
         metadata = self.context.oauth_metadata
         if metadata is None or metadata != self._endpoint_of:

@@ -40,7 +40,7 @@ _QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "
 
 
 class Backchannel:
-    """The unanswered calls of one connection, and the questions that the module asks during them.
+    """The unanswered calls on one connection, and the questions that the module asks during them.
 
     Up to protocol version 2025-11-25, a question does not say which call it belongs to. It must
     reach only the person who made that call. So a question is passed on only if exactly one call is
@@ -49,7 +49,7 @@ class Backchannel:
     Args:
         on_ask: called for each question; after the first question, the module's calls run one at a
             time.
-        on_mixed: called if calls of several sessions are running when the module asks; from then
+        on_mixed: called if calls from several sessions are running when the module asks; from then
             on, each session has a connection of its own. The argument is the number of sessions.
         exposed: whether the module is allowed to ask the clients of direct calls.
 
@@ -65,8 +65,7 @@ class Backchannel:
         self._on_mixed = on_mixed
         self._declared = _EVERYTHING if exposed else FORMS
         self.start: Start | None = None
-        # The calls of the unanswered requests, keyed by request id. The value is None if the call
-        # was cancelled.
+        # Maps the id of each unanswered request to its call, or to None if the call was cancelled.
         self._unanswered: dict[str | int, Asking | None] = {}
         self._live: list[Asking] = []
         # The calls that were unanswered when a question arrived, keyed by the question's id as a
@@ -78,8 +77,9 @@ class Backchannel:
 
     @contextmanager
     def calling(self, asking: Asking) -> Generator[None]:
-        """Attribute the requests that this task sends to a call. If the call is cancelled, its
-        unanswered requests are remembered, because the module might still ask questions about them.
+        """Record that the requests sent by this task belong to a call. If the call is cancelled,
+        its unanswered requests are remembered, because the module might still ask questions about
+        them.
         """
         self._live.append(asking)
         token = _CALLING.set(asking)

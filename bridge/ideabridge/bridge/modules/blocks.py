@@ -48,8 +48,8 @@ _MOST_VALUES: Final = 100_000
 """Maximum number of values that are searched for blocks. Blocks beyond these stay in the value."""
 
 _CHECKED: Final = 64 * 1024
-"""Number of characters of base64 that are checked. Checking a whole image of megabytes would block
-the event loop.
+"""Number of base64 characters that are checked. Checking a whole image of several megabytes would
+block the event loop.
 """
 
 
@@ -105,7 +105,7 @@ def _native_resource(resource: JSONObject) -> JSONObject | None:
 
 
 def _base64(text: str) -> str | None:
-    """Return the base64 of a block without line ends, or None if it is empty or not base64."""
+    """Return the base64 of a block without line endings, or None if it is empty or not base64."""
     data = text.replace("\r", "").replace("\n", "")
     try:
         is_base64 = bool(binascii.a2b_base64(data[:_CHECKED], strict_mode=True))
@@ -115,8 +115,8 @@ def _base64(text: str) -> str | None:
 
 
 def _without_views(part: JSONObject) -> JSONObject:
-    """Return a copy of a block or a resource without nulls, and without members about views in
-    `_meta`.
+    """Return a copy of a block or a resource without nulls, and without the members of `_meta` that
+    are about views.
     """
     copied: JSONObject = {key: value for key, value in part.items() if value is not None}
     meta = copied.pop("_meta", None)
@@ -183,8 +183,8 @@ class Blocks:
         return placeholder
 
     def place(self, shown: JSON, *, first: int, room: int, otherwise: str) -> list[JSONObject]:
-        """Return the blocks whose placeholders are shown, in order. Write the number of its block
-        into each placeholder.
+        """Return, in order, the blocks whose placeholders are shown. Write each block's number into
+        its placeholder.
 
         Args:
             shown: the parts of the values that the answer shows.

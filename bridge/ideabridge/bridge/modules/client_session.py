@@ -1,7 +1,7 @@
 """ClientSession: identifies the client session that the current task works for.
 
-Modules with `"sharing": "session"` have a process for each session. A request sets its session, and
-each call of a run sets that of the request that began the run.
+Modules with `"sharing": "session"` have a process for each session. A request sets the current
+session to its own. Each call in a run sets it to that of the request that began the run.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class ClientSession:
 
     Attributes:
         id: identifies the session. None if the requests of the client belong to no session, as in
-            protocol version 2026-07-28. Nothing then tells two such clients of one user apart: a
-            client may use several connections, and several clients may use one token.
+            protocol version 2026-07-28. Two such clients of one user cannot be told apart: a client
+            may use several connections, and several clients may use one token.
     """
 
     id: str | None
@@ -35,5 +35,5 @@ def client_session() -> ClientSession | None:
 
 
 def set_client_session(session: ClientSession | None) -> None:
-    """Let this task, and the tasks that it starts, work for a session."""
+    """Make this task, and the tasks that it starts, work for a session."""
     _session.set(session)

@@ -1,4 +1,4 @@
-"""Connection: one connection to a module, from its start to its end.
+"""Connection: one connection to a module, from start to end.
 
     Connection          connects, lists the tools, holds the connection, reports its end
       mcp.Client        the SDK's client
@@ -103,7 +103,7 @@ class _TokenBucket:
         self._then = 0.0
 
     def missing(self) -> float:
-        """Take one token and return 0, or return the seconds until the next token."""
+        """Take one token and return 0, or return the number of seconds until the next token."""
         now = anyio.current_time()
         self._left = min(self._most, self._left + (now - self._then) * self._rate)
         self._then = now
@@ -235,8 +235,8 @@ class Tap:
         return True
 
     def _settle(self, request: object) -> bool:
-        """Record that a request of the module is answered or cancelled. Return False if the request
-        is unknown.
+        """Record that a request from the module was answered or cancelled. Return False if the
+        request is unknown.
         """
         # Like the SDK, treat 7 and "7" as the same id.
         was_unanswered = str(request) in self._unanswered
@@ -360,8 +360,8 @@ class _Writing(ObjectSendStream[SessionMessage]):
 
 
 _FIRST_LIST: Final = Patience(page=5.0, whole=10.0)
-"""Time, in seconds, for which a connecting module waits for the pages after the first. Tools that
-arrive later are added to the list when they arrive.
+"""Time, in seconds, for which a new connection waits for the pages after the first. Tools that
+arrive later are added to the list then.
 """
 
 _LATER_LIST: Final = Patience(page=60.0, whole=300.0)
@@ -413,13 +413,13 @@ class ConnectionStart:
         max_bytes: maximum size, in bytes, of one message.
         secrets: masks secret values.
         quotes: returns whether errors and notes quote what the module wrote; see `Modules.quotes`.
-            exposed: True if clients can call the module's tools directly.
+        exposed: True if clients can call the module's tools directly.
         watched: the resources whose changes are reported; the owner of the connection changes it.
         log_level: the level of the log messages that the module should send, or None to leave it to
             the module.
         log: the log file of the module, or None.
-        on_ask: called when the module sends a question in the way that versions with a handshake
-            do.
+        on_ask: called when the module sends a question the way that protocol versions with a
+            handshake do.
         on_mixed: see `Backchannel`.
         on_event: called when resources or prompts have changed.
         on_listing: called with the tools when the module has listed them again.
@@ -762,8 +762,8 @@ class Connection:
             else:
                 self.list_fault = None
                 self._take(listing)
-            # Reading a long list that changes constantly must take at most a tenth of the time and
-            # of the processor.
+            # Reading a long list that changes constantly must take at most a tenth of the elapsed
+            # time and of the processor time.
             took = anyio.current_time() - began
             pause_after = max(
                 _REFRESH_SECONDS, min(_REFRESH_MOST, 9 * took), 9 * self._listing_seconds
@@ -771,8 +771,8 @@ class Connection:
             await anyio.sleep(pause_after)
 
     def _take(self, listing: Listing) -> None:
-        """Switch to a new list. If some of its pages did not arrive, keep the tools of the previous
-        list as well.
+        """Switch to a new list. If some of its pages did not arrive, keep the tools from the
+        previous list as well.
         """
         if self.listing is not None and listing.unfinished:
             missing = {
@@ -959,8 +959,8 @@ class Connection:
 
     @property
     def process_session(self) -> int | None:
-        """The id of the session of the program's processes, or None if the module has no
-        processes.
+        """The id of the operating system's session that the program's processes belong to, or None
+        if the module has no processes.
         """
         return None if self._stdio is None else self._stdio.session
 

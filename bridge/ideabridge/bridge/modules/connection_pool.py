@@ -1,9 +1,9 @@
 """ConnectionPool: manages further connections to modules. Each belongs to one owner; everybody else
 uses the shared connection.
 
-A connection begins with its first use. It ends when its owner is gone, when the configuration of
-its module has changed, when it has failed, and, if the pool says so, when nobody has used it for a
-while. A connection in use ends with its last call.
+A connection is opened when it is first used. It is closed when its owner is gone, when its module's
+configuration has changed, when it has failed, and, if the pool says so, when nobody has used it for
+a while. A connection in use is closed after its last call.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ConnectionPool:
         start: starts the task of a module.
         owners: the word that messages use for owners, such as "users".
         is_needed: returns whether a run needs the module of this name even though no call is
-            running. Connections to it then do not end.
+            running. Connections to such a module stay open.
         idle_seconds: the number of seconds without a call after which a connection ends, or None if
             it stays.
     """
@@ -69,14 +69,14 @@ class ConnectionPool:
         self._idle_seconds = idle_seconds
         # The connections, most recently used last.
         self._open: dict[_Key, _Pooled] = {}
-        # Connections that end with their last call.
+        # Connections that end after their last call.
         self._retired: set[_Pooled] = set()
 
     @contextmanager
     def using(
         self, module: Module, owner: Owner, create: Callable[[], Module]
     ) -> Generator[Module]:
-        """Yield the module over the connection of an owner.
+        """Yield the module, connected over an owner's connection.
 
         Args:
             module: the module that everybody else uses.
@@ -104,7 +104,7 @@ class ConnectionPool:
                 self._end(key, pooled)
 
     def count_sessions(self, module: str) -> int:
-        """Return how many connections to a module belong to one session each."""
+        """Return how many connections to a module belong to a single session."""
         return sum(1 for name, owner in self._open if name == module and owner.session is not None)
 
     def retire(self, module: str) -> None:

@@ -35,7 +35,7 @@ class ModuleError(IdeabridgeError):
 
     Args:
         module: the module's name in `mcpServers`.
-        outcome: the outcome of the call, or None for the outcome of the class.
+        outcome: the outcome of the call, or None for the default of the class.
 
     Attributes:
         sent: the parts of the tool's result that the message does not contain:
@@ -81,10 +81,10 @@ class ModuleListError(ModuleError):
 
 
 class SharedQuestionError(ModuleError):
-    """The module asked a question while calls of several sessions were running, and did not say to
-    which call it belongs, so ideabridge asked nobody. The call has ended. `repeatable` says that
-    the call only reads, so that `Modules.using` can send it again over a connection of its own
-    session.
+    """The module asked a question while calls of several sessions were running, and did not say
+    which call it belonged to, so ideabridge asked nobody. The call has ended. `repeatable` means
+    that the call only reads, so `Modules.using` can send it again over a connection that belongs to
+    its session alone.
     """
 
     def __init__(self, module: str, message: str, *, outcome: Outcome, repeatable: bool) -> None:
@@ -215,8 +215,8 @@ class ModuleProtocolError(ModuleError):
 
 
 class LegacyQuestionError(ModuleError):
-    """The tool asked a question in the way that versions up to 2025-11-25 do, which a call in
-    version 2026-07-28 does not allow.
+    """The tool asked a question the way that versions up to 2025-11-25 do, which is not allowed
+    during a call in version 2026-07-28.
 
     Attributes:
         repeatable: True if it is safe to send the call again with the older protocol version.

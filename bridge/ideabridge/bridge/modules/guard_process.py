@@ -1,7 +1,8 @@
 """Guard process: ends the registered process groups after its parent has ended (see `stdio.Guard`).
 
 Runs as `python -I -S guard_process.py`. Each server starts one, so it stays small and imports only
-what is part of the interpreter: `signal` and `re` would double the time of its start.
+modules that are built into the interpreter: importing `signal` and `re` would double its start-up
+time.
 
 Standard input contains lines `+PGID` and `-PGID`. Between them, it contains one byte for each
 signal that the parent received: the signal's number. When standard input ends, the parent has
@@ -16,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
 else:
-    # The same functions and numbers, without the import of `enum`.
+    # The same functions and numbers, without importing `enum`.
     import _signal as signal
 
 GRACE_SECONDS = 0.5
@@ -72,10 +73,10 @@ def main() -> None:
 
         *lines, unread = (unread + data).split(b"\n")
         for line in lines:
-            # Numbers of signals can stand before the sign.
+            # Signal numbers can precede the sign.
             start = max(line.rfind(b"+"), line.rfind(b"-"))
             group = line[start + 1 :]
-            # 0 means this process's own group, and 1 all processes.
+            # 0 would mean this process's own group, and 1 all processes.
             if start >= 0 and group.isdigit() and int(group) > 1:
                 (groups.add if line[start] == ord("+") else groups.discard)(int(group))
 

@@ -28,8 +28,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 from ideabridge.tools.typed import read_as
 
 DISCOVER_SECONDS: Final = 5.0
-"""Maximum time, in seconds, that a server has to answer `server/discover`. This is at most a third
-of the time for connecting.
+"""Maximum time, in seconds, that a server has to answer `server/discover`. If a third of the time
+for connecting is shorter, that is the limit.
 """
 
 _VERSION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")

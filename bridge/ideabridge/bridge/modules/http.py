@@ -39,7 +39,7 @@ class Mark(Enum):
     Attributes:
         UNSENT: the request was never sent.
         UNANSWERED: the request was not answered, and the server might have processed it.
-        CUT_OFF: the stream of its answer ended early, and the server might have processed it.
+        CUT_OFF: the stream with the answer ended early, and the server might have processed it.
         REFUSED: the server, or a proxy in front of it, refused the request.
         SESSION_LOST: the server refused the request because it does not know the session.
         SIGN_IN: the request needs a token, but there is none.
@@ -100,8 +100,8 @@ _LOST: Final = (
     *("unknown session", "expired session", "could not find session", "server not initialized"),
     *("server is not initialized", "received request before initialization"),
 )
-"""The beginnings of the messages with which servers say that they do not know a session. The
-comparison is in lower case, with the header's name replaced by "session id".
+"""The beginnings of the messages with which servers say that they do not know a session. Messages
+are compared in lower case, with the header's name replaced by "session id".
 """
 
 _CONNECTING: Final = (
@@ -185,8 +185,8 @@ class ModuleHTTPClient:
     async def open(
         self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None = None
     ) -> AsyncGenerator[httpx2.Response]:
-        """Send a request, and yield the answer. The caller reads its body. Its `url` is the address
-        after redirects.
+        """Send a request, and yield the answer. The caller reads the body of the answer, whose
+        `url` is the address after redirects.
 
         Raises:
             UnansweredError: there is no answer, the answer is a refusal, or its body breaks off.

@@ -54,7 +54,7 @@ cancel the call (up to version 2025-11-25).
 """
 
 _MAY_BE_OLDER: Final = (400, 404, 405, 406, 410, 415, 422, 501)
-"""The statuses of servers that accept no POSTs at the address, or not this kind of POST."""
+"""The HTTP statuses with which servers refuse all POSTs at an address, or this kind of POST."""
 
 
 class HTTPTransport:
@@ -232,8 +232,8 @@ class HTTPTransport:
             )
 
     async def _becomes_older(self, call: PendingCall, failure: UnansweredError) -> bool:
-        """Open the older transport if the server refuses `initialize` because it speaks only that
-        one. Return whether it is open now.
+        """Open the older transport if the server refuses `initialize` because it speaks only the
+        older one. Return whether that transport is open now.
 
         Raises:
             OlderServerError: the server speaks the older transport, but names an unusable address.

@@ -30,8 +30,8 @@ from ideabridge.tools.usable import UsableSchema, usable_schema
 MAX_WIRE_BYTES: Final = 64 * 1024
 MAX_NOTES: Final = 50
 MAX_REPAIR_SECONDS: Final = 10.0
-"""Maximum processor time, in seconds, that is spent on the odd schemas of one list. Odd schemas
-beyond that are not checked.
+"""Maximum processor time, in seconds, that is spent on the odd schemas in one list. After that, no
+further odd schemas are checked.
 """
 _NAME_LENGTH: Final = 256
 
@@ -62,7 +62,7 @@ class Listing:
     Attributes:
         tools: the allowed and usable tools, by name.
         notes: human-readable notes about the tools.
-        left_out: for each listed tool that is not in `tools`, the reason, by name.
+        left_out: the reason why a listed tool is not in `tools`, keyed by the tool's name.
         denied: the names of tools that the module lists but the configuration does not allow.
         unfinished: True if a page failed or did not arrive, so that there might be more tools.
     """
@@ -82,8 +82,8 @@ def make_listing(
     *,
     unfinished: bool = False,
 ) -> Listing:
-    """Build a listing of the allowed tools in `sent_tools`, with checked schemas. Their notes are
-    added after `notes`. Parameters that are named like meta-properties are renamed. For
+    """Build a listing of the allowed tools in `sent_tools`, with checked schemas. Notes about them
+    follow `notes` in the listing. Parameters that are named like meta-properties are renamed. For
     `unfinished`, see `Listing`.
     """
     tools: dict[str, Tool] = {}

@@ -8,7 +8,7 @@ The SDK refuses a whole result, notification or request if one member violates t
     an item of a list     an unusable item is left out, and the others stay
     required otherwise    the value that contains the member cannot be used
 
-Rules for single models, whose meaning matters, are applied first (`repairs`).
+Models whose meaning matters have rules of their own, which are applied first (`repairs`).
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class MessageRepair:
             but names in a result can be a user's data.
         notes: a note for each member that was repaired, with what the module wrote.
         left: how many more values can be checked.
-        ends: the processor time of the thread, in seconds, at which the repair stops.
+        ends: the thread's processor time, in seconds, at which the repair stops.
     """
 
     version: str
@@ -240,7 +240,7 @@ class MessageRepair:
             where = f"{place}[{self.label(item, index)}]"
             fixed = self.fix(item, item_shape, where)
             if isinstance(fixed, Unusable) and place.endswith("params.messages"):
-                # A model must get either all messages of a question or none of them.
+                # A model must get either all messages in a question or none of them.
                 return Unusable(f"messages[{index}]: {fixed.why}")
 
             if isinstance(fixed, Unusable):
@@ -316,7 +316,7 @@ value, or `Unusable`.
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One field of a model, by its name in messages."""
+    """One field of a model, under the name that it has in messages."""
 
     name: str
     shape: Shape

@@ -5,7 +5,7 @@ well-formed message takes one pass of a parser. Only what the parser rejects is 
 layers:
 
     bytes     not UTF-8, a byte order mark, NUL bytes, halves of surrogate pairs: skipped or replaced
-    text prompts and banners around messages, several messages, one message on several lines
+    text      prompts and banners around messages, several messages, one message on several lines
     envelope  `jsonrpc`, `id`, `method`, `params`, `result` and `error`, each by itself
 
 An answer belongs to the request with its id, whatever else is odd about it. A repair never turns an
@@ -55,18 +55,20 @@ class Replaced(Enum):
 
 
 MAX_NESTING: Final = 500
-"""Maximum nesting of a message. The parser for odd messages needs a stack frame for each level."""
+"""Maximum nesting depth of a message. The parser for odd messages needs a stack frame for each
+level.
+"""
 
 PLAIN_NESTING: Final = 200
-"""Maximum nesting that the SDK accepts."""
+"""Maximum nesting depth that the SDK accepts."""
 
 MAX_CUT_BYTES: Final = 1024 * 1024
-"""Maximum size, in bytes, of a message in which only the values that nest too deep are replaced. A
-larger message is refused entirely.
+"""Maximum size, in bytes, of a message in which only the values that are nested too deeply are
+replaced. A larger message is refused entirely.
 """
 
 MAX_JOINED_BYTES: Final = 4 * 1024 * 1024
-"""Maximum size, in bytes, of one message that is written on several lines."""
+"""Maximum size, in bytes, of one message that spans several lines."""
 
 MAX_PARTS: Final = 1000
 """Maximum number of messages on one line and in one list. Messages beyond the limit are skipped."""
@@ -123,9 +125,9 @@ _Object: TypeAlias = "dict[str, Any]"
 
 
 class OddResultError(JSONRPCError):
-    """An answer whose result is not an object. If the result of the request is always empty or a
-    list, its value still tells whether the request failed. For all other requests, it counts as an
-    error.
+    """An answer whose result is not an object. For a request whose result is always empty or a
+    list, the value still tells whether the request failed. For every other request, the answer
+    counts as an error.
 
     Attributes:
         value: what the module sent as the result.
@@ -135,7 +137,7 @@ class OddResultError(JSONRPCError):
 
 
 class DeepResponse(JSONRPCResponse):
-    """An answer that might nest deeper than the SDK accepts."""
+    """An answer that might be nested deeper than the SDK accepts."""
 
 
 class MessageReader:
@@ -143,7 +145,7 @@ class MessageReader:
 
     Args:
         oddities: records everything that is skipped or repaired.
-        joins_lines: True if a message can be written on several lines, which arrive one by one.
+        joins_lines: True if a message can span several lines, which arrive one by one.
     """
 
     def __init__(self, oddities: Oddities, *, joins_lines: bool = False) -> None:
@@ -264,8 +266,8 @@ class MessageReader:
         return [_deep(message) for message in messages] if is_deep else messages
 
     def _in_deep_text(self, text: str) -> list[JSONRPCMessage]:
-        """Return the answers in a string that nests deeper than `MAX_NESTING`, without the values
-        below that depth.
+        """Return the answers in a string that is nested deeper than `MAX_NESTING`, without the
+        values below that depth.
         """
         cut = _without_depths(text)
         if nests_deeper(cut.encode("utf-8", "replace"), MAX_NESTING):
@@ -305,7 +307,7 @@ class MessageReader:
 
         members = cast("_Object", value)
         # Servers that log to standard output might log JSON. A log can also quote what the server
-        # received: no server asks a client for its tools.
+        # received, such as a request for its tools, which a server never sends to a client.
         if "jsonrpc" not in members and not _MEMBERS.issuperset(members):
             return None
 
@@ -487,8 +489,8 @@ def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
 
 
 def _without_depths(text: str) -> str:
-    """Replace each value nested deeper than `MAX_NESTING` by a digest, so that one schema does not
-    spoil a whole list. `Repairs` rejects results of calls that nest this deep.
+    """Replace each value nested deeper than `MAX_NESTING` with a digest, so that one schema does
+    not spoil a whole list. `Repairs` rejects call results that are nested this deeply.
     """
     data = text.encode("utf-8", "replace")
     if len(data) > MAX_CUT_BYTES:
@@ -673,8 +675,8 @@ def _integer(value: object) -> int | None:
 
 
 def _shown(value: object) -> str:
-    """Return a JSON value as text. It is cut only well beyond the part that is shown, because
-    masking would not recognise half a secret at its end.
+    """Return a JSON value as text. The text is cut only well beyond the part that is shown, because
+    masking would not recognise half a secret at the cut.
     """
     if isinstance(value, str):
         text = value

@@ -124,7 +124,7 @@ _CONNECTED_ANEW: Final = (
 )
 
 _LATENCIES: Final = 100
-"""The number of the latest calls whose median duration `latency` returns."""
+"""Number of latest calls whose durations `latency` takes the median of."""
 
 _NOTES: Final = 100
 """Maximum number of lines that `note` stores."""
@@ -139,8 +139,8 @@ _APART: Final = (
 )
 
 _PATIENCE: Final = 30.0
-"""Time, in seconds, for which calls to a module that was up wait for further attempts during an
-outage.
+"""Time, in seconds, for which calls wait for further attempts to connect during an outage of a
+module that was up before.
 """
 
 _REFUSED_PATIENCE: Final = 3.0
@@ -177,7 +177,7 @@ class ModuleSurroundings:
     """The settings and callbacks that a module receives from its process.
 
     Attributes:
-        unusable: the reason why it cannot be used as it is configured, or None.
+        unusable: the reason why the module cannot be used as configured, or None.
         folder: the absolute folder for relative paths in its entry.
         working_folder: the absolute folder in which it starts if its entry has no `cwd`.
         variables: the variables that its entry is allowed to use, or None for all.
@@ -346,7 +346,7 @@ class Module:
             return False
 
     def _mixed(self, sessions: int) -> None:
-        """Note that the module has asked a question while calls of several sessions were
+        """Record that the module has asked a question while calls from several sessions were
         running.
         """
         logger.warning(
@@ -455,7 +455,7 @@ class Module:
 
     @property
     def changes(self) -> ToolChanges:
-        """The configured changes of the known tools. The same object until they change."""
+        """The configured changes to the known tools: the same object until they change."""
         known = self._tools if self._listed else self._recalled
         settings = self.configuration.tools
         latest = self._changes
@@ -577,7 +577,7 @@ class Module:
         return [] if self._connection is None else self._connection.last_words
 
     def memory(self) -> int | None:
-        """Return how many bytes of memory the module's program takes, including the processes that
+        """Return how many bytes of memory the module's program uses, including the processes that
         it has started; see `memory_of_sessions`. Return None if it has no processes on this
         machine. Blocks for some milliseconds.
         """
@@ -721,8 +721,8 @@ class Module:
             self._needed.set()
 
     async def retry(self, seconds: float) -> None:
-        """Begin the next attempt to connect now instead of after its pause, and wait for at most
-        `seconds` until it has ended. Does nothing while no attempt is due.
+        """Start the next attempt to connect now instead of after its pause, and wait at most
+        `seconds` for it to end. Do nothing if no attempt is due.
         """
         pause = self._reconnect_pause
         if pause is None or self._state not in ("failed", "down"):
@@ -1228,9 +1228,9 @@ class Module:
                 self._limiter.release()
 
     async def _with_secrets(self, tool: Tool, arguments: JSONObject) -> JSONObject:
-        """Return the arguments, with secrets filled into the configuration's defaults that name
-        them. A secret is filled in only if the value of a parameter is exactly its default, so text
-        from elsewhere never receives a secret.
+        """Return the arguments, with secrets filled in where a configured default names them. A
+        secret is filled in only if the value of a parameter is exactly its default, so text from
+        elsewhere never receives a secret.
 
         Raises:
             ModuleConfigurationError: a secret cannot be used.
@@ -1550,8 +1550,8 @@ class Module:
         return connection
 
     async def era_of_calls(self) -> Era | None:
-        """Return the era for the next call. If a tool of the module has asked a question in the way
-        of the handshake era, connect in that era first, provided that no call is running.
+        """Return the era for the next call. If a tool of the module has asked a question the way
+        the handshake era does, connect in that era first, provided that no call is running.
         """
         connection = self._connection
         if (
@@ -1594,13 +1594,13 @@ class _Attempts:
 
     An attempt begins when the call is about to be sent, even if the module turns out to be
     unreachable. An attempt is a *send* if no answer arrived and the call might have taken effect.
-    The setting `retry` limits the sends. Only the time of the call limits the number of attempts.
-    The pause before the next attempt doubles each time.
+    The setting `retry` limits the sends. The number of attempts is limited only by the time allowed
+    for the call. The pause before the next attempt doubles each time.
 
     Attributes:
         number: the number of attempts that have begun.
         sends: the number of those that were sends.
-        deadline: the end of the time of the call, as a time of the event loop's clock.
+        deadline: the time by which the call must end, by the event loop's clock.
         unanswered: the error of the last attempt without an answer. That attempt might have taken
             effect, so a later failure must not say that nothing ran.
     """
@@ -1615,7 +1615,7 @@ class _Attempts:
 
     @property
     def are_over(self) -> bool:
-        """Return whether the time of the call is over."""
+        """Return whether the time allowed for the call is over."""
         return anyio.current_time() >= self.deadline
 
     def note_unanswered(self, error: ModuleDownError) -> bool:

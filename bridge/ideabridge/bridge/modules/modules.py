@@ -108,8 +108,8 @@ class ModuleSource(Protocol):
 
     @property
     def unusable(self) -> Mapping[str, tuple[str, ...]]:
-        """The reasons, in lines, why modules cannot be used as they are configured, by module
-        name.
+        """Maps the name of each module that cannot be used as configured to the reasons, one per
+        line.
         """
         ...
 
@@ -153,9 +153,9 @@ def _own_session(module: Module) -> str | None:
         return None
     if session.id is None and module.configuration.sharing == "session":
         raise _no_session(module.name)
-    # If only its questions keep the sessions of the module apart, calls without a session use the
-    # shared one. Once it has asked a question that could belong to several of them, they run one at
-    # a time.
+    # If the sessions are kept apart only because of the module's questions, calls without a session
+    # use the shared module. They run one at a time once it has asked a question that could belong
+    # to several of them.
     return session.id
 
 
@@ -236,7 +236,7 @@ class Modules:
         self._retired: set[Module] = set()
 
     def _created(self, configuration: ModuleSource, name: str) -> Module:
-        """Return the module of a name, not connected yet."""
+        """Return the module with this name, not yet connected."""
         # Importing the SDK takes longer than anything else, and is not needed without modules.
         from ideabridge.bridge.modules.module import Module, ModuleSurroundings
         from ideabridge.bridge.modules.server_log import ServerLog
@@ -315,7 +315,7 @@ class Modules:
         replaced: Collection[str],
         borrowed: Collection[str] = (),
     ) -> list[Module]:
-        """Follow another configuration. Modules that it no longer has, and those in `replaced`,
+        """Switch to another configuration. Modules that it no longer has, and those in `replaced`,
         take no new calls, and end when the calls that use them have ended.
 
         Args:
@@ -550,7 +550,7 @@ class Modules:
         return isinstance(name, str) and self._find(name) is not None
 
     def __getitem__(self, name: str) -> Module:
-        """Return the module of this name.
+        """Return the module with this name.
 
         Raises:
             UnknownModuleError: the module is not configured; the message suggests similar names.
@@ -634,8 +634,8 @@ class Modules:
         ]
 
     def _sessions_of(self, name: str) -> int:
-        """Return how many sessions have a process of a module, or a connection to it, of their
-        own.
+        """Return how many sessions have their own process of a module, or their own connection to
+        it.
         """
         if self._lender is not None and name in self._borrowed:
             return self._lender._sessions_of(name)

@@ -21,8 +21,8 @@ counted.
 
 _CHARACTERS: Final = 300
 _STORED: Final = 2000
-"""Number of characters that are stored of an example. Fewer are shown, so that a secret is
-recognised even if shortening cuts it.
+"""Number of characters of an example that are stored. Fewer are shown, so that a secret is
+recognised even if the shown text ends within it.
 """
 _EXAMPLE_CHARACTERS: Final = 120
 
@@ -71,8 +71,8 @@ class Oddities:
             self._others += 1
 
     def forget(self, beginning: str) -> None:
-        """Forget the notes that begin with this prefix, because the module sends what they are
-        about again.
+        """Forget the notes that begin with this prefix, because the module is sending again what
+        they are about.
         """
         self._oddities = {
             text: oddity

@@ -70,7 +70,7 @@ class Offering:
     Args:
         client: the client of the connection.
         secrets: the values that are replaced in the entries.
-        describe: returns the text of an error that a page raised.
+        describe: returns the text for an error that reading a page raised.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class Offering:
         self._changes = 0
 
     def has(self, kind: Kind) -> bool:
-        """Return whether the module declares that it offers this kind of entries."""
+        """Return whether the module declares that it offers this kind of entry."""
         capabilities = self._client.server_capabilities
         return (capabilities.prompts if kind == "prompts" else capabilities.resources) is not None
 
     @property
     def events(self) -> list[ServerEvent]:
-        """The events that report a change of each kind of entries that the module offers."""
+        """The events that report changes to each kind of entry that the module offers."""
         events: list[ServerEvent] = []
         if self.has("prompts"):
             events.append(PromptsListChanged())
@@ -120,7 +120,9 @@ class Offering:
         return list(self._notes.values())
 
     def known(self, kind: Kind) -> list[JSONObject] | None:
-        """Return the list as it was last read, or None if it was not read or has changed since."""
+        """Return the list as it was last read, or None if it has not been read or has changed
+        since.
+        """
         return self._known.get(kind)
 
     async def entries(self, kind: Kind) -> list[JSONObject]:

@@ -33,7 +33,7 @@ class ListPage(Generic[EntryT]):
     """One page of a list.
 
     Attributes:
-        entries: the entries of the page, in the order of the module.
+        entries: the entries on the page, in the module's order.
         cursor: the cursor for the next page, or None after the last.
         size: the size of the page, in bytes of JSON.
     """
@@ -48,7 +48,7 @@ class PagedList(Generic[EntryT]):
     """The entries of the pages that arrived.
 
     Attributes:
-        entries: the entries, in the order of the module.
+        entries: the entries, in the module's order.
         note: the reason why there might be more entries, or None for a complete list.
         unfinished: True if a page failed or did not arrive in time, so that reading the list again
             might yield more.

@@ -20,7 +20,7 @@ _PS_SECONDS: Final = 5.0
 
 
 def memory_of_sessions(sessions: Collection[int]) -> dict[int, int]:
-    """Return how many bytes of memory the processes of each session take. Blocks.
+    """Return how many bytes of memory the processes of each session use. Blocks.
 
     On Linux this is the proportional set size: memory that several processes share counts in equal
     parts. On other systems it is the resident size of the process group. The result omits sessions
@@ -61,7 +61,7 @@ def _size_of(folder: Path) -> int:
     try:
         match = _PSS.search((folder / "smaps_rollup").read_bytes())
     except PermissionError:
-        # A process with other rights does not show its maps.
+        # The maps of a process with other rights cannot be read.
         match = None
 
     if match is None:

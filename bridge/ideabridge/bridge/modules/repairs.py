@@ -829,7 +829,7 @@ def _shapes_of_result(method: str, version: str) -> tuple[Shape, ...]:
 
 
 def _with_failure(repair: MessageRepair, result: Object) -> Object:
-    """Add `isError` to a result if the server spells it `is_error`, or if the result has a type
+    """Add `isError` to a result if the server writes it as `is_error`, or if the result has a type
     that the protocol does not know.
     """
     result_type = result.get("resultType")

@@ -65,7 +65,7 @@ class ResultReader:
         self, tool: Tool, result: types.CallToolResult, validator: Validator | None
     ) -> JSON:
         """Return the value of a call: its structured content; otherwise its text (several blocks
-        are joined by line ends); otherwise the list of its content blocks; or null if there is no
+        are joined with newlines); otherwise the list of its content blocks; or null if there is no
         content.
 
         Raises:

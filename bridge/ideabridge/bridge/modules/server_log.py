@@ -28,12 +28,12 @@ from ideabridge.tools.names import counted
 logger: Final = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 1024 * 1024
-"""Size at which a log file is moved aside. One earlier file is kept, so that a log has at most
+"""Size at which a log file is moved aside. One earlier file is kept, so a log takes up at most
 twice this size.
 """
 
 MAX_LINE: Final = 2000
-"""Maximum number of characters of a line that is kept."""
+"""Maximum number of characters of a line that are kept."""
 
 _MAX_LOGGER: Final = 100
 _MAX_TOKEN: Final = 1000
@@ -69,7 +69,7 @@ LEVELS: Final = (
     "alert",
     "emergency",
 )
-"""The levels of log messages, the mildest first."""
+"""The levels of log messages, the least severe first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ class ServerLogLine:
 
 
 def log_file(folder: Path, name: str, source: Path | None) -> Path:
-    """Return the path of a server's log. Servers of the same name in different configurations have
-    different logs.
+    """Return the path of a server's log. Servers with the same name in different configurations
+    have different logs.
 
     Args:
         folder: the folder of the logs.
@@ -151,7 +151,7 @@ class ServerLog:
         anything is cut, because half a secret would not be recognised.
         """
         if not self._has_room(min(MAX_LINE, sum(map(len, lines))), takes=False):
-            # Do not search text for secrets only to leave it out.
+            # Do not search text for secrets if it is left out anyway.
             self._dropped += len(lines)
             return
 

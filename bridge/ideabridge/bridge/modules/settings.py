@@ -470,8 +470,8 @@ def expand(
     working_folder: Path | None = None,
     stored: StoredValues | None = None,
 ) -> Launch:
-    """Replace `${VAR}` and `${VAR:-default}` by values from the environment, and `${secret:NAME}`
-    by stored secrets; `$${` becomes `${`.
+    """Replace `${VAR}` and `${VAR:-default}` with values from the environment, and `${secret:NAME}`
+    with stored secrets; `$${` becomes `${`.
 
     `cwd` is relative to `folder`. A program without `cwd` runs in `working_folder`, or else in
     `folder`. Only `variables` are allowed, or all if it is None. `secrets` registers every value
@@ -646,7 +646,8 @@ def learn_secrets(
     variables_of: Callable[[str], Variables | None],
 ) -> None:
     """Register every secret value of the configured modules, including disabled ones, without
-    starting any. Stored secrets are not read. `folder_of` and `variables_of` return the arguments of `expand` for a module.
+    starting any. Stored secrets are not read. `folder_of` and `variables_of` return the arguments
+    that `expand` takes for a module.
     """
     for name, configuration in modules.items():
         try:
@@ -758,11 +759,11 @@ class Recollection:
 
 @dataclass(frozen=True, slots=True)
 class ModuleStatus:
-    """The status of a module as people see it (`servers list`). In all strings, secrets are masked;
-    long strings are shortened.
+    """The status of a module as people see it (`servers list`). In all strings, secrets are masked
+    and long text is shortened.
 
     Attributes:
-        since: the number of seconds that it has been in this state.
+        since: how many seconds the module has been in this state.
         tools: the number of allowed tools.
         listed_at: the time when an earlier process received the list of tools in use, as ISO 8601
             in UTC. None if the module has listed its tools in this process, or no list is used.
@@ -775,7 +776,7 @@ class ModuleStatus:
         next_try: seconds until the next attempt; 0 means now. It comes sooner if a call needs the
             module.
         seconds: how long connecting took.
-        sharing: who shares its process; see `ModuleConfiguration.sharing`. It is `session`, too, if
+        sharing: who shares its process; see `ModuleConfiguration.sharing`. It is also `session` if
             the module once asked a question that could not be assigned to a session.
         sessions: how many sessions have a process or connection of their own now.
     """

@@ -64,7 +64,8 @@ def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[byt
 
     Returns:
         The document, and the issuer as the server writes it, or None if it names none. If that
-        issuer differs from `expected` only by the slash of a root, the document contains
+        issuer differs from `expected` only in the trailing slash of an address without a path, the
+            document contains
         `expected`, because the SDK compares the strings.
     """
     content = _repaired(content, OAuthMetadata, "the metadata of its authorization server", note)

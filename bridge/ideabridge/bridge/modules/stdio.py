@@ -2,8 +2,8 @@
 
 The SDK's transport reads lines of any length, fails on bytes that are not UTF-8, hides the exit
 code, does not report the end of the process, and needs four seconds to end a process that ignores
-signals. This transport limits lines, skips and counts lines that are not messages, stores the last
-lines of stderr, and ends the process within two seconds.
+signals. This transport limits the length of lines, skips and counts lines that are not messages,
+stores the last lines of stderr, and ends the process within two seconds.
 
 Three classes do the basic work. `Lines` cuts output into lines of limited size. `Guard` talks to a
 small process that terminates the child processes if this process dies. `ChildProcess` starts a
@@ -45,7 +45,7 @@ from ideabridge.bridge.secrets import everywhere_masked
 from ideabridge.tools.encoding import count_values
 
 _ENDS: Final = 512
-"""How many bytes are stored of each end of a line that exceeds the limit."""
+"""Number of bytes that are stored from each end of a line over the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Lines:
         return self._size
 
     def feed(self, chunk: bytes) -> Iterator[bytes | LongLine]:
-        """Add bytes, and return the lines that they complete, without line ends."""
+        """Add bytes, and return the lines that they complete, without line endings."""
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             self._add(chunk[start:end])
@@ -86,7 +86,7 @@ class Lines:
             self._add(chunk[start:])
 
     def rest(self) -> bytes | LongLine | None:
-        """End the stream. Return the bytes after the last line end, or None if there are none."""
+        """End the stream. Return the bytes after the last line ending, or None if none are left."""
         return self._take() if self._size else None
 
     def _add(self, piece: bytes) -> None:
@@ -149,8 +149,8 @@ class Guard:
 
     @contextmanager
     def hearing(self) -> Generator[None]:
-        """Report the signals that Python handles to the guard. It then ends this process if the
-        process does not end by itself. This works only in the main thread, and not on Windows.
+        """Report to the guard the signals that Python handles. The guard then ends this process if
+        it does not end by itself. This works only in the main thread, and not on Windows.
         """
         with self._lock:
             self._forget_after_fork()
@@ -500,8 +500,8 @@ async def _becomes_true(condition: Callable[[], bool], seconds: float, poll: flo
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Default limit on the size of one message from a child, in bytes."""
 BYTES_FOR_VALUE: Final = 16
-"""A message can contain one JSON value for each of these units of the size limit, in bytes. The
-number of values is limited because parsed values take more memory.
+"""A message can contain one JSON value for every this many bytes of the size limit. The number of
+values is limited because parsed values take more memory than their text.
 """
 STDERR_LINES: Final = 20
 
@@ -619,7 +619,9 @@ class StdioTransport:
 
     @property
     def session(self) -> int | None:
-        """The id of the session of the program's processes, or None if the program does not run."""
+        """The id of the operating system's session that the program's processes belong to, or None
+        if the program is not running.
+        """
         if self._process is None or self.reason is not None:
             return None
         return self._process.pid
@@ -645,7 +647,7 @@ class StdioTransport:
                     self._end(fault)
 
             if fault is None and not self._closing:
-                # The last line might lack its line end, and the last message might lack its last
+                # The last line might lack its line ending, and the last message might lack its last
                 # lines.
                 last_line = lines.rest()
                 if last_line is not None:
@@ -665,9 +667,7 @@ class StdioTransport:
         lines: Lines,
         incoming: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> str | None:
-        """Pass each line that a chunk completes to the session. The return value is the same as for
-        `_take`.
-        """
+        """Pass each line that a chunk completes to the session. Return what `_take` returns."""
         for number, line in enumerate(lines.feed(chunk)):
             if number % LINES_AT_ONCE == LINES_AT_ONCE - 1:
                 await anyio.lowlevel.checkpoint()
@@ -683,7 +683,7 @@ class StdioTransport:
     async def _take(
         self, line: bytes | LongLine, incoming: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> str | None:
-        """Pass one line to the session. Return the reason if the connection must end, otherwise
+        """Pass one line to the session. If the connection must end, return the reason, otherwise
         None.
         """
         if isinstance(line, LongLine):

@@ -1,11 +1,10 @@
-"""Streamable HTTP: requests to one address, each answered with a body of JSON or a stream of
-events.
+"""Streamable HTTP: requests to one address, each answered with a JSON body or a stream of events.
 
 A call:
 
     posted      its request was sent, and the body of the answer is read
     answered    its answer has arrived, on any stream; its own stream is still read for a while
-    resumed     its stream ended without its answer, but with ids of events: a GET sends the last id
+    resumed     its stream ended without its answer, but had event ids: a GET sends the last one
     elsewhere   its stream ended without its answer, which may arrive on another open stream
     failed      none of these has brought the answer
 
@@ -45,7 +44,7 @@ _MOST_FAILURES: Final = 2
 """Number of consecutive failures after which a stream is no longer reopened."""
 
 _LONG_SECONDS: Final = 5.0
-"""Minimum time, in seconds, that a stream must stay open in order not to count as a failure."""
+"""Minimum time, in seconds, that a stream must stay open so as not to count as a failure."""
 
 ELSEWHERE_SECONDS: Final = 2.0
 """Time, in seconds, for which a call whose stream has ended waits for its answer on another
@@ -262,7 +261,7 @@ class StreamableHTTP:
             self._mailbox.wake_all()
 
     async def close(self) -> None:
-        """End the session at the server. This can take a second."""
+        """End the session on the server. This can take a second."""
         if self._session is None:
             return
         with anyio.move_on_after(DELETE_SECONDS):

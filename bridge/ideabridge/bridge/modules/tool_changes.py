@@ -1,5 +1,5 @@
-"""Tool changes: applies the configured changes to the tools of one server, and notes which changes
-do not fit.
+"""Tool changes: applies the configured changes to one server's tools, and records which changes do
+not fit.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from ideabridge.tools.tool import Tool
 
 @dataclass(frozen=True, slots=True)
 class ToolChanges:
-    """The changes of one server's tools.
+    """The changes to one server's tools.
 
     Attributes:
-        shown: how tools are shown, by their names at the server. Other tools are shown unchanged.
+        shown: how tools are shown, keyed by the names that the server gives them. Other tools are
+            shown unchanged.
         hidden: the names of tools that are not shown.
         notes: human-readable notes on what does not fit.
     """
@@ -44,7 +45,7 @@ def tool_changes(
     Args:
         tools: the tools that the server lists.
         settings: the changes in its entry.
-        is_whole: whether the list is complete. If so, a tool that is not in it does not exist.
+        is_whole: whether the list is complete. In a complete list, a missing tool does not exist.
         decides_hints: whether the entry is allowed to declare that a tool only reads. An entry in a
             project's file is not.
     """

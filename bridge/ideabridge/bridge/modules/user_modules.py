@@ -42,7 +42,7 @@ class UserModules:
             sign-in.
         start: starts the task of a module.
         is_needed: returns whether a run needs the module of this name even though no call is
-            running. Connections to it then do not end.
+            running. Connections to such a module stay open.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class UserModules:
         Args:
             module: the configured module.
             user: the user's name.
-            store: see `ModuleUser`; "" if no user of this store has signed in.
+            store: see `ModuleUser`; "" if no user of the store has signed in.
             session: the session that the connection belongs to, or None if the user's sessions
                 share it.
 
@@ -99,7 +99,7 @@ class UserModules:
 
     def retire(self, module: str) -> None:
         """End the connections of all users to a module whose configuration has changed. A
-        connection in use ends with the last call that uses it.
+        connection in use ends after its last call.
         """
         self._pool.retire(module)
 
@@ -108,7 +108,7 @@ class UserModules:
         self._pool.leave(session)
 
     def count_sessions(self, module: str) -> int:
-        """Return how many connections to a module belong to one session each."""
+        """Return how many connections to a module belong to a single session."""
         return self._pool.count_sessions(module)
 
     def stop(self) -> None:

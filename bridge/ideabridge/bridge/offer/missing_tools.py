@@ -19,8 +19,8 @@ from ideabridge.tools.names import shown_name
 from ideabridge.tools.tool import Tool, ToolKey
 
 _AWAY: Final = 600
-"""Maximum length, in characters, of the reasons why modules are not up, in an error about an
-unknown tool.
+"""Maximum total length, in characters, of the reasons why modules are not up that an error about an
+unknown tool lists.
 """
 
 _REFUSED: Final = 5
@@ -55,7 +55,7 @@ class MissingTools:
         self._hidden = hidden
 
     def follow(self, configuration: Configuration) -> None:
-        """Switch to another configuration of the same process."""
+        """Switch to another configuration for the same process."""
         self._configuration = configuration
 
     def sentences(self, named: Collection[str | None] = ()) -> str:

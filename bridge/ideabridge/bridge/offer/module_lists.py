@@ -49,7 +49,7 @@ class ModuleLists:
 
     def recall(self, names: Iterable[str] | None = None) -> None:
         """Pass the stored lists to modules before they connect. A module whose configuration has
-        changed does not get its list. The names in the list stay reserved for it.
+        changed does not get its list, but the names in the list stay reserved for it.
 
         Args:
             names: the names of the modules, or None for all.
@@ -138,7 +138,7 @@ class ModuleLists:
 
 
 def _fingerprints(configuration: Configuration) -> dict[str, str]:
-    """Return the key of each enabled module's list, by the name of the module."""
+    """Return the key of each enabled module's list, keyed by the module's name."""
     return {
         name: module_fingerprint(configuration, name)
         for name, module in configuration.modules.items()
@@ -159,8 +159,8 @@ def _offered_in(stored: JSON) -> dict[Kind, list[JSONObject] | None]:
 
 
 def _milder(before: list[Tool], now: list[Tool]) -> list[str]:
-    """Describe the tools whose new hints promise more than before, so that their calls no longer
-    ask a person.
+    """Describe the tools whose new hints promise more than before, so that a person is no longer
+    asked about their calls.
     """
     earlier = {tool.name: tool for tool in before}
     promises: list[str] = []

@@ -81,7 +81,7 @@ module.
 class Offer:
     """The tools of a toolbox and of the modules, and published ideas.
 
-    `settle`, `know_names` and `reach` wait as described by the table in `modules.py`; `until` waits
+    `settle`, `know_names` and `reach` wait as the table in `modules.py` describes; `until` waits
     for a condition.
 
     Args:
@@ -211,8 +211,8 @@ class Offer:
         return dataclasses.replace(settings, activities=self.activities)
 
     def _tool_of_activity(self, name: str) -> Tool:
-        """Return the tool whose code an activity is. If there is no such tool, return one without
-        hints, so that calls ask a person.
+        """Return the tool that an activity implements. If there is none, return a tool without
+        hints, so that a person is asked about its calls.
         """
         return self._toolbox.tools.get(name) or Tool(name)
 
@@ -220,9 +220,9 @@ class Offer:
 
     @property
     def known(self) -> list[Tool]:
-        """Every tool of the toolbox and of the modules. Each module counts with its latest list,
-        which can come from an earlier process, so that names do not depend on which modules are up.
-        A changed tool appears as the configuration shows it, and a hidden one is left out. The list
+        """Every tool of the toolbox and of the modules. Each module's latest list is used, which
+        can come from an earlier process, so that names do not depend on which modules are up. A
+        changed tool appears as the configuration shows it, and a hidden one is left out. The list
         is the same object until something changes.
         """
         return self._all.shown

@@ -228,8 +228,8 @@ class PlanTools:
         be called. The error states the reason.
 
         Raises:
-            PlanError: a call names such a tool. It is not in `catalogue`, which is the result of
-                the method `catalogue`.
+            PlanError: a call names such a tool, which is not in `catalogue`, the result of the
+                method with that name.
         """
         for place, call in self._places_unknown_to(catalogue):
             why = self._offer.missing.why_refused(call.tool, call.module)

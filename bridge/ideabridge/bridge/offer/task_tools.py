@@ -24,7 +24,7 @@ to every Request.
 
 _SHOWN_PATTERNS: Final = 10
 _SHOWN_PATTERN: Final = 100
-"""Maximum number of patterns that an error repeats, and of characters of each."""
+"""Maximum number of patterns that an error repeats, and of the characters that it shows of each."""
 
 
 class TaskTools:

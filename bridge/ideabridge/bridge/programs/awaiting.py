@@ -43,7 +43,7 @@ _WAITS: Final = frozenset({"gather", "sleep"})
 """Functions of `asyncio` whose values must be awaited too."""
 
 _ROUNDS: Final = 3
-"""Maximum length of a chain of functions, each of which returns a call of the next one. Calls
+"""Maximum length of a chain of functions, each of which returns a call to the next one. Calls
 through longer chains are not recognised. Each link costs one pass over the program.
 """
 
@@ -132,7 +132,7 @@ class _Program:
 
     def _add_functions(self) -> None:
         """Add the functions of the program whose values must be awaited: functions defined with
-        `async def`, and functions that return calls of such functions.
+        `async def`, and functions that return calls to such functions.
         """
         own = [
             node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -260,8 +260,8 @@ class _Program:
         return isinstance(node, ast.AsyncFunctionDef)
 
     def _is_thrown_away(self, node: ast.AST) -> bool:
-        """Return whether a value is a whole statement, or a part of a container that is one. In the
-        last statement, such a value is the output.
+        """Return whether a value is a whole statement, or a part of a container that is one. If
+        that is the last statement, the value is the output and is not thrown away.
         """
         parent = self._parents[node]
         while isinstance(parent, _CONTAINERS):

@@ -239,8 +239,8 @@ def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
 def _without(
     raw: object, handles: list[tuple[tuple[object, ...], Handle]], path: tuple[object, ...]
 ) -> object:
-    """Return a copy with null in place of each handle. A value that nests too deep for JSON is
-    returned unchanged.
+    """Return a copy with null in place of each handle. A value that is nested too deeply for JSON
+    is returned unchanged.
     """
     if isinstance(raw, Handle):
         handles.append((path, raw))

@@ -77,7 +77,7 @@ _NO_LETTER: Final = re.compile(r"\W+")
 
 def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
     """Return the Python identifier for a name. It contains only ASCII characters, because letters
-    of other scripts can look like them. `other` matches the characters that `_` replaces.
+    from other scripts can look like them. `other` matches the characters that `_` replaces.
     """
     # Python normalises identifiers to this form.
     text = other.sub("_", unicodedata.normalize("NFKC", name[: 4 * LONGEST]))[:LONGEST]
@@ -396,8 +396,8 @@ def program_schema(tools: Sequence[Tool]) -> JSONObject:
 
 
 def ask_call(arguments: JSONObject) -> JSONObject:
-    """Return the call of `ask(text, data, schema=...)`: a task for a mind, which sees only the
-    data. The arguments have the same form as in `ProgramNames.call`.
+    """Return the call that `ask(text, data, schema=...)` makes: a task for a mind, which sees only
+    the data. The arguments have the same form as in `ProgramNames.call`.
 
     Raises:
         ProgramError: an argument is wrong.

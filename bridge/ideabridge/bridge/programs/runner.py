@@ -54,8 +54,8 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.turns import asked_by
 
 _CRASHES: Final = 3
-"""Number of times that a program's worker can die at the same place before the program is given
-up.
+"""Number of times that a program's worker can die at the same place before the program is
+abandoned.
 """
 
 _MESSAGE: Final = 2_000

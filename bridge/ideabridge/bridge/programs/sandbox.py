@@ -938,7 +938,9 @@ class ProgramSession:
         return self._closed
 
     def close(self) -> None:
-        """End the session, even while it is computing. Its steps are dropped."""
+        """End the session, even while it is computing. Steps that it has not passed on yet are
+        dropped.
+        """
         computes = self.computes
         self.computes = False
         self._closed = True
@@ -1019,8 +1021,8 @@ class ProgramSession:
 
             return Failed("limit" if is_limit else "exception", text)
         except library.MontyCrashedError as error:
-            # A single operation that takes longer than a turn may, such as 10 ** 10 ** 8, is
-            # stopped together with its worker.
+            # A single operation that takes longer than a turn is allowed to, such as 10 ** 10 ** 8,
+            # is stopped together with its worker.
             if error.timed_out:
                 return Failed("limit", f"TimeoutError: {_LIMITS['turn time']}")
             return Failed("crashed", str(error))
@@ -1106,8 +1108,8 @@ class ProgramSession:
         return snapshot.resume({"future": ...})
 
     def _site(self, snapshot: Any) -> CallSite:
-        """Return where the call of a snapshot is in the text. The interpreter counts the bytes of
-        the text that it received.
+        """Return the place in the text of the call that a snapshot is about. The interpreter counts
+        the bytes of the text that it received.
         """
         position = snapshot.position
         if position is None:

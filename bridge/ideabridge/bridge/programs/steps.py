@@ -1,7 +1,7 @@
-"""Steps: handles programs that are calls of a plan, `{"_tool": "run_program", "program": TEXT,
+"""Steps: handles programs that are calls in a plan, `{"_tool": "run_program", "program": TEXT,
 "input": {...}}`.
 
-Such a call is answered by a separate run (a room), which begins as a plan that is a program. The
+Such a call is answered by a separate run (a room), which begins with the program as its plan. The
 run of the plan includes the tools that its programs can call, so the room uses the definitions in
 the journal of that run, no matter what servers list later. The program text is part of the plan
 itself, so the result of a tool never becomes a program.
@@ -151,7 +151,7 @@ def _program_of(call: WrittenCall, catalogue: Catalogue) -> str | None:
 
 
 def called_in(calls: Iterable[JSON], catalogue: Catalogue) -> Iterator[tuple[int, WrittenCall]]:
-    """Yield the calls of a plan with their places. For each program, also yield the tools that it
+    """Yield the calls in a plan with their places. For each program, also yield the tools that it
     can call, as calls without parameters.
     """
     names: ProgramNames | None = None

@@ -215,8 +215,8 @@ class DescribedParameters:
     combined there.
 
     Attributes:
-        properties: the schemas of each parameter. There is only one, unless alternatives describe
-            the parameter differently.
+        properties: the schemas of each parameter: only one, unless alternatives describe the
+            parameter differently.
         required: the parameters that every call must have.
     """
 
@@ -352,7 +352,9 @@ _OPENING: Final = (
     "$ref",
     "if",
 )
-"""Keywords at the top of a schema that can describe parameters beside those in `properties`."""
+"""Keywords at the top of a schema that can describe parameters in addition to those in
+`properties`.
+"""
 
 
 def _is_open(schema: JSONObject) -> bool:
@@ -390,7 +392,7 @@ class _Types:
         self._dict = self._named("Mapping" if wide else "dict")
 
     def begin(self) -> None:
-        """Begin the types of another tool, with a new count of schemas."""
+        """Start the types of another tool, with a new count of schemas."""
         self._left = SCHEMAS
 
     def _named(self, name: str) -> str:
@@ -413,7 +415,7 @@ class _Types:
             return self.any
 
         written_type = self._of(schema, root, name, depth, inner=inner)
-        # OpenAPI and many servers write it like this.
+        # OpenAPI and many servers allow null in this way.
         if (
             schema.get("nullable") is True
             and written_type not in (self.any, "None")
