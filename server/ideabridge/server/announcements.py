@@ -88,13 +88,13 @@ class Announcements:
         self._catalogue = catalogue
         self._offerings = offerings
         # The module resources that clients have subscribed to, and the changes that modules have
-        # reported since the last look.
+        # reported since the last check.
         self._watched: dict[str, Module] = {}
         self._events: dict[tuple[str, ServerEvent], None] = {}
         # The listening clients, keyed by caller, because callers see different ideas.
         self._listening: dict[str, _Listening] = {}
-        # Keyed by session id; "" is the client on stdio. The SDK does not report the end of every
-        # session, so their number is limited, and the oldest are removed.
+        # Keyed by session id; "" is the client on stdio. The SDK does not always report that a
+        # session has ended, so their number is limited and the oldest are removed.
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._versions: dict[_Watched, int] = {}
         self._catalogue_version = bridge.store.publications.catalogue_version()
@@ -122,8 +122,8 @@ class Announcements:
             self.poke()
 
     def begun(self, context: Context) -> float | None:
-        """Return when the client of a request connected, as `time.monotonic` counts, or None if it
-        has no HTTP session.
+        """Return when the client that sent a request connected, on the clock of `time.monotonic`,
+        or None if the client has no HTTP session.
         """
         session = session_id(context)
         client = self._sessions.get(session) if session else None
@@ -234,9 +234,8 @@ class Announcements:
         self.poke()
 
     def follow(self) -> None:
-        """Switch to the configuration that the bridge follows now: announce the lists of servers
-        that were added or removed, and watch the subscribed resources of servers that were
-        replaced.
+        """Switch to the bridge's current configuration: announce that the lists of added or removed
+        servers have changed, and watch the subscribed resources of servers that were replaced.
         """
         exposed = self._offerings.exposed_modules
         for name in exposed ^ self._exposed_modules:
@@ -262,9 +261,7 @@ class Announcements:
             self.poke()
 
     def _arrived(self, module: str, kind: Kind) -> None:
-        """Record that a module's list arrived too late for an answer, which was sent without that
-        list.
-        """
+        """Record that a module's list arrived only after an answer had been sent without it."""
         event = PromptsListChanged() if kind == "prompts" else ResourcesListChanged()
         self._events[(module, event)] = None
         self.poke()

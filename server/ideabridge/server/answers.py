@@ -36,12 +36,13 @@ ToolAnswer: TypeAlias = "dict[str, Any]"
 """A `CallToolResult` in its wire form."""
 
 MAX_RESULT: Final = 700_000
-"""Limit on the JSON, in bytes, of the values in one answer about a run. SDK clients refuse events
-over 1 MiB."""
+"""Limit, in bytes of JSON, on the values in one answer about a run. SDK clients refuse events over
+1 MiB."""
 
 MAX_DIRECT: Final = 900_000
-"""Limit on the JSON, in bytes, of the content of a direct call's result. The same limit applies
-separately to its structured content."""
+"""Limit, in bytes of JSON, on the content of a direct call's result. The same limit applies
+separately to the structured content.
+"""
 
 STRUCTURED_META: Final = "ideabridge/structured"
 """The key in `_meta` for an error's structured content that does not satisfy the tool's output
@@ -192,8 +193,8 @@ def size_of(part: JSON | ToolAnswer) -> int:
 
 
 def fitting(value: JSON, reference: str, left: int) -> JSON:
-    """Return `value`. If it is larger than `left` bytes, return its reference, type, size and a
-    preview instead.
+    """Return `value`, or its reference, type, size and a preview if its JSON is larger than `left`
+    bytes.
     """
     size = len(encode(value))
     if size <= left:
@@ -356,7 +357,8 @@ def _approval_line(approval: dict[str, Any]) -> str:
     takes = f" ({', '.join(choices)})" if choices is not None else ""
     head = f"{approval['approval']}{takes}"
     if question is not None:
-        # The question is encoded as JSON, so that none of its lines looks like one by ideabridge.
+        # The question is encoded as JSON, so that no line in it can pass for one that ideabridge
+        # wrote.
         text = readable_json(question.get("message"), compact=True)
         return (
             f"{head}: server {question.get('module')} asks: {text} (value fits "
@@ -415,8 +417,8 @@ contains one of these words.
 """
 
 STRUCTURED_HOSTS: Final = ("codex",)
-"""Hosts whose models see only the structured content of a result, if there is any. A host is
-recognised if the name that it sends contains one of these words.
+"""Hosts whose models see only the structured content of a result that has any. A host is recognised
+if the name that it sends contains one of these words.
 """
 
 _COMBINING: Final = (

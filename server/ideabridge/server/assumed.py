@@ -1,4 +1,4 @@
-"""Assumed: reports the assumptions on which the answer of a published idea rests.
+"""Assumed: reports the assumptions that the answer from a published idea rests on.
 
 Hosts show a model the text of a result, its structured content, or both. So both contain the
 assumptions, as lines of at most `TEXT_BYTES` in total. `_meta` contains them in full, together with

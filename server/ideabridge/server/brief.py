@@ -41,8 +41,8 @@ def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = Fal
 
     Args:
         run: the run.
-        result: its answer, which is changed in place.
-        is_next_turn: whether the reader has had the answer about the previous turn.
+        result: the answer about the run, which is changed in place.
+        is_next_turn: whether the reader has already received the answer about the previous turn.
     """
     usage = result.get("usage", {})
     if not usage.get("tokens"):
@@ -137,12 +137,12 @@ def _remove(values: JSONObject, path: Path) -> bool:
 
 
 def preview_approvals(run: Run, approvals: list[JSONObject]) -> list[JSON]:
-    """Return approvals with previews of long parameters. A person sees these in full in a form and
-    at a terminal.
+    """Return approvals with previews of long parameters. Forms and terminals show a person the
+    parameters in full.
 
     Args:
         run: the run.
-        approvals: in the form of `Run.answer`.
+        approvals: the approvals, in the form that `Run.answer` uses.
     """
     written = {question.approval: question.call for question in run.questions()}
     return [
@@ -175,7 +175,7 @@ def _value_preview(value: JSON, written: JSON) -> JSON:
 # -- Requests --------------------------------------------------------------------------------------
 
 _TOOLS: Final = 30
-"""Maximum number of tools of a Request that are described. search_tools finds the others."""
+"""Maximum number of tools that are described in a Request. `search_tools` finds the others."""
 
 _LINES: Final = 14_000
 """Limit, in characters, on the descriptions of tools."""
@@ -202,7 +202,7 @@ class Known:
     Attributes:
         answered: the run (or room) whose turn was answered; "" if a run was started.
         before: the Request of the answered turn, or None if a run was started.
-        sent: the messages of the call that started a run.
+        sent: the messages in the call that started a run.
     """
 
     answered: str = ""
@@ -216,12 +216,12 @@ NOTHING: Final = Known()
 def brief_requests(
     run: Run, entries: list[JSONObject], tools: list[Tool], search: ToolSearch, reader: Known
 ) -> list[JSONObject]:
-    """Shorten the Requests of an answer: they get signatures of the tools instead of the whole
-    schema, which grows with each tool.
+    """Shorten the Requests in an answer: replace the whole schema, which grows with each tool, with
+    the signatures of the tools.
 
     Args:
         run: the run.
-        entries: its Requests, in the form of `Run.answer`.
+        entries: the Requests of the run, in the form that `Run.answer` uses.
         tools: every tool of the bridge.
         search: an index of those tools.
         reader: what the reader of the answer knows already, which is not repeated.

@@ -119,16 +119,16 @@ class ProfileRefusedError(IdeabridgeError):
 
 
 class Credentials:
-    """Checks tokens: those of named users, those of an identity provider, and the token in
+    """Checks tokens: those of named users, those from an identity provider, and the one in
     IDEABRIDGE_TOKEN.
 
     Args:
         store: the store that contains the users. Every request reads it, so that a revoked token
             becomes invalid at once in every process.
-        token: the token in IDEABRIDGE_TOKEN, or that of the user's service, or None.
-        caller: the caller that this token identifies, or None for one of its own.
+        token: the token in IDEABRIDGE_TOKEN or the token of the user's service, or None.
+        caller: the caller that this token identifies, or None if the token is a caller of its own.
         provider: the identity provider, or None.
-        profile: the profile that all requests are restricted to, or None.
+        profile: the profile to which all requests are restricted, or None.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Credentials:
             MissingScopeError: the token is valid, but lacks one of `scopes`.
             ProviderError: the identity provider's keys are not available.
             StoreError: the users cannot be read.
-            ProfileRefusedError: the token is restricted to another profile than this server.
+            ProfileRefusedError: the token and this server are restricted to different profiles.
         """
         if (
             self._token is not None
@@ -213,7 +213,7 @@ class Credentials:
 
     async def still_name(self, token: bytes, caller: str) -> bool:
         """Return whether a token is still valid and still belongs to a caller. Its scopes are not
-        checked. Errors other than missing scopes and other profiles are raised as in `verify`.
+        checked. Raises the same errors as `verify`, except for missing scopes and other profiles.
         """
         try:
             access = await self.verify(token)

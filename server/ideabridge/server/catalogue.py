@@ -53,7 +53,7 @@ called.
 """
 
 _PART_FOR_NEW: Final = 4
-"""One in this many places of the list goes to the newest published ideas, whether or not they were
+"""One in this many places in the list goes to the newest published ideas, whether or not they were
 called."""
 
 _COUNTED: Final = 32
@@ -82,9 +82,9 @@ def exposed_names(
     A tool keeps the name that it had earlier. Otherwise it gets the first of these names that is
     free: its own name; its own name prefixed with its module's name; its own name followed by a
     hash of both. If tools of two modules want the same name, both get the next form, so that no
-    name depends on which module connected first. Tools of this process come before tools of
-    modules. `is_taken` reports whether a name already belongs to something else, so that a tool
-    cannot get it.
+    name depends on which module connected first. In-process tools come before the tools of modules.
+    `is_taken` reports whether a name already belongs to something else, so that a tool cannot get
+    it.
     """
     tools = list(tools)
     names: dict[int, str] = {}
@@ -95,7 +95,7 @@ def exposed_names(
 
     used_names: set[str] = {*names.values()}
     for form in (_own, _with_module, _with_hash):
-        # Tools of this process come first.
+        # In-process tools come first.
         for of_module in (False, True):
             unnamed = {
                 place: tool
@@ -191,7 +191,7 @@ class ToolCatalogue:
         self.follow()
 
     def follow(self) -> None:
-        """Switch to the configuration that the bridge follows now."""
+        """Switch to the bridge's current configuration."""
         settings = self.bridge.configuration
         self._expose_modules = "modules" in settings.expose
         self._expose_tools = "tools" in settings.expose
@@ -272,8 +272,9 @@ class ToolCatalogue:
         self._visible = [tool for tool in self._exposed.values() if not tool.is_hidden]
 
     def _earlier_names(self, tools: list[Tool]) -> dict[ToolKey, str]:
-        """Return the name under which a host has seen each tool, by `Tool.origin`. A tool that the
-        configuration renames gets its new name, and clients can go on using the earlier one.
+        """Return the name under which a host has seen each tool, keyed by `Tool.origin`. A tool
+        that the configuration renames gets its new name, and clients can go on using the earlier
+        one.
         """
         names: dict[ToolKey, list[str]] = {}
         for name, origin in self._kept_names.items():
@@ -314,8 +315,8 @@ class ToolCatalogue:
         return names
 
     def _keep_names(self, names: dict[str, ToolKey]) -> None:
-        """Store names that a host has seen or used. Each refers to its tool from now on, in all
-        processes of this configuration.
+        """Store names that a host has seen or used. From now on, each name refers to its tool in
+        all processes that use this configuration.
         """
         while names:
             self._kept_names.update(names)
@@ -427,7 +428,8 @@ class ToolCatalogue:
 
     def _may_come(self, name: str) -> bool:
         """Return whether a module that is not connected yet might have the tool. If a connected
-        module rejects the tool, nobody waits for it, unless another module had a tool of this name.
+        module rejects the tool, nobody waits for it, unless another module used to have a tool with
+        that name.
         """
         return name in self._kept_names or self.bridge.offer.missing.why_refused(name) is None
 
@@ -604,8 +606,7 @@ class ToolCatalogue:
 
         following: str | None = place
         while following is not None:
-            # One entry more than fits on a page, to find the definition with which the next page
-            # begins.
+            # One more entry than fits on a page, to find the definition that begins the next page.
             page = publications.page(_READ + 1, following or None, caller=caller)
             for publication in page.items:
                 if self._is_listed(publication, caller):

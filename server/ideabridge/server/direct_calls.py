@@ -1,10 +1,10 @@
-"""Direct calls: records one line for each call to an exposed tool, and sessions of calls with their
-results.
+"""Direct calls: records a line for each call to an exposed tool, and sessions of calls together
+with their results.
 
-Both are written to the store together, a fraction of a second after a call ends, and when the
-server ends. A crash loses the calls that ended in that fraction of a second. With `sessions: false`
-in the configuration, or `record: false` for a module, only the lines are written, which contain
-neither arguments nor results.
+Lines and sessions are written to the store together, a fraction of a second after a call ends and
+when the server shuts down. A crash loses the calls that ended in the last fraction of a second.
+With `sessions: false` in the configuration, or `record: false` for a module, only the lines are
+written, which contain neither arguments nor results.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _MOST_SESSIONS: Final = 10_000
 forgotten, and its next call begins a new session."""
 
 _SWEEP_SECONDS: Final = 60.0
-"""Interval, in seconds, at which sessions that have ended are looked for."""
+"""Interval, in seconds, between two searches for sessions that have ended."""
 
 _ERROR_CHARACTERS: Final = 4096
 _DIGITS: Final = 32
@@ -90,7 +90,7 @@ class Entry:
         tool: the called tool, or the name of a published idea.
         arguments: the arguments with secrets removed.
         is_secret: whether the arguments contained a secret.
-        value: the value of the call, once `has_value` is true.
+        value: the value that the call returned, once `has_value` is true.
         error: the reason why the call failed.
         run: the run that the call became.
         ends: functions to call when the call has ended.
@@ -115,7 +115,7 @@ class Entry:
     def give(self, tool: Tool | str, value: JSON) -> None:
         """Record the value that the call returned, and the tool as it was called."""
         if isinstance(tool, Tool) and isinstance(self.tool, Tool) and tool.name != self.tool.name:
-            # A session names tools in the same way as plans.
+            # A session names tools in the same way as plans do.
             tool = dataclasses.replace(tool, name=self.tool.name, remote_name=self.tool.remote_name)
         self.tool = tool
         self.value = value
@@ -127,7 +127,7 @@ class _Session:
     """A session in memory: its row in the store, and the calls that are not written yet.
 
     Attributes:
-        defined: the place of the first call of each tool. Only that call is stored with the tool's
+        defined: the place of the first call to each tool. Only that call is stored with the tool's
             definition.
         runs: the runs that its calls became.
         size: the size of all its calls, in bytes.
@@ -142,12 +142,12 @@ class _Session:
 
 
 class WaitingCalls:
-    """The direct calls that became runs and whose results have not been returned yet. Each is a
-    setting in the store, `direct.RUN` with the digest of the call, so that a repeated call finds
-    its run in another process, too.
+    """The direct calls that became runs and whose results have not been returned yet. Each is
+    stored as the setting `direct.RUN`, which holds the digest of the call, so that a repeated call
+    finds its run in another process, too.
 
-    Two calls are the same if their caller, client, HTTP session, tool and arguments are the same. A
-    stdio session does not count: it ends when the host restarts, and the same call must not run a
+    Two calls are identical if their caller, client, HTTP session, tool and arguments are the same.
+    A stdio session does not count: it ends when the host restarts, and the same call must not run a
     second time after that.
     """
 
@@ -167,8 +167,8 @@ class WaitingCalls:
         return hashlib.sha256(encode(call)).hexdigest()
 
     async def run_of(self, digest: str, caller: str, start: Callable[[], Awaitable[Run]]) -> Run:
-        """Return the run of this call if its result has not been returned yet. Otherwise start one
-        with `start`.
+        """Return the run that this call became, if its result has not been returned yet. Otherwise
+        start one with `start`.
         """
         lock = self._locks.setdefault(digest, anyio.Lock())
         async with lock:
@@ -182,7 +182,8 @@ class WaitingCalls:
             return run
 
     async def find(self, digest: str, caller: str, *, refused: bool = False) -> Run | None:
-        """Return the run of this call if its result has not been returned yet, and otherwise None.
+        """Return the run that this call became if its result has not been returned yet, and
+        otherwise None.
 
         Args:
             digest: see `digest`.
@@ -247,14 +248,14 @@ class DirectCalls:
         self._has_waiting = anyio.Event()
         self._lost = 0
         self._failing = False
-        # The session of stdio: one client per process.
+        # The session on stdio, where each process has one client.
         self._process = _hashed(secrets.token_hex(16))
         self._unrecorded: set[str] = set()
         self._is_on = True
         self.follow()
 
     def follow(self) -> None:
-        """Switch to the configuration that the bridge follows now."""
+        """Switch to the bridge's current configuration."""
         configuration = self._bridge.configuration
         self._unrecorded = {
             name for name, module in configuration.modules.items() if not module.record
@@ -287,7 +288,9 @@ class DirectCalls:
         return entry
 
     def end(self, entry: Entry, result: ToolAnswer | None) -> None:
-        """Complete the record of a call to an exposed tool. Without a result, `result` is None."""
+        """Complete the record of a call to an exposed tool. `result` is None if the call returned
+        nothing.
+        """
         if result is not None and entry.outcome == "cancelled":
             entry.outcome = "error" if result.get("isError") else "ok"
 
@@ -326,8 +329,8 @@ class DirectCalls:
         self._wake()
 
     def end_idea(self, entry: Entry) -> None:
-        """Complete the record of a call to a published idea. Its run is recorded in place of the
-        line.
+        """Complete the record of a call to a published idea. The run that answered the call is
+        recorded instead of a line.
         """
         if entry.error is not None:
             entry.outcome = "error"
@@ -505,7 +508,7 @@ class DirectCalls:
             failed(error)
 
     def _written(self, ended: list[str]) -> None:
-        """Record that the calls are in the store, except for calls of the sessions `ended`, which
+        """Record that the calls are in the store, except for calls in the sessions `ended`, which
         ended before the calls were written.
         """
         self._writing -= 1

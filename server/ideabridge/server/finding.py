@@ -63,12 +63,12 @@ class Finding:
         self._patience = anyio.current_time() + LIST_SECONDS
 
     async def search_tools(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
-        """Find tools by words, best match first, with a signature and one line of description each.
-        A tool that is named exactly is described in full.
+        """Find tools by words, best match first. Each comes with its signature and a one-line
+        description; a tool that is named exactly is described in full.
 
-        Wait for connecting modules whose tools are unknown until `LIST_SECONDS` after the start,
-        unless a known tool fits every word. For a module that `module` names, wait up to
-        `LIST_SECONDS` at any time. The answer names the modules whose tools are missing.
+        Until `LIST_SECONDS` after the start, wait for connecting modules whose tools are unknown,
+        unless a known tool fits every word. If `module` names a module, wait up to `LIST_SECONDS`
+        for it at any time. The answer names the modules whose tools are missing.
 
         Raises:
             UnknownFilterError: `module` is not a configured server.
@@ -115,7 +115,7 @@ class Finding:
         return self._search_answer(entries, tool_lines, count, names, module, offer)
 
     def _search_in(self, offer: Offer) -> ToolSearch:
-        """Return the index of the tools of an offer. Each profile has its own."""
+        """Return the index of the tools in an offer. Each profile has an index of its own."""
         name = "" if offer.profile is None else offer.profile.name
         return self._searches.setdefault(name, ToolSearch())
 
@@ -322,8 +322,8 @@ class Finding:
         return refused[:_QUESTIONS]
 
     def _idle(self, modules: Collection[str]) -> list[JSONObject]:
-        """Return which of these servers have not started yet, and the dates of their lists of
-        tools.
+        """Return those of these servers that have not started yet, each with the date of its list
+        of tools.
         """
         return [
             {"module": status.name, "listed_at": status.listed_at[:_TO_SECONDS]}
@@ -354,8 +354,8 @@ class Finding:
         return away
 
     async def search_ideas(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
-        """Find saved ideas by words, best match first, or without words the newest: the caller's
-        own ideas, and those published to the caller.
+        """Find ideas of the caller, and ideas published to the caller: those that fit the words,
+        best match first, or the newest if there are no words.
 
         Raises:
             FilterError: `since` or `until` is not a time.

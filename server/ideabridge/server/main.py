@@ -7,7 +7,7 @@ import os
 import sys
 
 STOPPED = '{"error": {"kind": "Stopped", "message": "stopped by Ctrl-C"}, "exit": 130}'
-"""The output of a command with `--json` if Ctrl-C stops it."""
+"""The output of a command with `--json` that Ctrl-C has stopped."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         code = _run(words)
     except KeyboardInterrupt:
-        # The user pressed Ctrl-C while a command imported modules.
+        # The user pressed Ctrl-C while a command was importing modules.
         code = 130
         if "--json" in words:
             print(STOPPED)
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of the output has gone. Python would report this when the process ends.
+        # Nobody reads the output any more. Python would report this when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
     if arguments is None:
@@ -57,8 +57,8 @@ def _run(words: list[str]) -> int:
 
 
 def _prepare_streams() -> None:
-    """Open the standard streams that the parent process closed. Let characters that the encoding
-    of an output stream lacks become escapes instead of errors.
+    """Open the standard streams that the parent process closed. Make the output streams escape
+    characters that their encoding lacks, instead of raising an error.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:

@@ -52,8 +52,9 @@ _LISTED: Final[dict[Kind, str]] = {
 """The key under which each kind of list appears in its result."""
 
 _CURSOR: Final = re.compile(r"\+([0-9]{1,9})\Z")
-"""A cursor within the entries of modules, which contains the number of entries before it. The
-cursors of ideas are names."""
+"""A cursor among the entries of modules. It contains the number of entries before it. Cursors among
+ideas are names.
+"""
 
 _MOST_LISTS: Final = 3000
 """Maximum number of lists that are kept for modules that answer too late."""
@@ -64,7 +65,7 @@ arrive later are announced.
 """
 
 _MOST_READINGS: Final = 3
-"""Maximum number of times that a list is read if it keeps changing meanwhile."""
+"""Maximum number of times that a list is read if it keeps changing in the meantime."""
 
 _PART: Final = re.compile(r"\{[^{}]*\}")
 
@@ -97,8 +98,8 @@ class _Reading:
 
 
 class Offerings:
-    """Handles `resources/*`, `prompts/*` and completions, both for ideas and for what exposed
-    modules offer.
+    """Handles `resources/*`, `prompts/*` and completions, both for ideas and for the offerings of
+    exposed modules.
 
     Attributes:
         arrived: a function that is called with a module's name and a kind when that list arrives
@@ -124,7 +125,7 @@ class Offerings:
         self.follow()
 
     def follow(self) -> None:
-        """Switch to the configuration that the bridge follows now."""
+        """Switch to the bridge's current configuration."""
         bridge = self._bridge
         before = self._names
         self._names = [name for name in bridge.modules.names if bridge.configuration.exposes(name)]
@@ -422,7 +423,7 @@ class Offerings:
         first module in the configuration that lists the resource or has a template for it; the
         module whose result named it to the caller, unless only one other module has resources of
         its scheme; the only module with resources of its scheme; the only module with resources at
-        all. So no module can take over a resource of a module before it.
+        all. So no module can take over a resource of an earlier one.
         """
         modules = self._bridge.modules
         names = self._names_for(caller)

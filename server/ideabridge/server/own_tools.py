@@ -6,15 +6,15 @@ A host sends these definitions to its model with every request, so they are few 
 Hosts rewrite schemas for their models. These forms survive in all hosts that were tested
 (docs/hosts.md):
 
-- Every schema has a `type` or an `anyOf`. Codex and the OpenAI provider of opencode replace a
-  schema that has neither by `{}`, which loses its description.
+- Every schema has a `type` or an `anyOf`. Codex and opencode's OpenAI provider replace a schema
+  that has neither with `{}`, which loses its description.
 - A value of any type is an `anyOf` with one entry per type, and its array has `items`. Codex turns
   a list of types into an array of strings. opencode turns it into an array without `items`, and the
   Gemini API refuses a request with such an array.
 - An `enum` has a `type`, which the Gemini API requires.
 - An object with any properties has `additionalProperties`. Otherwise, Codex shows its model an
   object that has no properties, and pydantic-ai does not let OpenAI's models send any.
-- No schema contains `$ref`, or combining keywords at the top.
+- No schema contains `$ref`, or combining keywords at its top level.
 
 Annotations omit `idempotentHint` and `openWorldHint` if they have the value that clients assume.
 """
@@ -374,8 +374,9 @@ _RARE: Final[dict[str, frozenset[str]]] = {
 """The tools that are listed by default, each with the parameters that the list leaves out."""
 
 _LISTED: Final = 200
-"""Maximum number of characters, in the list of runs, of a title or of a reason why a call was
-refused."""
+"""Maximum length, in characters, of a title in the list of runs, and of the reason why a call was
+refused.
+"""
 
 _BOUNDS: Final = ("minimum", "maximum", "minLength", "minItems", "maxItems")
 
@@ -395,8 +396,8 @@ def own_tools(*, programs: bool, every: bool) -> tuple[dict[str, Any], ...]:
 
 
 def _without(tool: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """Return a tool without some of its parameters, and without bounds. The schema must still let
-    these parameters pass, because some hosts check calls against it. The bounds still apply, and an
+    """Return a tool without some of its parameters, and without bounds. The schema must still
+    accept these parameters, because some hosts check calls against it. The bounds still apply; an
     error states them.
     """
     schema = tool["inputSchema"]
@@ -571,7 +572,8 @@ class OwnHandlers:
 
     async def _start_servers(self, plan: Plan, request: ToolRequest) -> None:
         """Start the servers of a plan and, if the client wants progress, report it. This happens
-        before the run begins, because a task between them would miss the run's own progress.
+        before the run begins, because waiting once it has begun would miss progress that the run
+        itself reports.
         """
         statuses = self._bridge.modules.statuses()
         if request.progress is None or all(status.state == "up" for status in statuses):

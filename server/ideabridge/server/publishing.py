@@ -68,7 +68,7 @@ hosts rewrite parameters with more than one type.
 """
 
 _OF_RUNS: Final = ("program", "parameters", "choices", "calls", "inputs", "constants", "strict")
-"""The parameters that have no meaning if the call itself contains the idea."""
+"""The parameters that are meaningless if the call itself contains the idea."""
 
 _UNLISTED: Final = (
     "Call it by its name. It is not in the list of tools, which contains the newest and the most "
@@ -136,7 +136,7 @@ class ListedTools(Protocol):
 
 
 class Publishing:
-    """Answers calls of `publish_idea`.
+    """Answers calls to `publish_idea`.
 
     Args:
         running: runs on behalf of requests.
@@ -198,7 +198,7 @@ class Publishing:
     async def _read_request(
         self, idea: str, arguments: Arguments, request: ToolRequest
     ) -> PublishRequest:
-        """Read from a call what is to be published, except for its decisions about a plan.
+        """Read what a call asks to publish, except for its decisions about a plan.
 
         Args:
             idea: the name of the run or idea.
@@ -209,7 +209,7 @@ class Publishing:
             IdeabridgeError: the caller has no such run or idea, or an argument is malformed.
         """
         ref = await self._called_run(idea, arguments.get("calls"), request)
-        # Without this check, the answer about a run that is not done would differ.
+        # Without this check, a run that is not done would get a different answer.
         self._bridge.store.ideas.get(ref, caller=request.caller)
         choices = read_choices(arguments.get("choices"))
         runs = [await self._called_run(run, None, request) for run in choices.runs]

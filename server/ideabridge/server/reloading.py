@@ -1,6 +1,6 @@
 """Reloading: lets a running server follow its configuration files and tool files.
 
-New content takes effect if it is valid and trusted. Otherwise the former content stays in force,
+New content takes effect if it is valid and trusted. Otherwise the previous content stays in force,
 and the problem is reported wherever a person or a model looks: in the answers from search_tools,
 run_plan and check_run, in the instructions for new clients, on the page, by `doctor`, and on
 standard error.
@@ -41,10 +41,10 @@ from ideabridge.tools.toolbox import Toolbox
 logger: Final = logging.getLogger(__name__)
 
 TOOL_FILE_SECONDS: Final = 5.0
-"""Maximum time, in seconds, for importing the tool files of one folder again."""
+"""Maximum time, in seconds, for reimporting the tool files in one folder."""
 
 _MOST_FILES: Final = 500
-"""Maximum number of Python files of a folder that are watched after a tool file in it has
+"""Maximum number of Python files in a folder that are watched after one of its tool files has
 failed.
 """
 
@@ -60,9 +60,9 @@ class Reloading:
     Args:
         bridge: the open bridge of the server.
         read: reads the configuration again, in the same way as at the start. Blocks.
-        followed: called after the bridge follows another configuration.
+        followed: called after the bridge has switched to another configuration.
         report: writes a line for the person who runs the server.
-        after: the reloading of a server whose modules this one uses, or None. That server follows
+        after: the `Reloading` of a server whose modules this one uses, or None. That server reads
             the files first, so that both agree on which modules they share.
     """
 
@@ -93,7 +93,7 @@ class Reloading:
             self._faults[file] = bridge.configuration.tool_faults[number]
 
         self._tool_states = {file: self._tool_files_of(file) for file in bridge.configuration.tools}
-        # The stored secrets of each server, as they could be read last.
+        # The stored secrets of each server, as they were when last read.
         self._secret_states: dict[str, frozenset[SecretState]] = {}
 
     async def run(self) -> None:
@@ -125,7 +125,7 @@ class Reloading:
         self, configuration: Configuration
     ) -> dict[str, frozenset[SecretState]]:
         """Return which stored secrets each server gets. If they cannot be read, they count as
-        unchanged: servers that start then report the reason.
+        unchanged, and a server that needs them reports the reason when it starts.
         """
         try:
             return await anyio.to_thread.run_sync(
@@ -257,7 +257,7 @@ class Reloading:
     # -- tool files --------------------------------------------------------------------------------
 
     def _tool_files_of(self, file: str) -> _ToolStates:
-        """Return the files on which the tools of a tool file depend: the file and the modules that
+        """Return the files that the tools in a tool file depend on: the file and the modules that
         it imports from its folder. After a failure, any Python file in the folder might be one of
         them.
         """
@@ -273,8 +273,8 @@ class Reloading:
         """
         loaded: dict[str, Toolbox] = {}
         for files in self._changed_folders(read):
-            # The state before the import. So a file that changes during the import is loaded once
-            # more.
+            # This is the state before the import, so a file that changes during the import is
+            # loaded again.
             states = {file: self._tool_files_of(file) for file in files}
             for file, result in (await self._load_folder(read, files)).items():
                 self._note(file, result, states[file])
@@ -288,8 +288,8 @@ class Reloading:
         return loaded
 
     def _changed_folders(self, read: Configuration) -> list[list[str]]:
-        """Return the tool files of each folder in which a tool file, or a module that it imports,
-        has changed.
+        """Return the tool files, by folder, of the folders in which a tool file or a module that it
+        imports has changed.
         """
         folders: dict[Path, list[str]] = {}
         changed: set[Path] = set()
@@ -303,8 +303,8 @@ class Reloading:
         return [files for folder, files in folders.items() if folder in changed]
 
     def _note(self, file: str, result: Toolbox | ToolFileError, before: _ToolStates) -> None:
-        """Record whether a file could be loaded, and the files on which this depends. A file that
-        has to wait still counts as changed.
+        """Record whether a file could be loaded, and which files that depends on. A file that has
+        to wait still counts as changed.
         """
         if isinstance(result, Toolbox):
             self._faults.pop(file, None)
@@ -321,7 +321,7 @@ class Reloading:
     async def _load_folder(
         self, read: Configuration, files: list[str]
     ) -> dict[str, Toolbox | ToolFileError]:
-        """Load the tool files of one folder in a thread, and wait at most `TOOL_FILE_SECONDS`. A
+        """Load the tool files in one folder in a thread, and wait at most `TOOL_FILE_SECONDS`. A
         thread cannot be stopped, so a longer import continues, but its result is not used.
         """
         expected = [(file, read.digest_of(file)) for file in files]
@@ -339,8 +339,8 @@ class Reloading:
 
 
 def _is_withdrawn(untrusted: Untrusted) -> bool:
-    """Return whether a person has withdrawn the trust in a project file. Nothing from such a file
-    stays in force.
+    """Return whether a person has withdrawn trust in a project file. Nothing from such a file stays
+    in force.
     """
     return not (untrusted.was_trusted or untrusted.problems or untrusted.problem)
 

@@ -73,7 +73,7 @@ def published_page(
         if entry is not None:
             room -= len(entry.model_dump_json())
             if room < 0 and entries:
-                # A page's cursor is the last name on the page before.
+                # A page's cursor is the last name on the previous page.
                 return entries, before
             entries.append(entry)
 

@@ -1,5 +1,5 @@
-"""Running: waits for runs on behalf of requests, asks the client, and cancels, answers and
-publishes (`save_as`).
+"""Running: waits for runs on behalf of requests, asks the client, composes answers about runs, and
+cancels and publishes them (`save_as`).
 
 `Running.wait` serves every request that waits for a run. While it waits, the person at the client
 is asked about calls that need approval, and the client's model answers Requests, if the client
@@ -90,9 +90,9 @@ from ideabridge.tools.worker import WorkerError
 
 # -- cancelled requests ----------------------------------------------------------------------------
 #
-# A host that ends calls after a minute must not lose the run. It gives the time-out as the reason
-# in `notifications/cancelled`. Over HTTP in 2026-07-28 a closed connection cancels a call, without
-# a reason.
+# A host that ends calls after a minute must not lose the run. Such a host names the time-out as the
+# reason in `notifications/cancelled`. Over HTTP in 2026-07-28 a closed connection cancels a call,
+# without a reason.
 
 CANCELLED: Final = "notifications/cancelled"
 
@@ -159,7 +159,7 @@ async def _with_progress(
     connecting: Callable[[], Sequence[str]],
 ) -> None:
     """Await `wait` for at most `seconds`. If the request wants progress notifications, send them
-    for every call, and while a call waits for a server that starts.
+    for every call, and while a call waits for a server to start.
 
     Args:
         run: the run that the request is about.
@@ -230,8 +230,8 @@ def _has_started(progress: Progress) -> bool:
 
 
 _PARTS: Final = 100
-"""The calls of a run that never started are counted again each time that the number of
-notifications has grown by the number of calls divided by this.
+"""The calls of a run that never started are counted again each time the number of notifications has
+grown by the number of calls divided by this number.
 """
 
 
@@ -374,7 +374,7 @@ _AGAIN_MOST_S: Final = 60.0
 """The first and the longest pause, in seconds, between two attempts to publish a run."""
 
 _MOST_TRIES: Final = 2
-"""Number of attempts at a publication that ends its process or takes too long. It is then set
+"""Number of attempts after which a publication that ends its process or takes too long is set
 aside.
 """
 
@@ -394,8 +394,8 @@ def state_key(store: Store) -> bytes:
 
 
 def _largest_part(run: Run) -> str:
-    """Describe the largest part of the first open Request in a sentence. Return "" if no Request is
-    open.
+    """Return a sentence that describes the largest part of the first open Request, or "" if no
+    Request is open.
     """
     for asking in run.open_requests():
         if asking.runner.request is not None:
@@ -698,7 +698,7 @@ class Running:
 
         def watch(event: Event) -> None:
             if isinstance(event, RunEnded):
-                # When the run's watchers are called, the run is not written yet.
+                # When the run's watchers are called, the run has not been written yet.
                 self._group.start_soon(self._save_when_written, run)
 
         run.runner.watchers.append(watch)

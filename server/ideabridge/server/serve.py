@@ -136,7 +136,7 @@ async def _opened(
     beside: _Served | None = None,
 ) -> AsyncGenerator[_Served]:
     """Open a bridge and its server, with the background tasks of both. `beside` is an open server
-    of this process that lends its modules, and whose quotas also count what callers use here.
+    in this process that lends its modules and whose quotas also count what callers use here.
     """
     fronts: list[Front] = []
 
@@ -156,7 +156,7 @@ async def _opened(
     if beside is None:
         created = create()
     else:
-        # Tool files may take long to import, and other clients use this process meanwhile.
+        # Importing tool files can take long, and other clients use this process in the meantime.
         created = await anyio.to_thread.run_sync(create)
 
     with ExitStack() as stack:
@@ -268,8 +268,8 @@ _RETENTION_LOOKS: Final = 3600.0
 
 
 async def _retain(bridge: Bridge) -> None:
-    """Delete old runs according to the configuration's `retention` until cancelled, and report this
-    on stderr.
+    """Until cancelled, delete old runs as `retention` in the configuration says, and report this on
+    stderr.
     """
     settings = bridge.configuration.retention
     path = bridge.store.path
@@ -314,17 +314,18 @@ async def serve_stdio(
     log_level: LogLevel = "warning",
     read: Callable[[], Configuration] | None = None,
 ) -> None:
-    """Serve one client on stdin and stdout until it closes stdin, or SIGTERM or SIGINT.
+    """Serve one client on stdin and stdout until it closes stdin or this process receives SIGTERM
+    or SIGINT.
 
     Args:
         configuration: the content of `ideabridge.json`.
         toolbox: tools in addition to the built-in and configured ones.
         store: the store of ideas and runs, or None for the configured store.
         on_status: a function that is called with the status of each module as soon as the module is
-            up, failed or disabled.
+            up, has failed or is disabled.
         commands: the commands that a person at a terminal can use to decide about this server's
             runs.
-        log_level: the messages that are written to standard error: `error` leaves out warnings,
+        log_level: which messages are written to standard error: `error` leaves out warnings, and
             `info` adds a line for each request.
         read: reads the configuration again after its files have changed, or None to use it as it is
             until the end.
@@ -423,7 +424,7 @@ class HttpOptions:
         port: the port; 0 selects a free port.
         token: the bearer token, or None to use the environment variable IDEABRIDGE_TOKEN, if it is
             set.
-        caller: the caller that the token identifies, or None for one of its own.
+        caller: the caller that the token identifies, or None if the token is a caller of its own.
         hosts: additional names of this server that `Host` headers can contain.
         ui: whether to serve the web page at /ui.
         metrics: whether to serve metrics for Prometheus, at /metrics.
@@ -567,7 +568,7 @@ class _Common:
 
 
 def _calls_door(served: _Served, common: _Common, workspaces: Workspaces | None) -> WorkspaceDoor:
-    """Return the door through which all requests pass that are not for the page."""
+    """Return the door for all requests except those for the page."""
     from ideabridge.server.transports.gate import TokenDoor
     from ideabridge.server.transports.http import application
     from ideabridge.server.transports.workspace_door import WorkspaceDoor
@@ -599,7 +600,7 @@ def _workspaces(served: _Served, common: _Common, group: TaskGroup) -> Workspace
 async def _workspace(
     beside: _Served, common: _Common, source: WorkspaceSource, name: str, folder: Path
 ) -> AsyncGenerator[ServedWorkspace]:
-    """Serve the workspace with a name, in a folder.
+    """Serve a folder as the workspace with this name.
 
     Raises:
         ConfigurationError: the user's configuration cannot be used as it is now.
@@ -619,7 +620,8 @@ async def _workspace(
     configuration = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
     commands = source.commands(folder)
     if common.http.ui:
-        # The owner's links are in the store of the server, and sign in to the pages of workspaces.
+        # The owner's links are in the server's store, and sign the owner in to the pages of
+        # workspaces, too.
         own = beside.front.running.deciding.commands
         commands = replace(commands, page=f"{own.page}/w/{name}", link=own.link)
 
@@ -769,8 +771,8 @@ async def run_worker(
     log_level: LogLevel = "warning",
     read: Callable[[], Configuration] | None = None,
 ) -> None:
-    """Carry out, as a worker, the queued runs of servers on the same store, until SIGTERM or
-    SIGINT.
+    """Run as a worker: carry out the runs that servers on the same store have queued, until SIGTERM
+    or SIGINT.
 
     After the signal, the worker claims no more runs and starts no more calls. It returns each run
     to the queue when the run's calls have ended. A second signal ends the worker at once.

@@ -3,10 +3,10 @@ published ideas.
 
 An exposed tool belongs to a module or a tool file (`expose`). The host and its user decide about
 direct calls to the tool, unless the configuration's `approval` has a rule for it: `deny` refuses
-the call, and `ask` turns it into a run of one call, which waits for approval. If only a person is
-allowed to decide (`by`), each call that might change something becomes such a run. If the client
-repeats the call, it gets the same run until the result has been returned. Every direct call is
-recorded.
+the call, and `ask` turns it into a run with this one call, which waits for approval. If only a
+person is allowed to decide (`by`), each call that might change something becomes such a run. If the
+client repeats the call, it gets the same run until the result has been returned. Every direct call
+is recorded.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ logger = logging.getLogger(__name__)
 
 
 class ServedTool(Protocol):
-    """The part of a tool of this server that the catalogue needs."""
+    """The part of a served tool that the catalogue needs."""
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ _CONTENT: Final[TypeAdapter[list[types.ContentBlock]]] = TypeAdapter(list[types.
 
 
 class DirectCallError(IdeabridgeError):
-    """The configuration denies a direct call, or the call cannot become a run of one call."""
+    """The configuration denies a direct call, or the call cannot become a run."""
 
 
 class UncertainCallError(IdeabridgeError):
@@ -155,7 +155,7 @@ class ExposedTool:
         """Answer a direct call, and record it.
 
         Raises:
-            DirectCallError: a rule denies the call, or the call cannot become a run of one call.
+            DirectCallError: a rule denies the call, or the call cannot become a run.
             ValueMismatchError: the arguments, or the result of an activity, do not
                 satisfy their schema.
             UncertainCallError: the call returned no result, but might have taken effect.
@@ -255,7 +255,7 @@ class ExposedTool:
             )
 
         if rules.in_run(offered, arguments).verdict == "allow":
-            # A run of this call would not ask, because the rules for runs do not match exposed
+            # A run with this call would not ask, because the rules for runs do not match exposed
             # names.
             raise DirectCallError(
                 f"{self.name}: a rule requires approval for it under its exposed name, but a run "
@@ -280,8 +280,8 @@ class ExposedTool:
         return await self._of_run(run, request, entry)
 
     async def _of_run(self, run: Run, request: ToolRequest, entry: Entry) -> ToolAnswer:
-        """Return the result of a call that needs approval: once the tool has run, the tool's
-        result.
+        """Return the result of a call that needs approval. Once the tool has run, this is the
+        tool's result.
         """
         entry.run = run.id
         status = await self._running.wait_started(run, request)

@@ -168,7 +168,7 @@ class Front:
         self.running.published = self.announcements.poke
         self._views = RunViews(bridge)
         self._skills = IdeaSkills(bridge)
-        # The files that are not used, as clients have been told.
+        # The configured files that are not used, as each client was last told.
         self._told: dict[Hashable, tuple[str, ...]] = {}
         self._own = OwnHandlers(self.running, self.catalogue, self.direct_calls)
         self._tasks = RunTasks(self.running)
@@ -176,7 +176,7 @@ class Front:
         bridge.session_begun = _session_begun.get
 
     def disconnected(self, session: str) -> None:
-        """Forget a client whose HTTP session has ended, and end the servers of this session."""
+        """Forget a client whose HTTP session has ended, and end the servers of that session."""
         self.announcements.disconnected(session)
         self._bridge.modules.end_session(session)
 
@@ -188,9 +188,7 @@ class Front:
         self.announcements.close()
 
     def follow_configuration(self) -> None:
-        """Switch to the configuration that the bridge follows now, and tell clients what has
-        changed.
-        """
+        """Switch to the bridge's current configuration, and tell clients what has changed."""
         self.running.module_views.follow()
         self.direct_calls.follow()
         self.catalogue.follow()
@@ -434,7 +432,7 @@ class Front:
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> dict[str, Any] | types.ReadResourceResult:
-        """Read the view of a run, an idea, or a resource of a module.
+        """Read a run's view, an idea, or a module's resource.
 
         Raises:
             MCPError: no resource has this URI, or its module refuses it.
@@ -536,8 +534,8 @@ class Front:
             return await tool.call(arguments, request)
 
     def _naming_unused_files(self, context: Context, name: str, result: ToolAnswer) -> ToolAnswer:
-        """Return the answer of an own tool. For each client, the first answer about a run names the
-        configured files that are not used.
+        """Return the answer from an own tool. The first answer about a run that a client gets names
+        the configured files that are not used.
         """
         unused = tuple(self._bridge.configuration.unused_files)
         client = client_key(context)
@@ -574,7 +572,7 @@ class Front:
 
 
 _MOST_TOLD: Final = 1000
-"""Maximum number of clients that are remembered as knowing which files are not used."""
+"""Maximum number of clients that are remembered as having been told which files are not used."""
 
 
 def _is_one_of(client: types.InitializeRequestParams, hosts: Sequence[str]) -> bool:
@@ -583,8 +581,8 @@ def _is_one_of(client: types.InitializeRequestParams, hosts: Sequence[str]) -> b
 
 
 def _for_host(context: Context, result: ToolAnswer) -> ToolAnswer:
-    """Return the answer of an own tool, without its structured content if the host would show that
-    in place of the images.
+    """Return the answer from an own tool, without its structured content if the host would show
+    that instead of the images.
     """
     client = context.session.client_params
     if len(result["content"]) == 1 or client is None or not _is_one_of(client, STRUCTURED_HOSTS):
