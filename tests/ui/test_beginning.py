@@ -98,12 +98,13 @@ def assistant(home: Path) -> Generator[Assistant]:
 
 def connect_an_assistant(page: Page, site: str) -> None:
     page.goto(f"{site}home")
+    page.get_by_role("heading", name="Connect an assistant").click()
     page.get_by_role("button", name="Connect Cursor").click()
     expect(page.get_by_role("status")).to_contain_text("Cursor is connected")
 
 
-def add_a_server(page: Page, site: str, name: str, start: str) -> None:
-    page.goto(f"{site}home")
+def add_a_server(page: Page, begin: str, name: str, start: str) -> None:
+    page.goto(begin)
     page.get_by_role("link", name="Add a server").click()
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Command or address").fill(start)
@@ -143,9 +144,9 @@ def test_from_the_first_page_to_a_tool_that_is_called(
     page: Page, tmp_path: Path, site: str, tickets: Authorized
 ) -> None:
     connect_an_assistant(page, site)
-    add_a_server(page, site, "notes", f"{sys.executable} -I {OWN_SERVER}")
+    add_a_server(page, f"{site}home", "notes", f"{sys.executable} -I {OWN_SERVER}")
     expect(page.locator("#state")).to_contain_text("up")
-    add_a_server(page, site, "tickets", tickets.url)
+    add_a_server(page, f"{site}modules", "tickets", tickets.url)
     sign_in(page)
 
     calls = [

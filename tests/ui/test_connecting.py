@@ -39,6 +39,7 @@ def test_an_empty_home_connects_an_assistant_and_runs_a_plan(
     page: Page, tmp_path: Path, site: str, cursor: Path
 ) -> None:
     page.goto(f"{site}home")
+    page.get_by_role("heading", name="Connect an assistant").click()
     page.get_by_role("button", name="Connect Cursor").click()
     expect(page.get_by_role("status")).to_contain_text("Cursor is connected: written to")
     entries = json.loads(cursor.read_text(encoding="utf-8"))["mcpServers"]
@@ -52,6 +53,7 @@ def test_an_empty_home_connects_an_assistant_and_runs_a_plan(
     assert cursor.read_text(encoding="utf-8") == CURSOR
 
     page.goto(f"{site}home")
+    page.get_by_role("heading", name="Try a plan").click()
     page.get_by_role("button", name="Run an example").click()
     expect(page.get_by_label("The output of the run")).to_contain_text('"double": 10')
 
@@ -62,6 +64,7 @@ def test_only_assistants_of_this_machine_are_listed_at_once(
     # Codex has a folder, and no file of servers yet.
     (tmp_path / ".codex").mkdir()
     page.goto(f"{site}home")
+    page.get_by_role("heading", name="Connect an assistant").click()
     for title in ("Cursor", "Codex"):
         expect(page.get_by_role("button", name=f"Connect {title}", exact=True)).to_be_visible()
     zed = page.get_by_role("button", name="Connect Zed", exact=True)
