@@ -3,8 +3,8 @@
     from ideabridge.bridge import Bridge, Configuration, ModelConfiguration
 
 Import every public name from here or from `ideabridge.tools`. The bridge for scripts is
-`ideabridge.bridge.sync`.
-Names are loaded when they are first used, so importing a small part does not load the MCP SDK.
+`ideabridge.bridge.sync`. Each name is loaded when it is first used, so importing only a few of them
+does not load the MCP SDK.
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ _HOMES: Final = {
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 if not TYPE_CHECKING:
-    # Type checkers read the imports above; they cannot evaluate this list.
+    # Type checkers rely on the imports above, because they cannot evaluate this list.
     __all__ = sorted(_HOME_OF)
 
 

@@ -1,8 +1,9 @@
-"""Arguments: checks the values that a Python program passes to a bridge.
+"""Arguments: checks of the values that a Python program passes to a bridge.
 
-Each function raises `ArgumentError`, which names the argument, the expected value and the value
-found, and `InvalidJSONError` if a value inside an argument is not JSON. The parameters have the
-type `object`, because the checks are for programs that do not use a type checker.
+Each function raises `ArgumentError`, which names the argument, what was expected and what was
+found. If a value inside an argument is not JSON, it raises `InvalidJSONError` instead. The
+parameters have the type `object` because the checks are meant for programs that do not use a type
+checker.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def read_schema(name: str, value: object) -> JSONObject | None:
 
 
 def check_type(name: str, value: object) -> None:
-    """Check that an argument is None or a type that pydantic might support, not a plain value."""
+    """Check that an argument is None or a type that pydantic might support, rather than a value."""
     if isinstance(value, Mapping | bool | int | float | str | list | tuple):
         hint = "pass a JSON Schema as output_schema" if isinstance(value, Mapping) else ""
         raise ArgumentError.of(
@@ -155,12 +156,12 @@ def read_context_document(document: JSON, what: str) -> tuple[list[JSON], list[s
     member `context`.
 
     Args:
-        document: the document.
+        document: the list or the object.
         what: the name of the document in error messages.
 
     Returns:
-        (the messages, the names of the members that are ignored, such as the schema and the
-            solution of an idea).
+        (the messages, the names of the ignored members, such as the schema and the solution in an
+        idea's document).
 
     Raises:
         ArgumentError: the document has neither form.
@@ -188,8 +189,8 @@ def read_given_plan(
     instances: object = None,
     output: object = None,
 ) -> Plan:
-    """Read a plan from the arguments of a program: either from `plan`, or from `calls`, `instances`
-    and `output`.
+    """Read a plan from the arguments that a program passes: either from `plan`, or from `calls`,
+    `instances` and `output`.
 
     Args:
         plan: a `Plan`, or an object that `read_plan` reads.

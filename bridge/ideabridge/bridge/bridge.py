@@ -1,4 +1,4 @@
-"""Bridge: runs plans and the agent loop over a toolbox and the configured modules.
+"""Bridge: runs plans and the agent loop with a toolbox and the configured modules.
 
 An application opens a `Bridge`. It owns the store, the modules and the runs of its process, and
 passes each call to `Offer` (the tools), `Runs`, `Publisher` or `Ways` (calls to published ideas).
@@ -116,7 +116,9 @@ TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the varia
 """The environment variable that contains the bearer token that the HTTP server requires."""
 
 _KEYRING_SECONDS: Final = 2.0
-"""How long, in seconds, the start waits for the keyring, which might be waiting for a person."""
+"""How long, in seconds, the bridge waits at its start for the keyring, which might in turn be
+waiting for a person.
+"""
 
 T = TypeVar("T")
 
@@ -277,8 +279,8 @@ class Bridge:
         return loaded
 
     def _all_tools(self) -> Toolbox:
-        """Return the built-in tools, the tools of the tool files, and the tools of the program. A
-        later tool replaces an earlier one of the same name.
+        """Return the built-in tools, the tools from tool files, and the program's tools. A later
+        tool replaces an earlier one with the same name.
         """
         toolbox = builtin_toolbox()
         for file in self.configuration.tools:
@@ -289,13 +291,13 @@ class Bridge:
         return toolbox
 
     def add_tools(self, toolbox: Toolbox) -> None:
-        """Add tools whose calls ask for approval like those of tool files."""
+        """Add tools whose calls ask for approval, as calls to the tools of tool files do."""
         self._program_tools.update(toolbox)
         self.toolbox.update(toolbox)
 
     @property
     def loaded_tool_files(self) -> list[str]:
-        """The paths of the configured tool files whose tools can be called."""
+        """The paths of the configured tool files that were loaded."""
         return [file for file in self.configuration.tools if file in self._file_tools]
 
     async def reconfigure(
@@ -313,8 +315,8 @@ class Bridge:
 
         Args:
             configuration: the new configuration.
-            tools: the tools of tool files that have been loaded again, by path. Other files keep
-                their tools.
+            tools: the tools from the tool files that have been reloaded, keyed by path. Other files
+                keep their tools.
             renewed: the servers that need a new process even if their entries are the same, because
                 a stored secret has another value.
 
@@ -370,7 +372,7 @@ class Bridge:
 
     @property
     def _shares_limits(self) -> bool:
-        """True if several processes count their calls to a module together."""
+        """True if several processes count their calls to a module against one shared limit."""
         return self.store.notifier.can_notify or self._role != "alone"
 
     def _share_limits(self) -> None:
@@ -465,8 +467,8 @@ class Bridge:
             return False
 
     def _learn_secrets(self) -> None:
-        """Register every secret of the configuration and the token of the server, whether the
-        modules run or not.
+        """Register every secret in the configuration and the server's token, whether or not the
+        modules run.
         """
         self.secrets.add(TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE, ""), certain=True)
         config = self.configuration
@@ -585,28 +587,26 @@ class Bridge:
         return self._runs is not None and self._runs.need(module)
 
     def tools(self) -> list[Tool]:
-        """Return every tool of the toolbox, of the modules that are up, and of those that start at
-        their first use.
+        """Return every tool in the toolbox, of the modules that are up, and of the modules that
+        start on first use.
         """
         return self.offer.catalogue.tools
 
     def hints(self, publication: Publication, *, caller: str = LOCAL) -> JSONObject:
-        """Return the MCP behaviour hints of a published idea, given the current tools; see
+        """Return the MCP behaviour hints for a published idea, given the current tools; see
         `hints_now`.
         """
         return hints_now(self.store, publication, caller, self.offer.known_catalogue)
 
     def why_not_here(self, publication: Publication, *, caller: str = LOCAL) -> str | None:
-        """Return the reason why a caller cannot call a published idea in this process, no matter
-        which modules are up, as in "needs the server 'git', which is not configured here". Return
-        None if it can be called.
+        """Return why a caller cannot call a published idea in this process, no matter which modules
+        are up, as in "needs the server 'git', which is not configured here". Return None if it can
+        be called.
         """
         return self._open_runs.ways.why_not_here(publication, caller)
 
     def observed(self, tool: Tool, *, caller: str = LOCAL) -> JSONObject | None:
-        """Return the shape that the results of a tool had in the caller's runs; see
-        `Observed.of`.
-        """
+        """Return the shape that a tool's results had in the caller's runs; see `Observed.of`."""
         return self._open_runs.observed.of(caller, tool)
 
     # -- ideas and publications --------------------------------------------------------------------
@@ -639,8 +639,7 @@ class Bridge:
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: no idea has that name, or several have it.
-            MessageError: the Request has a message of a type that is not registered with this
-                bridge.
+            MessageError: the Request has a message whose type is not registered with this bridge.
         """
         return request_of(self.store.ideas.get(ref, caller=caller).idea, self.handlers)
 
@@ -656,14 +655,14 @@ class Bridge:
         """Save an exported idea. With `publish`, publish it as the next version of its name.
 
         The annotations of the publication come from the tools of this bridge, not from the
-        document. If this bridge has all tools of the plan, the plan is checked against their
-        schemas.
+        document. If this bridge has every tool that the plan calls, the plan is checked against
+        their schemas.
 
         Args:
             document: a result of `export_idea`.
             publish: whether to publish the idea, too.
             caller: who imports it.
-            edited: whether a person has reviewed the document, so that its content need not match
+            edited: whether a person has reviewed the document. If so, its content need not match
                 what was exported.
             replace: the published names, each NAME or NAME@VERSION, that the import is allowed to
                 replace.
@@ -673,9 +672,8 @@ class Bridge:
             NameInUseError: the name is published in this store with other content, and `replace`
                 does not contain it.
             ModulesAwayError: a module that the idea calls is configured but not up.
-            PublicationError: the plan would call itself, or cannot run with the tools of this
-                bridge; no new run can begin with its guide; or the name belongs to a tool of this
-                bridge.
+            PublicationError: the plan would call itself, or cannot run with this bridge's tools; no
+                new run can begin with its guide; or the name belongs to one of this bridge's tools.
             SecretGivenError: it contains a secret of the configuration.
         """
         return await self.publisher.import_idea(
@@ -698,11 +696,11 @@ class Bridge:
 
         Args:
             document: `{"name"?, "description"?, "context", "schema"?, "solution"?, "tools"?,
-                "answer"?, "tags"?}`. `context` has messages in any spelling, `schema` is the schema
-                of the output or of the whole Solution, `solution` is `{"calls", "output"}` or
-                `{"program"}`, and `tools` names what a mind can call. The content of the document
-                decides how the tool answers: with a program, with calls, with an output, or else by
-                asking a mind. `answer` overrides this.
+                "answer"?, "tags"?}`. `context` has messages in any of the accepted forms, `schema`
+                is the schema of the output or of the whole Solution, `solution` is `{"calls",
+                "output"}` or `{"program"}`, and `tools` names what a mind can call. The content of
+                the document decides how the tool answers: with a program, with calls, with an
+                output, or else by asking a mind. `answer` overrides this.
             name: the name of the tool if the document has none.
             publish: whether to publish the idea as a tool. With None, it is published if it has a
                 name.
@@ -717,7 +715,7 @@ class Bridge:
             MessageError, SchemaError, ValueMismatchError: a message or a schema is malformed, or a
                 value does not satisfy its schema.
             PublicationError: the idea cannot answer in the way that `answer` says, has no name,
-                would call itself, or cannot run with the tools of this bridge.
+                would call itself, or cannot run with this bridge's tools.
             ModulesAwayError: a module that the idea calls is configured but not up.
             NameInUseError: the name is published with other content, and `replace` does not contain
                 it.
@@ -764,13 +762,13 @@ class Bridge:
         inputs: Sequence[JSON] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
-        """Publish what one run did as a tool, after waiting for the modules that its plan calls. A
-        published name gets a new version.
+        """Wait for the modules that a run's plan calls, then publish what the run did as a tool. A
+        name that is already published gets a new version.
 
         If a run ended early (failed, stalled, at a limit, cancelled), the plan is what the run did
-        until then; if it did nothing, the tool solves its question again. An idea without a run in
-        this store, because it was imported or written by hand, is published by its content, as
-        `save_idea` does.
+        until then; if the run did nothing, the tool solves the run's question again. An idea that
+        has no run in this store, because it was imported or written by hand, is published from its
+        content, as `save_idea` does.
 
         Args:
             ref: an id, a unique prefix of one, a name, `name@version`, or the id of a run. For an
@@ -804,8 +802,8 @@ class Bridge:
             PublicationError: the run cannot be published in this way; the message says what is
                 missing.
             ProgramRefusedError: `program` is malformed or does not do what the runs did; the
-                message shows the difference. For a mind's program it is `ConstantsOpenError` if the
-                text contains recorded values.
+                message shows the difference. If a mind wrote the program and its text contains
+                recorded values, the error is a `ConstantsOpenError`.
             NeedsPersonError: others would see the words of a mind, and `by` is not a person.
             ModulesAwayError: a module that the plan calls is not up.
             UnknownUserError: `to` names a user that does not exist.
@@ -839,7 +837,7 @@ class Bridge:
         for `publish`.
 
         Args:
-            refs: runs of the same task, each as in `publish`. The first one supplies the tool's
+            refs: runs of the same task, each named as in `publish`. The first supplies the tool's
                 parameters.
             name: the name of the tool, if it is known.
             description: what the tool does, if that is known. It can say more than the runs show.
@@ -1009,8 +1007,8 @@ class Bridge:
         Args:
             plan: the plan with its recorded input.
             output: the recorded output.
-            effects: whether to run the plan even if its calls might do more than read. A call that
-                asks for approval counts as a difference.
+            effects: whether to run the plan even if its calls might do more than read. In that
+                case, a call that asks for approval counts as a difference.
             caller: the owner of the run.
 
         Returns:
@@ -1031,7 +1029,8 @@ class Bridge:
         still does what its run did, and, with `live`, whether it still returns the recorded output.
 
         Args:
-            names: the ideas, each NAME or NAME@VERSION. If empty, every idea that this caller sees.
+            names: the ideas, each as NAME or NAME@VERSION. If empty, every idea that this caller
+                can see.
             live: whether to run plans that only read.
             effects: whether to run the other plans, too.
             caller: who asks.
@@ -1114,7 +1113,8 @@ class Bridge:
         caller: str = LOCAL,
     ) -> Settings:
         """Return the settings for a caller's run under this configuration; see `settings_under`. If
-        the mind that `choice` names says how much it is shown, this overrides the configuration.
+        the mind that `choice` names has its own limits on how much it is shown, they override the
+        configured ones.
         """
         check_object("limits", limits)
         asked = {} if shown is None else read_shown(shown)
@@ -1132,8 +1132,8 @@ class Bridge:
 
     @property
     def approval(self) -> ApprovalSetting:
-        """The rules under which a run or a direct call begins now: the configured rules and, for a
-        client that connected under other rules, also those rules. The strictest apply.
+        """The rules under which a run or a direct call begins now: the configured rules and, if the
+        client connected under other rules, those as well. The strictest apply.
         """
         return self._rules.since(self.session_begun())
 
@@ -1170,13 +1170,13 @@ class Bridge:
             output: a value with references, if `plan` is None.
             input: the input. Its properties override those of the plan's input.
             caller: who asks; other callers do not see the run.
-            title: one line for people. If empty, the plan's title.
+            title: one line for people to read. If empty, the plan's title.
             planning: `lazy` or `eager`.
-            samples: whether the caller's client has a model, which answers in the rooms of the run
-                if no mind is configured.
+            samples: whether the caller's client has a model. If no mind is configured, this model
+                answers in the run's rooms.
 
         Raises:
-            PlanError: the plan is malformed; `errors` has every fault with its call.
+            PlanError: the plan is malformed; `errors` lists every fault with its call.
             SchemaError: the input schema is invalid.
             ArgumentError: an argument has the wrong type, or both a plan and its parts are passed.
         """
@@ -1185,12 +1185,13 @@ class Bridge:
             output_by_instance=plan.output_by_instance, planning=planning, caller=caller
         )
         choice = choose(AUTO, self.mind, samples=samples)
-        # Each room chooses its mind when it opens. Only a client's model must be recorded now.
+        # Each room chooses its mind when it opens, so only the fact that the client has a model
+        # must be recorded now.
         rooms_choice = choice if choice.name == SAMPLING else None
         try:
             start = await self._open_runs.plan_starts.start(plan, settings, rooms_choice, caller)
         except PlanError:
-            # Errors from the check show values, one of which might be a secret.
+            # The check's errors quote values, and one of these might be a secret.
             self._open_runs.screen.check(
                 {"calls": plan.calls, "output": plan.output, "context": plan.context()}
             )
@@ -1221,7 +1222,7 @@ class Bridge:
             samples: as in `run_plan`.
 
         Raises:
-            PlanError: the program is malformed, or the module of a tool is not up.
+            PlanError: the program is malformed, or the module that a tool belongs to is not up.
             ProgramError: the interpreter is missing.
             ArgumentError: an argument has the wrong type.
         """
@@ -1233,7 +1234,8 @@ class Bridge:
     async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]:
         """Return what a plan would do: the order of calls, which calls run in parallel, reads,
         writes, and effects. For a program: `{"program": true, "tools": [{"tool", "signature",
-        "asks"?}], "renamed": [[name, name in programs]]}` with the tools that appear in its text.
+        "asks"?}], "renamed": [[name, name in programs]]}` with the tools that the program's text
+        names.
 
         Raises:
             PlanError: it is malformed.
@@ -1249,7 +1251,7 @@ class Bridge:
     async def draw(
         self, plan: PlanLike, form: Literal["mermaid", "text"] = "mermaid", *, caller: str = LOCAL
     ) -> str:
-        """Draw a plan as a `mermaid` flowchart, or as `text` with a line for each call.
+        """Draw a plan as a `mermaid` flowchart, or as `text` with one line per call.
 
         Raises:
             PlanError: it is malformed, or the form is unknown.
@@ -1261,7 +1263,7 @@ class Bridge:
         return await checking.drawing(plan, catalogue, settings, form)
 
     async def _offered(self, plan: Plan, caller: str) -> tuple[Settings, Catalogue]:
-        """Return the settings of a run of this plan, and the tools that it can call."""
+        """Return the settings for a run of this plan, and the tools that the plan can call."""
         settings = self.settings(output_by_instance=plan.output_by_instance, caller=caller)
         return settings, await self._open_runs.plan_starts.catalogue_of(plan, settings, caller)
 
@@ -1292,21 +1294,21 @@ class Bridge:
             output: the type of the output, as in `Run.result`. Its JSON Schema becomes the output
                 schema.
             output_schema: the JSON Schema of the output, or None for text.
-            tools: names or patterns of the tools to offer, or None for all. A name that no tool
-                has, `idea:NAME`, and patterns such as `*` and `idea:*` also offer published ideas;
-                see `TaskTools`.
-            context: context messages that precede the task. If there are several states, each is an
-                instance, and those without `_instance` are named ①, ②, ... in order.
+            tools: names or patterns of the tools to offer, or None for all. Published ideas are
+                also offered through a name that no tool has, through `idea:NAME`, and through
+                patterns such as `*` and `idea:*`; see `TaskTools`.
+            context: context messages that precede the task. If several of them are states, each
+                state is an instance, and those without `_instance` are named ①, ②, ... in order.
             limits: limits that are lower than the configured ones.
             mind: who answers; see `choose`. `auto` means the bridge's mind or, if there is none,
                 the caller (as `turns`).
             planning: `eager`, or `lazy` if someone must accept each Solution as a whole before any
-                of it runs.
+                part of it runs.
             thought_process: whether the mind writes its reasoning before the calls, or None for the
                 configured value.
-            shown: the number of bytes of results that the mind sees in full: `value` for one
-                result, `request` for all results in a Request. If one is absent, the mind or the
-                configuration decides.
+            shown: how many bytes of results the mind sees in full: `value` for one result,
+                `request` for all results in a Request. Where one of the two is absent, the mind or
+                the configuration decides.
             caller: who asks; other callers do not see the run.
 
         Raises:
@@ -1402,11 +1404,11 @@ class Bridge:
         Args:
             run_id: the parent.
             at: the number of the event, from 1 as in `Run.events`, after which the fork begins.
-            solution: another answer to the Request to which the event belongs. The fork then begins
-                at that Request. A plan has only one answer, so with another solution its fork
-                starts from the beginning.
-            input: another input, which replaces the whole input from the start of the run. Earlier
-                calls keep their results.
+            solution: another answer to the Request that the event belongs to. The fork then begins
+                at that Request. A run of a plan has only one answer, so with another solution its
+                fork starts from the beginning.
+            input: another input, which replaces the run's whole input from the start. Earlier calls
+                keep their results.
             caller: the owner of the run.
 
         Raises:
@@ -1520,7 +1522,7 @@ class Bridge:
         **options: Unpack[CallOptions],
     ) -> list[Any]:
         """Make calls concurrently, all or nothing, and return their values. See `Session.run_all`
-        for details and errors.
+        for the details and the errors.
 
         Args:
             calls: the calls.
@@ -1600,7 +1602,7 @@ class Bridge:
     def _step(
         self, calls: Sequence[JSONObject], output: object, options: CallOptions
     ) -> AbstractAsyncContextManager[Session]:
-        """Open a session for one step, which offers only the tools of its calls."""
+        """Open a session for a single step. It offers only the tools that the step calls."""
         check_type("output", output)
         context: list[JSON] = [
             {"type": "state", "state": read_object("state", options.get("state")) or {}},
@@ -1642,33 +1644,33 @@ class Bridge:
 
         Raises:
             StoreError: no attempt to write succeeded for 5 seconds.
-            Exception: the call raised it.
+            Exception: whatever else the method raised.
         """
         # While the bridge is not open, the store's methods wait.
         return call() if self._writer is None else await self._writer.patiently(call)
 
     async def write(self, job: Callable[[], T]) -> T:
-        """Like `patiently`, but run in the thread that writes to the store. Use it for calls that
-        can write a lot.
+        """Call a method as `patiently` does, but in the thread that writes to the store. Use it for
+        calls that can write a lot.
         """
         return job() if self._writer is None else await self._writer.perform(job)
 
     async def _write_for_long(self, job: Callable[[], None]) -> None:
-        """Like `write`, but keep trying for as long as runs keep trying."""
+        """Call a method as `write` does, but keep trying for as long as runs do."""
         if self._writer is None:
             job()
         else:
             await self._writer.perform(job, within=KEEPS_TRYING_SECONDS)
 
     async def resume(self, run_id: str, *, caller: Viewer = LOCAL) -> Run:
-        """Continue, in this process, a run that was set aside or whose process ended. If only a
-        heartbeat can show whether the run's driver is alive, wait for a heartbeat. `Runs.resume`
-        lists the errors.
+        """Continue a run in this process after it was set aside or its process ended. If only a
+        heartbeat can show whether the run's driver is alive, wait for one. `Runs.resume` lists the
+        errors.
         """
         return await self._open_runs.resume_when_left(run_id, caller)
 
     async def cancel(self, run_id: str, reason: str, *, caller: Viewer = LOCAL) -> Run:
-        """End a run, no matter which process drives it. `Runs.cancel` lists the errors."""
+        """End a run, whichever process drives it. `Runs.cancel` lists the errors."""
         check_text("run_id", run_id)
         return await self._open_runs.cancel(run_id, caller, reason)
 
@@ -1693,8 +1695,8 @@ class Bridge:
         await (recovery.keep() if keep else recovery.run())
 
     def worker(self, most: int = 32) -> Worker:
-        """Return the worker of a bridge with the `role` `worker`. Its `run` drives queued runs, up
-        to a maximum at once.
+        """Return the worker of a bridge whose `role` is `worker`. The worker's `run` drives queued
+        runs, up to a maximum number at once.
         """
         if self._role != "worker" or self._writer is None:
             raise RuntimeError(

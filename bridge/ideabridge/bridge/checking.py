@@ -1,9 +1,9 @@
-"""Checking: checks the plans of callers without blocking the event loop.
+"""Checking: checks callers' plans without blocking the event loop.
 
-A small plan is checked in the event loop. For a dry run or a drawing, a larger plan is rehearsed in
-a worker process, which has a deadline and bounded memory. A larger plan that is about to run is
-checked in a thread, because the run needs the graph that the check builds, and rebuilding it would
-take as long as the check.
+A small plan is checked on the event loop. For a dry run or a drawing, a larger plan is rehearsed in
+a worker process with a deadline and a memory limit. A larger plan that is about to run is checked
+in a thread instead: the run needs the graph that the check builds, and building it again would take
+as long as the check itself.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 SMALL_CALLS: Final = 50
-"""Maximum number of calls, over all instances, of a plan that is checked in the event loop. Such a
+"""Maximum number of calls, over all instances, in a plan that is checked on the event loop. Such a
 check takes a few milliseconds.
 """
 
 SMALL_BYTES: Final = 8_000
-"""Maximum size of such a plan, in bytes. It can contain at most a few hundred references, which
-take longer to check than calls.
+"""Maximum size of such a plan, in bytes. A plan of this size has room for only a few hundred
+references, which take longer to check than calls.
 """
 
 _JOB: Final = "ideabridge.bridge.checking:rehearsed"
 
 Answer = Literal["dry_run", "mermaid", "text"]
-"""The answer of a rehearsal: the dry run, or a drawing."""
+"""The result of a rehearsal: the dry run, or a drawing."""
 
 
 async def check_beside(
     plan: Plan, check: Callable[[Unpack[Arguments]], T], *arguments: *Arguments
 ) -> T:
-    """Call a function that checks a plan, in a thread unless the plan is small, and return its
-    result.
+    """Call a function that checks a plan and return its result. Unless the plan is small, call the
+    function in a thread.
     """
     if _is_small(plan):
         return check(*arguments)
@@ -116,7 +116,7 @@ def _answer_of(plan: Plan, catalogue: Catalogue, settings: Settings, answer: Ans
 def rehearsed(
     parts: dict[str, Any], offered: list[Any], settings: JSONObject, answer: Answer
 ) -> JSONObject:
-    """Rehearse a plan. Return its answer as `{"answer"}`, or its faults as `{"errors"}`."""
+    """Rehearse a plan. Return the result as `{"answer"}`, or the plan's faults as `{"errors"}`."""
     parts["tools"] = tuple(parts["tools"])
     plan = Plan(**parts)
     tools, latent, missing = offered

@@ -1,10 +1,10 @@
 """Command line: separates the words after a server's command into those that are executed and those
-that are arguments of a program.
+that are only arguments to a program.
 
-An interpreter (`python x.py`) or a runner (`npx PACKAGE`) executes its operand. Two things depend
-on this: an executed word never counts as data, and a person is shown the whole of it, except for
-secrets. The tables list the options with a known meaning. Every word after any other option of an
-interpreter counts as executed.
+An interpreter (`python x.py`) or a runner (`npx PACKAGE`) executes its operand. The distinction
+matters in two places: an executed word never counts as data, and a person is shown all of it except
+for secrets. The tables list the options whose meaning is known. Every word after any other option
+of an interpreter counts as executed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class Argument:
         is_code: whether an interpreter or a runner executes the word, or reads it as its own
             option.
         is_inline: whether the word might be program text, as after `sh -c`.
-        follows: what the word is an argument of: the command itself, the package or module that it
-            runs, its script (the word before the first argument), or "" for none of these.
+        follows: what the word is an argument to: the command itself, the package or module that the
+            command runs, the command's script (the word before the first argument), or "" for none
+            of these.
     """
 
     text: str
@@ -40,23 +41,23 @@ class Argument:
 
     @property
     def value(self) -> str:
-        """The word, without the name of its option."""
+        """The word without the name of its option."""
         prefix = f"{self.option}="
         return self.text.removeprefix(prefix) if self.option else self.text
 
 
 @dataclass(frozen=True, slots=True)
 class _Starter:
-    """The way in which a program that executes its operand reads its arguments.
+    """How a program that executes its operand reads its arguments.
 
     Attributes:
-        operand: script: a file. program: a package or a program, which has its own arguments.
-            other: every word counts as executed.
-        flags: its options without a value.
-        valued: its options with a value in the next word.
+        operand: what the program executes. script: a file. program: a package or a program, which
+            takes the words after it as arguments. other: every word counts as executed.
+        flags: its options that take no value.
+        valued: its options whose value is the next word.
         subcommands: the subcommands that execute the operand after them.
         has_modules: whether `-m` names a module to execute.
-        has_scripts: whether a program that it runs can be a script of the project.
+        has_scripts: whether a program that it runs can be a script in the project.
     """
 
     operand: Literal["script", "program", "other"]
@@ -143,8 +144,8 @@ _STARTERS: Final[dict[str, _Starter]] = {
 }
 
 _BUILD: Final = re.compile(r"(?<=[a-z])([-.]?\d.*|[-.](static|dbg|debug))$")
-"""The version in a program's name and anything after the version, or the name of a build:
-`python3.13t`, `bash-static`.
+"""The version in a program's name with anything after it, or the name of a build: `python3.13t`,
+`bash-static`.
 """
 
 _MODULE: Final = re.compile(r"-[BEIOPSbdiqsuvx]*m(.*)", re.DOTALL)
@@ -215,8 +216,8 @@ def _starter(program: str) -> _Starter | None:
 
 
 def _unread(starter: _Starter, words: Sequence[str]) -> list[Argument]:
-    """Return the words of a program whose operand is not known. An interpreter might treat any of
-    them as program text.
+    """Return the words after a program whose operand is not known. An interpreter might treat any
+    of them as program text.
     """
     if starter.operand == "program":
         return _executed(words, is_inline=not _CALLS.isdisjoint(words))
@@ -241,7 +242,7 @@ def _starts_scripts(word: str) -> bool:
 
 
 def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | None:
-    """Return the index of the operand, or None if there is none or an unknown option precedes
+    """Return the index of the operand, or None if there is no operand or an unknown option precedes
     it.
     """
     if starter.operand == "other":
@@ -274,7 +275,7 @@ def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | No
 
 
 def _operand_kind(starter: _Starter, words: Sequence[str], end: int) -> Follows:
-    """Return the kind of the operand: for `python -m` a module, and for `npx x.js` a package."""
+    """Return the kind of the operand: a module for `python -m`, a package for `npx x.js`."""
     if starter.has_modules and any(
         _MODULE.fullmatch(word) for word in words[max(end - 1, 0) : end + 1]
     ):
@@ -290,7 +291,7 @@ def _executed(words: Sequence[str], *, is_inline: bool) -> list[Argument]:
 
 
 def _options(words: Sequence[str], follows: Follows) -> list[Argument]:
-    """Read the arguments of a program: an option has a value after `=`, or in the next word."""
+    """Read a program's arguments. An option's value follows `=` or is the next word."""
     arguments: list[Argument] = []
     before = ""
     for word in words:

@@ -2,7 +2,7 @@
 
 The settings of a project's file override the user's once a person has trusted the file
 (`trust.py`). All problems in a file are reported at once, each with its place.
-`docs/configuration.md` documents each key. This module does not import the MCP SDK.
+`docs/configuration.md` documents each key. This file does not import the MCP SDK.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class ConfigurationError(IdeabridgeError):
 
 
 class ApprovalRule(BaseModel):
-    """One rule of `approval`. It matches a call if all conditions that it sets are true."""
+    """One rule in `approval`. It matches a call if all the conditions that it sets hold."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -208,7 +208,7 @@ class Limits(BaseModel):
 
 
 class UsersSettings(BaseModel):
-    """The permissions and limits of named users of one server."""
+    """The permissions and limits of the named users of one server."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -238,8 +238,8 @@ class UsersSettings(BaseModel):
 
 
 class ProfileSettings(BaseModel):
-    """The servers, tools and ideas that sessions in one profile can use. An absent key stands for
-    all of them.
+    """The servers, tools and ideas that sessions in one profile can use. An absent key means all of
+    them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -285,7 +285,7 @@ class RetentionSettings(BaseModel):
 
 
 class NotifySettings(BaseModel):
-    """Settings for the messages that tell a person that something waits for a decision."""
+    """How ideabridge tells a person that something is waiting for a decision."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -310,7 +310,7 @@ class NotifySettings(BaseModel):
     @field_validator("command")
     @classmethod
     def _words(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        """Require words that a command line can contain."""
+        """Check that the words begin with a program and can stand on a command line."""
         if value and not value[0]:
             raise ValueError("expected the name of a program first")
         if any("\0" in word for word in value):
@@ -324,13 +324,13 @@ class NotifySettings(BaseModel):
 
     @property
     def webhook_host(self) -> str | None:
-        """The host of the webhook."""
+        """The webhook's host."""
         return None if self.webhook is None else urlsplit(self.webhook).hostname
 
 
 def _protected_address(value: str | None, example: str) -> str | None:
-    """Return an address, or None if there is none. Data sent to it must not be readable or
-    changeable in transit.
+    """Return an address, or None if there is none. Refuse an address to which data would travel
+    unprotected, so that others could read or change it in transit.
 
     Raises:
         ValueError: the text is not an address, or its connection is not protected.
@@ -407,11 +407,11 @@ class Layer:
         keys: the top-level keys of the file.
         modules: the names of the modules in the file.
         is_own: whether it is the user's own file, which applies in every project.
-        variables: the variables that `${NAME}` is allowed to name in the file, or None for every
+        variables: the variables that the file is allowed to name as `${NAME}`, or None for every
             variable.
-        digests: the SHA-256, in hex, that each tool file must have, keyed by absolute path, or None
+        digests: the SHA-256 in hex that each tool file must have, keyed by absolute path, or None
             if tool files are not checked.
-        replaced: the names of modules that replace a module of the layer below.
+        replaced: the names of the modules that replace a module in the layer below.
         narrowed: a line for each setting that applies only partly.
         refused: a line for each setting that does not apply.
     """
@@ -438,7 +438,9 @@ Approval = Literal["default", "allow_all"] | ApprovalRules
 _PROFILE_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,47}", re.ASCII)
 
 _LONGEST_FAULT: Final = 300
-"""Number of characters that a model is shown of the reason why a tool file could not be loaded."""
+"""Maximum length, in characters, of the reason shown to a model why a tool file could not be
+loaded.
+"""
 
 _MOST_FAULTS: Final = 5
 """Maximum number of such reasons that a model is shown."""
@@ -573,7 +575,7 @@ class Configuration(BaseModel):
     @field_validator("profiles")
     @classmethod
     def _profile_names(cls, value: dict[str, ProfileSettings]) -> dict[str, ProfileSettings]:
-        """Require names that can be part of an address."""
+        """Check that each name can be part of an address."""
         for name in value:
             if _PROFILE_NAME.fullmatch(name) is None:
                 raise ValueError(
@@ -649,8 +651,8 @@ class Configuration(BaseModel):
 
     @property
     def unused_files(self) -> list[str]:
-        """A sentence for a model about each file that is not used: a project file, or tool files
-        that could not be loaded.
+        """One sentence, for a model, about each file that is not used: an untrusted project file,
+        or a tool file that could not be loaded.
         """
         sentences = [] if self.untrusted is None else [self.untrusted.told_to_hosts()]
         sentences += self.withheld
@@ -663,8 +665,8 @@ class Configuration(BaseModel):
 
     @property
     def warnings(self) -> list[str]:
-        """One line for each oddity in the files: how it was read, what is ignored, and which
-        servers cannot be used.
+        """One line for each oddity in the files (how it was read, or that it is ignored) and for
+        each server that cannot be used.
         """
         unusable = [
             f"{self._file_of(name)}: {line}"
@@ -680,9 +682,9 @@ class Configuration(BaseModel):
 
     @property
     def names_without_effect(self) -> list[str]:
-        """A line for each tool name in `profiles`, `approval`, `allow` or `deny` that exists only
-        because `tools` renames a tool. These keys refer to the names that servers list, so such a
-        name matches nothing.
+        """A line for each name in `profiles`, `approval`, `allow` or `deny` that a tool has only
+        because `tools` renames it. These keys refer to the names that servers list, so such a name
+        matches nothing.
         """
         real_names: dict[str, tuple[str, str]] = {}
         for module, entry in self.modules.items():
@@ -704,9 +706,7 @@ class Configuration(BaseModel):
         return lines
 
     def _names_of_tools(self) -> Iterator[tuple[str, str]]:
-        """Yield the place and the text of each name or pattern of a tool that restricts or allows
-        calls.
-        """
+        """Yield the place and text of each tool name or pattern that restricts or allows calls."""
         for profile, settings in self.profiles.items():
             for number, name in enumerate(settings.tools or ()):
                 yield f"profiles.{profile}.tools[{number}]", name
@@ -727,9 +727,9 @@ class Configuration(BaseModel):
 
     @property
     def unusable_profiles(self) -> dict[str, str]:
-        """The reason why each unusable profile cannot be used, by name: the profile names servers
-        that are not configured. If such names were ignored, a misspelled one would silently remove
-        a server from the profile.
+        """Why each unusable profile cannot be used, keyed by name: the profile names servers that
+        are not configured. If such a name were ignored, a misspelling would silently remove a
+        server from the profile.
         """
         reasons: dict[str, str] = {}
         for name, profile in self.profiles.items():
@@ -755,8 +755,8 @@ class Configuration(BaseModel):
 
     @property
     def approval_setting(self) -> str | JSONObject:
-        """The approval rules in the form in which a run stores them. If there are several sets, the
-        strictest one applies to each call.
+        """The approval rules in the form in which a run stores them. If there are several sets of
+        rules, the strictest set applies to each call.
         """
         parts: list[JSON] = []
         for approval in (*self.also, self.approval):
@@ -780,9 +780,9 @@ class Configuration(BaseModel):
         return {**written, "rules": [*list_or_empty(written.get("rules")), *rules]}
 
     def _rules_of_tools(self) -> list[JSON]:
-        """Return a rule for each tool that the user's own files declare to be read-only or not; a
-        project file cannot declare this. These rules come last, so any other rule about the tool
-        takes precedence.
+        """Return a rule for each tool that the user's own files declare to be read-only or not to
+        be. A project file cannot declare this. These rules come last, so any other rule about the
+        tool takes precedence.
         """
         rules: list[JSON] = []
         for module, entry in self.modules.items():
@@ -820,7 +820,9 @@ class Configuration(BaseModel):
 
     @property
     def folder(self) -> Path:
-        """The base folder for relative paths: the folder of the file, or else the project."""
+        """The base folder for relative paths: the file's folder or, without a file, the project
+        folder.
+        """
         return self.source.parent if self.source is not None else self.project
 
     def layer_of(self, module: str) -> Layer | None:
@@ -830,8 +832,8 @@ class Configuration(BaseModel):
         return next((layer for layer in reversed(self.layers) if module in layer.modules), None)
 
     def apart_file_of(self, module: str) -> Path | None:
-        """Return the file whose existence says that each session needs a module of its own, or None
-        if nothing is stored; see `Module.sharing`.
+        """Return the file whose existence means that each session needs its own module, or None if
+        nothing is stored; see `Module.sharing`.
         """
         log_file = self.log_file_of(module)
         return None if log_file is None else log_file.with_suffix(".apart")
@@ -842,11 +844,11 @@ class Configuration(BaseModel):
 
     @property
     def enabled_modules(self) -> list[str]:
-        """The names of the modules that are not disabled."""
+        """The names of all modules that are not disabled."""
         return [name for name, module in self.modules.items() if not module.disabled]
 
     def with_only(self, modules: Collection[str]) -> Configuration:
-        """Return a copy in which all other modules are disabled.
+        """Return a copy in which all modules except `modules` are disabled.
 
         Raises:
             ConfigurationError: one of `modules` is not configured.
@@ -871,10 +873,10 @@ class Configuration(BaseModel):
     def working_folder_of(self, module: str) -> Path:
         """Return the absolute folder in which a program without `cwd` starts.
 
-        A server of the user's own file starts in the project folder, as it does in other clients,
-        or in `own_servers_in`.
-        If its arguments or variables name a file next to the user's file, it starts there, so that
-        a file of the same name in a cloned repository never takes the place of the user's.
+        A server from the user's own file starts in the project folder, as it does in other clients,
+        or in `own_servers_in`. A server whose arguments or variables name a file next to the user's
+        file starts in that folder instead. Otherwise a file with the same name in a cloned
+        repository could take the place of the user's.
         """
         folder = self.folder_of(module)
         layer = self.layer_of(module)
@@ -885,7 +887,7 @@ class Configuration(BaseModel):
         return (self.own_servers_in or self.project).absolute()
 
     def log_file_of(self, module: str) -> Path | None:
-        """Return the file for the log of a module, or None if no log is written."""
+        """Return the file that a module's log is written to, or None if no log is written."""
         if self.logs is None:
             return None
         layer = self.layer_of(module)
@@ -909,11 +911,11 @@ class Configuration(BaseModel):
         return [line for layer in self.layers for line in layer.refused]
 
     def opened_by(self, *, needs_token: bool) -> str | None:
-        """Return the reason why an HTTP server must not start with this configuration, or None if
-        it can start. It must not start if an ignored file would have admitted fewer people.
+        """Return why an HTTP server must not start with this configuration, or None if it can
+        start. It must not start if an ignored file would have admitted fewer people.
 
         Args:
-            needs_token: whether the server refuses everybody without a token.
+            needs_token: whether the server refuses everyone who has no token.
         """
         files = [layer.file for layer in self.layers if layer.is_project and "auth" in layer.keys]
         if self.untrusted is not None and "auth" in self.untrusted.keys:
@@ -934,7 +936,7 @@ class Configuration(BaseModel):
             )
 
         if left is not None and left.was_trusted and "store" in left.keys and not needs_token:
-            # The server has used this store before. Another store would not know its users.
+            # The server has used this store before, and another store would not know its users.
             return (
                 f"{left.told()}. It names a store, which may have users. Without them, this server "
                 "would let everybody in. Trust the file again, or name the store with --store"
@@ -943,8 +945,8 @@ class Configuration(BaseModel):
         return None
 
     def digest_of(self, tool_file: str) -> str | None:
-        """Return the SHA-256, in hex, that a tool file must have in order to be loaded, or None if
-        any content is accepted.
+        """Return the SHA-256 in hex that a tool file must have to be loaded, or None if any content
+        is accepted.
         """
         for layer in self.layers:
             if layer.digests is not None and tool_file in layer.digests:
@@ -953,7 +955,7 @@ class Configuration(BaseModel):
 
 
 def _names_file_in(folder: Path, entry: ModuleConfiguration) -> bool:
-    """Return whether an argument or a variable of an entry names a file relative to a folder."""
+    """Return whether an argument or a variable in an entry names a file relative to a folder."""
     for word in (*entry.args, *entry.env.values()):
         for text in (word, word.partition("=")[2]):
             # For a word that cannot be a path, `os.path.isfile` returns False, but `Path` might
@@ -976,9 +978,9 @@ _PROTECTING: Final = (
     "durability",
     "order",
 )
-"""Top-level keys that restrict what is allowed, or protect what is stored. If one of them is not
-understood, the whole file is refused, because the file would otherwise be used with fewer
-restrictions.
+"""Top-level keys that restrict what is allowed or protect what is stored. If one of them is not
+understood, the whole file is refused; otherwise it would apply with fewer restrictions than it
+states.
 """
 
 _SERVER_PROTECTING: Final = (
@@ -993,7 +995,7 @@ _SERVER_PROTECTING: Final = (
     "record",
     "sharing",
 )
-"""The corresponding keys of a server's entry. If one of them is not understood, only this server is
+"""The corresponding keys in a server's entry. If one of them is not understood, only that server is
 refused.
 """
 
@@ -1009,12 +1011,12 @@ _EITHER: Final[dict[str, tuple[type[BaseModel], tuple[JSON, ...], str]]] = {
     ),
     "retention": (RetentionSettings, (False,), "false or an object"),
 }
-"""Keys that accept a plain value or an object. The two forms are checked separately, because
-pydantic would report the problems of both.
+"""Keys that accept either a plain value or an object. The two forms are checked separately, because
+pydantic would report problems with both.
 """
 
 _MERGED: Final = ("limits", "sampling")
-"""Keys whose value is an object. A project file replaces single members of the user's object."""
+"""Keys whose value is an object. A project file replaces its members one by one, not all of it."""
 
 _USERS_OWN: Final = ("auth", "users", "retention")
 """Keys that a project file cannot set, because they decide who is allowed to use the server and
@@ -1033,13 +1035,13 @@ _NOT_IGNORED: Final = "It may restrict something, so it is not ignored."
 
 
 class _Check:
-    """Checks a document, and collects everything that is odd or wrong in it.
+    """Checks a document and collects everything in it that is odd or wrong.
 
     Attributes:
-        content: the content of the document, except for the parts that are left out.
-        problems: the reasons why the file cannot be used.
+        content: the document's content without the parts that are left out.
+        problems: why the file cannot be used.
         notes: how odd values were read, and which parts were left out.
-        unusable: the reasons why servers cannot be used, by name.
+        unusable: why servers cannot be used, keyed by server name.
     """
 
     def __init__(self, document: FileContent) -> None:
@@ -1068,7 +1070,7 @@ class _Check:
         self._check_settings()
 
     def remarks(self) -> list[Remark]:
-        """Return all remarks, beginning with the problems of the file."""
+        """Return all remarks, beginning with the problems with the file."""
         unusable = [remark for remarks in self.unusable.values() for remark in remarks]
         return [*self.problems, *unusable, *self.notes]
 
@@ -1095,7 +1097,7 @@ class _Check:
             elif fault.loc[0] == "tools" and not (
                 fault.is_unknown_key or _protects_server(fault.loc)
             ):
-                # The tool is shown without this change.
+                # The tool is shown as its server lists it, without this change.
                 self.notes.append(fault.remark.below(place).continued(_NOT_USED))
             elif fault.is_unknown_key and fault.loc[0] not in (*HINTS, *_SERVER_PROTECTING):
                 problems.append(fault.remark.continued(_NOT_IGNORED))
@@ -1112,7 +1114,8 @@ class _Check:
 
         members = without(repaired.members, [fault.loc for fault in repaired.faults])
         if _ENTRY.faults(members):
-            # The server is unusable. Its remaining values are not used, but they are masked.
+            # The server is unusable. Its remaining values are never used, but their secrets still
+            # have to be masked.
             members = {
                 key: value for key, value in members.items() if not _ENTRY.faults({key: value})
             }
@@ -1158,8 +1161,8 @@ class _Check:
             self.problems.append(Remark(key, f"expected {expected}, found {actual}"))
 
     def _check_model(self) -> None:
-        """Check `model`. It is used as a whole or not at all: without one of its keys, the content
-        of runs could be sent to other endpoints.
+        """Check `model`, which is used as a whole or not at all. If one of its keys were left out,
+        the content of runs could be sent to another endpoint.
         """
         if self.content.get("model") is None:
             return
@@ -1207,8 +1210,8 @@ class _Check:
 
 
 def _ignored(unknown: Remark) -> Remark:
-    """Return the note on an unknown key that is ignored. If the list of known keys is long, the
-    note omits it.
+    """Return the note about an unknown key that is ignored. The note omits the list of known keys
+    if it is long.
     """
     text, _, known = unknown.text.partition(" Known: ")
     is_long = known.count(",") > _MOST_KNOWN
@@ -1216,15 +1219,17 @@ def _ignored(unknown: Remark) -> Remark:
 
 
 def _may_repair(place: Place, value: JSON) -> bool:
-    """Return whether a top-level value can be read as another type, or as absent if it is null."""
+    """Return whether a top-level value can be read as a value of another type or, if it is null, as
+    absent.
+    """
     if place[0] in ("limits", "users"):
         return value is not None
     return place[0] not in _PROTECTING
 
 
 def _protects_server(place: Place) -> bool:
-    """Return whether a place in a server's entry holds something that restricts its calls, so that
-    a value there cannot be left out if it is not understood.
+    """Return whether a place in a server's entry holds something that restricts calls to the
+    server. A value there cannot be left out when it is not understood.
     """
     if place[0] == "tools":
         return place[2:3] == ("read_only",)
@@ -1232,8 +1237,8 @@ def _protects_server(place: Place) -> bool:
 
 
 def _loosening_nulls(entry: Repaired) -> list[Place]:
-    """Return the places of a server's entry that restrict its calls, but contain a null that their
-    type allows.
+    """Return the places in a server's entry that are meant to restrict its calls, but contain a
+    null that their type allows.
     """
     faulty = {fault.loc for fault in entry.faults}
     return [
@@ -1244,8 +1249,8 @@ def _loosening_nulls(entry: Repaired) -> list[Place]:
 
 
 def _restricts_server(place: Place) -> bool:
-    """Return whether an unknown key in a server's entry might restrict the server, or change how it
-    works in a way that cannot be ignored.
+    """Return whether an unknown key in a server's entry might restrict the server, or might change
+    how the server works in a way that must not be ignored.
     """
     key = str(place[0])
     if key == "tools" and len(place) > 2:
@@ -1273,8 +1278,8 @@ def parse_configuration(
         source: the file that the object was read from, or None. Relative paths are relative to its
             folder.
 
-    The `warnings` of the result describe everything that was odd, and `unusable` contains the
-    servers whose entries cannot be used.
+    In the result, `warnings` describes everything that was odd, and `unusable` lists the servers
+    whose entries cannot be used.
 
     Raises:
         ConfigurationError: a key that restricts something (`approval`, `auth`, `limits`, ...) has
@@ -1326,10 +1331,10 @@ def _parsed(document: FileContent, project: Path, source: Path | None) -> Config
 
 
 _MOST_LINES: Final = 50
-"""Maximum number of remarks that are shown about a file, and about one server."""
+"""Maximum number of remarks shown about a file, and about each server."""
 
 _LONGEST_LINE: Final = 500
-"""Maximum length of a remark, in characters, because keys and names can have any length."""
+"""Maximum length of a remark, in characters. Keys and names in a file can have any length."""
 
 
 def _lines(remarks: Sequence[Remark]) -> tuple[str, ...]:
@@ -1367,7 +1372,7 @@ def place_of(store: str, folder: Path) -> str:
 def load_configuration(
     path: Path | str | None = None, *, project: Path | str | None = None
 ) -> Configuration:
-    """Read a program's configuration from `path`, or else from the project folder as
+    """Read a program's configuration from `path` or, without it, from the project folder as
     `load_workspace` does.
 
     Args:
@@ -1410,38 +1415,38 @@ def user_configuration(project: Path) -> Configuration:
     """
     own = user_file()
     if os.path.lexists(own):
-        # A folder or a broken link in place of the file is an error, because the file could contain
-        # rules.
+        # A folder or a broken link in place of the file is an error, because the user might have
+        # put rules into the file.
         return _read_alone(own.absolute(), project)
     return Configuration(project=project)
 
 
 Ask = Callable[[ProjectTrust, Configuration, Configuration], bool]
-"""A function that asks a person whether to trust a project file. It receives the file's trust and
-content, and the user's configuration.
+"""A function that asks a person whether to trust a project file. Its arguments are the file's
+trust, the file's content and the user's configuration.
 """
 
 
 def load_workspace(
     file: Path, *, project: Path, ask: Ask | None = None, tolerant: bool = False
 ) -> Configuration:
-    """Read the user's configuration, and apply the project file to it if a person has trusted
-    exactly the content of that file.
+    """Read the user's configuration and, if a person has trusted exactly the project file's
+    content, apply the project file to it.
 
-    Without this trust the result is the user's configuration, and its `untrusted` describes
-    the project file.
+    Without that trust, the result is the user's configuration, whose `untrusted` describes the
+    project file.
 
     Args:
         file: the project file.
         project: the project folder, absolute.
         ask: a function that asks a person about a file that is not trusted, or None if nobody can
             be asked. If it returns True, the file is used this time. It can also store the trust.
-        tolerant: whether a project file that is broken is left out, and described by `untrusted`.
+        tolerant: whether to leave out a broken project file and describe it in `untrusted`.
 
     Raises:
         ConfigurationError: as for `load_configuration`, or a trusted file puts the store outside
-            its folder. With `tolerant`, only the user's configuration is broken, or the project
-            file does not exist.
+            its folder. With `tolerant`, it is raised only if the user's configuration is broken or
+            the project file does not exist.
     """
     user = user_configuration(project)
     exists = os.path.lexists(file)
@@ -1463,7 +1468,7 @@ def _with_project_file(
     if file.name == FILE_NAME and not file.is_file():
         raise ConfigurationError([f"{file}: is not a regular file"])
     if ask is None and not was_trusted(file):
-        # If nobody has ever trusted the file, do not read the files that it refers to.
+        # If nobody has ever trusted the file, do not even read the files that it refers to.
         document = _read(file.absolute(), file.absolute().parent)[1]
         parsed = _parsed(document, project, file.absolute())
         _, problem = read_trusted()
@@ -1531,8 +1536,8 @@ _PLAIN_REASON: Final = re.compile(
     r"cannot be read: [A-Za-z ]{1,80}|is not a regular file|is larger than [\d,]+ bytes|"
     r"expected an object, found [a-z ]{1,20}|nests deeper than \d+ levels"
 )
-"""Reasons that contain no text from the file. Nobody has trusted that text, so these reasons are
-the only ones that a model is allowed to see.
+"""Reasons that quote nothing from the file. A model is allowed to see only these, because nobody
+has trusted the file's text.
 """
 
 
@@ -1574,9 +1579,9 @@ def _read_alone(source: Path, project: Path) -> Configuration:
 def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust) -> Configuration:
     """Combine the settings of a trusted project file with the user's.
 
-    Modules are merged by name, `tools` are combined, `limits` and `sampling` are merged key by key,
-    and other settings replace the user's. The stricter of the two approval settings applies to each
-    call.
+    Modules are merged by name, the `tools` of both apply, `limits` and `sampling` are merged key by
+    key, and other settings replace the user's. For each call, the stricter of the two approval
+    settings applies.
 
     Raises:
         ConfigurationError: the store is outside the project file's folder.
@@ -1626,8 +1631,8 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
 def _changes(
     user: Configuration, project: Configuration, file: Path, refused: list[str]
 ) -> dict[str, Any]:
-    """Return the settings of a project file that change the user's, by attribute. The function adds
-    to `refused` the reasons why it leaves out others.
+    """Return the settings in a project file that change the user's, keyed by attribute. Add to
+    `refused` why other settings are left out.
     """
     (layer,) = project.layers
     changes: dict[str, Any] = {}
@@ -1666,10 +1671,9 @@ def _changes(
 def _also_in_force(
     user: Configuration, project: Configuration, replaced: tuple[str, ...], narrowed: list[str]
 ) -> tuple[Approval, ...]:
-    """Return the approval settings that apply in addition to that of the project file. The
-    strictest of all applies to each call. `replaced` are the user's servers that the project file
-    replaces. The function adds to `narrowed` the reasons why the project file allows less than it
-    says.
+    """Return the approval settings that apply in addition to the project file's. For each call, the
+    strictest of them all applies. `replaced` names the user's servers that the project file
+    replaces. Add to `narrowed` why the project file allows less than it says.
     """
     (layer,) = project.layers
     also: list[Approval] = [*user.also]
@@ -1692,8 +1696,8 @@ def _also_in_force(
 
 
 def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -> dict[str, Any]:
-    """Merge `expose`. A project can expose only its own modules and tools, because nobody is asked
-    about direct calls.
+    """Merge `expose`. A project can expose only its own modules and tools, because direct calls run
+    without anyone being asked.
     """
     expose = set(project.expose)
     unexposed = frozenset[str]()
@@ -1713,8 +1717,8 @@ def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -
 def _notify(
     user: NotifySettings | None, project: NotifySettings | None, file: Path, refused: list[str]
 ) -> NotifySettings | None:
-    """Return the settings with a project's webhook, if its host is in the user's own list. A
-    project cannot name a command or add a host.
+    """Return the settings with the project's webhook if the user's own list contains the webhook's
+    host. A project cannot name a command or add a host.
     """
     own = user or NotifySettings()
     for key in ("command", "hosts"):
@@ -1747,7 +1751,8 @@ def _inner_store(store: str, file: Path) -> str:
         )
 
     for path in (store, f"{store}-wal", f"{store}-shm", f"{store}-journal"):
-        # If one of the files that SQLite creates next to the store is a link, SQLite follows it.
+        # SQLite creates files next to the store. If a link stands in the place of one of them,
+        # SQLite follows it.
         if not Path(os.path.realpath(path)).is_relative_to(folder):
             raise ConfigurationError(
                 [
@@ -1762,8 +1767,8 @@ def _inner_store(store: str, file: Path) -> str:
 
 
 def _model_refusal(model: str | ModelConfiguration, variables: Variables) -> str | None:
-    """Return the reason why a project's model is not used (because of its key, or of the
-    credentials for its address), or None if it is used.
+    """Return why a project's model is not used (because of its key, or of credentials for its
+    address), or None if it is used.
     """
     if isinstance(model, str):
         return None
@@ -1787,8 +1792,8 @@ def _allows(approval: Approval) -> bool:
 
 
 def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
-    """Return rules under which read-only calls of these modules run, other calls of them ask, and
-    calls of all other modules run.
+    """Return rules under which read-only calls to these modules run, other calls to them ask, and
+    calls to all other modules run.
     """
     rules: list[ApprovalRule] = []
     for name in modules if len(modules) <= _MAX_STRICT else ("*",):
@@ -1802,10 +1807,10 @@ def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
 
 
 def fingerprint(configuration: Configuration) -> str:
-    """Return the SHA-256, in hex, of everything that affects how runs behave.
+    """Return the SHA-256 in hex of everything that affects how runs behave.
 
-    It covers the modules (see `module_fingerprint`), tool files, approval, order and limits, and
-    also the folder if a program or a tool file runs in it. A run continues under another
+    It covers the modules (see `module_fingerprint`), the tool files, approval, order, limits and,
+    if a program or a tool file runs in the folder, the folder. A run continues under another
     fingerprint only if the tools that it has yet to call are unchanged; see `Binding`.
     """
     modules: JSONObject = {
@@ -1830,9 +1835,9 @@ def fingerprint(configuration: Configuration) -> str:
 def start_definitions(configuration: Configuration) -> dict[str, str]:
     """Return the fingerprint of each enabled module, keyed by name (see `module_fingerprint`).
 
-    The key "" stands for the Python tools. If the configuration names tool files, its value also
-    covers the folder of the configuration: projects share a store, and a run that calls the tools
-    of one project must not continue in another.
+    The key "" stands for the Python tools. If the configuration names tool files, the fingerprint
+    under this key also covers the configuration's folder: projects share a store, and a run that
+    calls the tools of one project must not continue in another.
     """
     definitions = {
         name: module_fingerprint(configuration, name) for name in configuration.enabled_modules
@@ -1843,11 +1848,11 @@ def start_definitions(configuration: Configuration) -> dict[str, str]:
 
 
 def module_fingerprint(configuration: Configuration, name: str) -> str:
-    """Return the SHA-256, in hex, of a module's definition without its secrets.
+    """Return the SHA-256 in hex of a module's definition without its secrets.
 
     It covers the name, the command, its arguments, the address, the allowed and denied tools, the
-    names of headers and environment variables, and, for a program, the base folder of its relative
-    paths and its working folder.
+    names of headers and environment variables and, for a program, its working folder and the base
+    folder for its relative paths.
     """
     module = configuration.modules[name]
     identity = cast(

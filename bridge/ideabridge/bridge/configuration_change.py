@@ -1,4 +1,4 @@
-"""ConfigurationChange: decides what a running bridge does when the configuration files change.
+"""ConfigurationChange: decides what a running bridge does when its configuration files change.
 
 `change_between` compares two configurations and starts nothing. For each server it decides:
 
@@ -30,7 +30,7 @@ _ADJUSTABLE: Final = (
     "start",
     "idle",
 )
-"""Keys of a server's entry that are read for each call or connection, or while the server is idle.
+"""Keys in a server's entry that are read for each call or connection, or while the server is idle.
 """
 
 AT_NEXT_START: Final = (
@@ -43,7 +43,7 @@ AT_NEXT_START: Final = (
     "model",
     "sampling",
 )
-"""Keys at the top that a running process does not change: they define who is allowed to use the
+"""Top-level keys that a running process does not change: they define who is allowed to use the
 server, where it stores its data, and which model it asks.
 """
 
@@ -65,7 +65,7 @@ _AT_ONCE: Final = (
     "listed_ideas",
     "notify",
 )
-"""Keys at the top whose new values are used for everything that begins after the change."""
+"""Top-level keys whose new values apply to everything that begins after the change."""
 
 Step = Literal["keep", "adjust", "start", "stop", "replace"]
 
@@ -75,12 +75,11 @@ class ConfigurationChange:
     """The differences between two configurations.
 
     Attributes:
-        servers: the step for each server of either configuration, keyed by name, in the order of
+        servers: the step for each server in either configuration, keyed by name and in the order of
             the new configuration.
         tool_files: the absolute paths of the tool files that only one of the configurations names.
-        settings: the keys at the top whose new values are used for everything that begins from now
-            on.
-        at_next_start: the keys at the top whose new values are used after the next start.
+        settings: the top-level keys whose new values apply to everything that begins from now on.
+        at_next_start: the top-level keys whose new values apply after the next start.
     """
 
     servers: dict[str, Step]
@@ -95,12 +94,12 @@ class ConfigurationChange:
         return not (steps or self.tool_files or self.settings or self.at_next_start)
 
     def servers_to(self, *steps: Step) -> list[str]:
-        """Return the names of the servers for which the step is one of these."""
+        """Return the names of the servers whose step is one of these."""
         return [name for name, step in self.servers.items() if step in steps]
 
     def lines(self) -> list[str]:
-        """Return a line for each difference, for users. The lines contain names and paths, and no
-        other values of the files.
+        """Return a line for each difference, for users. Apart from names and paths, the lines
+        contain no values from the files.
         """
         past = {"start": "added", "stop": "removed", "replace": "replaced", "adjust": "adjusted"}
         lines = [
@@ -147,8 +146,8 @@ def change_between(
 
 
 def applicable(before: Configuration, now: Configuration) -> Configuration:
-    """Return the new configuration without the changes that a running process cannot follow: these
-    settings keep their old values.
+    """Return the new configuration, except that the settings which a running process cannot change
+    keep their old values.
     """
     unchanged: dict[str, Any] = {key: getattr(before, key) for key in AT_NEXT_START}
     limits = {key: getattr(before.limits, key) for key in _LIMITS_AT_NEXT_START}
@@ -191,20 +190,20 @@ def _step_of(name: str, before: Configuration, now: Configuration) -> Step:
     if _process_of(old) != _process_of(new):
         return "replace"
     if entry_digest(old) != entry_digest(new):
-        # A default of a tool names another secret, or the same secret in another place.
+        # A tool's default names another secret, or the same secret in another place.
         return "replace"
     return "keep" if old == new else "adjust"
 
 
 def _process_of(entry: ModuleConfiguration) -> ModuleConfiguration:
-    """Return an entry with the defaults for all settings that do not affect its process."""
+    """Return an entry in which all settings that do not affect its process have their defaults."""
     fields = ModuleConfiguration.model_fields
     defaults = {key: fields[key].get_default(call_default_factory=True) for key in _ADJUSTABLE}
     return entry.model_copy(update=defaults)
 
 
 def _surroundings(name: str, configuration: Configuration) -> tuple[object, ...]:
-    """Return everything outside a server's entry that its process depends on."""
+    """Return everything outside a server's entry that the server's process depends on."""
     return (
         configuration.folder_of(name),
         configuration.working_folder_of(name),

@@ -2,15 +2,15 @@
 data.
 
 Trust covers every file that a definition names. A server's own data changes with each use, so a
-person can confirm that a file is only data. The author of a project might try to pass code off as
-data. A file can therefore be confirmed only if every word that names it is in a place for data, if
-its extension is used for neither code nor configuration, and if at each start it is either absent
-or an ordinary file that cannot be executed. Trust still covers every other file.
+person can confirm that a file is only data. A project's author might try to pass code off as data.
+A file can therefore be confirmed only if every word that names it stands where data is expected,
+its extension is used for neither code nor configuration, and it is either absent or an ordinary,
+non-executable file at each start. Trust still covers every other file.
 
-A word without an option's name is in a place for data only after a program or a script of the
-project: any other program might be an interpreter that executes the word.
+A word without an option's name counts as data only after one of the project's own programs or
+scripts: any other program might be an interpreter that executes the word.
 
-Like `trust`, this module imports only the standard library and small modules.
+Like `trust.py`, this file imports only the standard library and small files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NOT_DATA_NAME: Final = re.compile(
     r"|modules?|python|node|perl|ruby|bash|sh|shell|git|ssh|java|ld|dyld|env|templates?|npm|uv|pip)($|[-_])",
     re.IGNORECASE,
 )
-"""Matches a part of a name that stands for code, a configuration, or a switch."""
+"""Matches a part of a name that suggests code, a configuration, or a switch."""
 
 _DATA_SUFFIXES: Final = frozenset(
     {
@@ -55,7 +55,8 @@ _DATA_SUFFIXES: Final = frozenset(
         ".parquet",
     }
 )
-"""File extensions of data. A file with one of these can also be an argument without an option name.
+"""File extensions used for data. A file with one of these can also be an argument without an
+option.
 """
 
 _CODE_SUFFIXES: Final = frozenset(
@@ -169,7 +170,7 @@ _SETTINGS: Final = re.compile(
     r"|.*(config|conf|settings|options|prefs|preferences)\.jsonc?",
     re.IGNORECASE,
 )
-"""Settings files whose extension (`.json`) is also used for data."""
+"""Names of settings files whose extension (`.json`) is also used for data."""
 
 _SHORT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,60}")
 _ADDRESS: Final = re.compile(r"(?:sqlite3?|duckdb|file)(?:\+\w+)?:(.+)", re.IGNORECASE | re.DOTALL)
@@ -206,15 +207,15 @@ def data_words(
     *,
     is_own_program: bool,
 ) -> Iterator[tuple[int, str, str]]:
-    """Yield (number of the word, path, place that names it) for each word after a command that
-    might name a data file.
+    """Yield (number of the word, path, place that names the path) for each word after a command
+    that might name a data file.
 
     Args:
-        command: the name of the command.
+        command: the command's name.
         words: its arguments.
         server: the name of the server.
-        is_own_file: returns whether a path can only refer to a file of the project.
-        is_own_program: whether the command can only refer to a file of the project.
+        is_own_file: returns whether a path can only refer to a file in the project.
+        is_own_program: whether the command can only refer to a file in the project.
     """
     arguments = read_arguments(command, words)
     script = next((argument.text for argument in reversed(arguments) if argument.is_code), "")
@@ -237,8 +238,8 @@ def data_words(
 
 
 def data_variables(environment: Mapping[str, str], server: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (variable, path, place that names it) for each of a server's variables that might name
-    a data file.
+    """Yield (variable, path, place that names the path) for each of a server's variables that might
+    name a data file.
     """
     for name, text in environment.items():
         value = _path(text)
@@ -275,8 +276,8 @@ def _is_data_path(path: Path) -> bool:
 
 
 def is_in_project(path: Path, folder: Path) -> bool:
-    """Return whether a path, with its links resolved, is in a project's folder, but not in a place
-    for installed programs (a hidden folder or `node_modules`).
+    """Return whether a path, with its links resolved, is in a project's folder but not where
+    programs are installed (in a hidden folder or `node_modules`).
     """
     real_folder = Path(os.path.realpath(folder))
     real = Path(os.path.realpath(path))
@@ -291,8 +292,8 @@ def is_in_project(path: Path, folder: Path) -> bool:
 def may_be_data(path: Path, folder: Path) -> bool:
     """Return whether a file inside a folder is absent, or an ordinary file that cannot be executed.
 
-    Return False for a hidden file, a file in a hidden folder or behind a link, and a file with a
-    second hard link, an executable permission, or the first bytes of a program.
+    Return False for a file that is hidden, in a hidden folder or behind a link, and for one that
+    has a second hard link, execute permission, or the first bytes of a program.
     """
     real_folder = Path(os.path.realpath(folder))
     real = Path(os.path.realpath(path))

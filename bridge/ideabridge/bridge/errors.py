@@ -9,7 +9,7 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class PlanError(IdeabridgeError):
-    """A plan cannot run. `errors` has one entry `{"call", "place", "error"}` for each fault."""
+    """A plan cannot run. `errors` has an entry `{"call", "place", "error"}` for each fault."""
 
     def __init__(self, message: str, errors: list[dict[str, Any]] | None = None) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class InterruptedRunError(IdeabridgeError):
 
 
 class UnwrittenRunError(IdeabridgeError):
-    """A caller requested values from a run that are not in the journal yet, and could still be
+    """A caller requested values from a run before the journal contains them, so they could still be
     lost. `await run.wait()` waits until the journal contains them.
     """
 
@@ -70,7 +70,7 @@ class SettledTurnError(IdeabridgeError):
 
 class RejectedSolutionError(IdeabridgeError):
     """A solution is malformed. None of its calls ran, and the caller can send it again. The message
-    lists every fault, and `errors` has one entry `{"call", "place", "error"}` for each.
+    lists every fault, and `errors` has an entry `{"call", "place", "error"}` for each.
     """
 
     def __init__(self, message: str, errors: list[dict[str, Any]] | None = None) -> None:
@@ -79,15 +79,16 @@ class RejectedSolutionError(IdeabridgeError):
 
 
 class CallError(IdeabridgeError):
-    """Calls in a session have no value. Each cause has its own subclass.
+    """Calls in a session produced no value. Each cause has its own subclass.
 
     Attributes:
         run: the id of the session's run.
         errors: `{"call", "place", "error": {"kind", "message"}}` for each call that failed, in the
-            order of listing.
+            order in which the calls are listed.
         effects: `{"call", "place", "outcome"}` for each call that might nevertheless have changed
-            something, because its tool is not read-only. The outcome is `done`, `partly` (some
-            items of `_each`), or `unknown` (it was cancelled while it ran, or its process ended).
+            something, because its tool is not read-only. The outcome is `done`, `partly` (for some
+            items of `_each`), or `unknown` (the call was cancelled while it ran, or its process
+            ended).
     """
 
     def __init__(
@@ -100,16 +101,16 @@ class CallError(IdeabridgeError):
 
 
 class CallFailedError(CallError):
-    """The call failed, or the call that ended first in a race failed."""
+    """The call failed or, in a race, the call that ended first failed."""
 
 
 class CallDeniedError(CallError):
-    """A decision or the policy denied the call."""
+    """The policy or a decision denied the call."""
 
 
 class UnknownOutcomeError(CallError):
-    """It is unknown whether the call took effect: its process or its module ended while it ran, or
-    did not answer in time.
+    """It is unknown whether the call took effect: while it ran, its process or its module ended, or
+    the module did not answer in time.
     """
 
 
@@ -128,7 +129,7 @@ class NoAlternativeError(CallError):
 
 
 class SecretGivenError(IdeabridgeError):
-    """A task, a plan or a decision contains a secret of the configuration. No part of it was
+    """A task, a plan or a decision contains a secret from the configuration. No part of it was
     stored.
 
     Attributes:
@@ -141,7 +142,7 @@ class SecretGivenError(IdeabridgeError):
 
 
 class DecisionError(IdeabridgeError):
-    """A decision matches no pending approval, or contains an edit that cannot run."""
+    """A decision matches no pending approval, or its edit cannot run."""
 
 
 class MindUnavailableError(IdeabridgeError):
@@ -155,7 +156,7 @@ class PublicationError(IdeabridgeError):
 
 
 class NoFinishedRunError(PublicationError):
-    """An idea has no finished run in this store, so only the idea itself can become a tool."""
+    """An idea has no finished run in this store, so a tool can only be made from the idea."""
 
 
 class NoPlanError(PublicationError):
@@ -163,7 +164,7 @@ class NoPlanError(PublicationError):
 
 
 class ProgramRefusedError(PublicationError):
-    """A program that was written for recorded runs is malformed, or does something else."""
+    """A program that was written for recorded runs is malformed, or does not do what they did."""
 
 
 class ConstantsOpenError(ProgramRefusedError):
@@ -186,8 +187,8 @@ class NeedsPersonError(PublicationError):
 
 
 class ModulesAwayError(PublicationError):
-    """Modules have not listed the tools that a publication needs. Nothing was published; the caller
-    can try again later.
+    """Some modules have not listed the tools that a publication needs. Nothing was published; the
+    caller can try again later.
     """
 
 

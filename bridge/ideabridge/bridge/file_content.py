@@ -1,11 +1,11 @@
-"""File content: reads a configuration file, and translates it into ideabridge's keys before it is
-checked.
+"""File content: reads a configuration file and translates it into ideabridge's keys, before the
+content is checked.
 
-The trust in a project file and its configuration are computed from the same document, so trust
-covers everything that is executed, however the file spells it.
+Both the trust in a project file and its configuration are computed from the translated document, so
+trust covers everything that is executed, in whatever form the file writes it.
 
-Shell completion reads documents at every key press, so this module imports only the standard
-library and small modules.
+Shell completion reads documents at every key press, so this file imports only the standard library
+and small files.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError, LimitExce
 _SERVERS: Final = "mcpServers"
 
 OTHER_NAMES: Final = ("servers", "mcp_servers", "modules")
-"""Keys that other hosts use for their servers, and that stand for `mcpServers`."""
+"""The keys under which other hosts list their servers. They are read as `mcpServers`."""
 
 MAX_FILE_VALUES: Final = 10_000
-"""Maximum number of values in a configuration file. Each might be odd, and describing what is odd
-about a value takes up to half a millisecond. The file in a cloned repository is read before anybody
-has looked at it.
+"""Maximum number of values in a configuration file. Each might be odd, and describing an oddity
+takes up to half a millisecond. The file in a cloned repository is read before anyone has looked at
+it.
 """
 
 
@@ -48,7 +48,7 @@ class FileContent:
         notes: what was odd, and how it was read instead.
         conflicts: a remark for each top-level key whose value is ambiguous, because the key itself,
             or a key below it, occurs several times.
-        unusable: the reasons why servers cannot be used, by name.
+        unusable: why servers cannot be used, keyed by server name.
     """
 
     content: JSONObject
@@ -67,9 +67,9 @@ def decode_file_content(data: bytes, *, what: str, max_bytes: int, workspace: Pa
     """Read the bytes of a configuration file. Comments and trailing commas are ignored.
 
     Args:
-        data: the bytes, perhaps with a byte order mark.
+        data: the bytes, which can begin with a byte order mark.
         what: the name of the file in error messages.
-        max_bytes: the size limit of the file, in bytes.
+        max_bytes: the maximum size of the file, in bytes.
         workspace: the folder that `${workspaceFolder}` stands for.
 
     Raises:
@@ -94,8 +94,8 @@ def decode_file_content(data: bytes, *, what: str, max_bytes: int, workspace: Pa
 
 
 def _without_comments(data: bytes) -> str | None:
-    """Return a text with spaces in place of comments and trailing commas, or None if it has
-    neither or is not UTF-8. Lines and columns of errors stay the same.
+    """Return the text with spaces in place of comments and trailing commas, or None if it has
+    neither or is not UTF-8. The spaces keep the line and column numbers in error messages correct.
     """
     try:
         text = data.decode()
@@ -118,7 +118,7 @@ def read_file_content(raw: JSON, workspace: Path) -> FileContent:
 
 
 class _Reader:
-    """Reads one document, and records what is odd in it."""
+    """Reads one document and records what is odd in it."""
 
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace
@@ -151,7 +151,7 @@ class _Reader:
         return FileContent(content, tuple(self._notes), self._conflicts, self._unusable)
 
     def _servers(self, values: list[JSON]) -> JSONObject:
-        """Return the entries in all values of `mcpServers`, by name."""
+        """Return the entries in all values of `mcpServers`, keyed by name."""
         if len(values) > 1:
             text = f"occurs {len(values)} times; the servers of all are used"
             self._notes.append(Remark(_SERVERS, text))
@@ -174,7 +174,7 @@ class _Reader:
         return servers
 
     def _named(self, value: JSON) -> list[tuple[str, JSON]]:
-        """Return the names and entries of one value of `mcpServers`."""
+        """Return the names and entries in one value of `mcpServers`."""
         if isinstance(value, dict):
             return [
                 (name, entry) for name, all_of in _values_by_key(value).items() for entry in all_of
@@ -222,8 +222,8 @@ def _values_by_key(raw: JSONObject) -> dict[str, list[JSON]]:
 def _settled_values(
     values: list[JSON], place: str, notes: list[Remark], conflicts: list[Remark]
 ) -> JSON:
-    """Return the value of a key that can occur several times. If all its values are equal, add a
-    note, otherwise a conflict.
+    """Return the value of a key that can occur several times. Add a note if all its values are
+    equal, and a conflict if not.
     """
     first = _settled(values[0], place, notes, conflicts)
     if len(values) == 1:

@@ -1,7 +1,7 @@
 """Keyring: reads and writes ideabridge's entries in the system's keyring.
 
-The package `keyring` does the work. It is imported only when an entry is needed, because the import
-asks the desktop for its keyrings.
+The `keyring` package does the work. It is imported only when an entry is needed, because importing
+it asks the desktop for its keyrings.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Final, cast
 from ideabridge.tools.errors import IdeabridgeError
 
 SECONDS: Final = 20.0
-"""Maximum time, in seconds, that a keyring can take to answer. A locked keyring might wait for a
-person to type a password on an unattended desktop.
+"""Maximum time, in seconds, that a keyring can take to answer. A locked keyring might wait for
+someone to type a password on a desktop that nobody attends.
 """
 
 PAUSE: Final = 60.0
@@ -24,7 +24,7 @@ PAUSE: Final = 60.0
 
 _LEAST_PRIORITY: Final = 1
 """The minimum priority of a usable backend. The package gives a lower priority to backends that
-keep nothing, or that keep passwords in files.
+store nothing, or that store passwords in files.
 """
 
 
@@ -37,8 +37,8 @@ class NoKeyringError(IdeabridgeError):
 
 
 class Keyring:
-    """ideabridge's entries in the system's keyring. Each method blocks for at most `SECONDS`. If a
-    call gets no answer, all calls in the process fail at once for the next `PAUSE` seconds.
+    """ideabridge's entries in the system's keyring. Each method blocks for at most `SECONDS`. After
+    a call that gets no answer, all calls in the process fail at once for the next `PAUSE` seconds.
 
     Every method raises `NoKeyringError` if no keyring is available, and `KeyringError` if the
     keyring fails.
@@ -48,7 +48,7 @@ class Keyring:
     _silent_until: ClassVar[float] = 0.0
 
     def read(self, name: str) -> str | None:
-        """Return the text that is stored under a name, or None."""
+        """Return the text stored under a name, or None."""
         text = self._call(lambda backend: backend.get_password(self._SERVICE, name))
         return text if isinstance(text, str) else None
 
@@ -57,7 +57,7 @@ class Keyring:
         self._call(lambda backend: backend.set_password(self._SERVICE, name, text))
 
     def delete(self, name: str) -> None:
-        """Delete the text under a name."""
+        """Delete the text stored under a name."""
         self._call(lambda backend: backend.delete_password(self._SERVICE, name))
 
     def _call(self, function: Callable[[Any], object]) -> object:
@@ -81,11 +81,11 @@ class Keyring:
 
 
 class _Call:
-    """One call of the package, in a thread of its own.
+    """One call to the package, in a thread of its own.
 
     Attributes:
         result: what the package returned.
-        error: the reason why there is no result, or None.
+        error: why there is no result, or None.
     """
 
     def __init__(self, function: Callable[[Any], object]) -> None:

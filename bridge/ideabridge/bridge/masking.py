@@ -1,10 +1,10 @@
 """Masking: shows a server's definition with `•••` in place of its secrets.
 
 A person reads the result to decide whether to trust a command. Therefore only the secret is hidden:
-the name in front of it, the host of an address and `${VAR}` stay visible. A value with spaces,
-quotes or characters that a shell acts on is shown, because it might be a command, unless it is a
-header or the password in an address. In text that an interpreter executes, such as the argument of
-`sh -c`, only a value that looks like a secret is hidden. In doubt, a word counts as executed.
+the name in front of it, the host in an address and `${VAR}` stay visible. A value with spaces,
+quotes or shell metacharacters might be a command, so it is shown unless it is a header or the
+password in an address. In text that an interpreter executes, such as the argument to `sh -c`, only
+a value that looks like a secret is hidden. When in doubt, a word counts as executed.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ _PREFIXES: Final = (
 )
 _PREFIX: Final = re.compile(_PREFIXES)
 _TOKEN: Final = re.compile(
-    # After a slash, only unmistakable kinds of tokens match, so that the name of a program does not
+    # After a slash, only unmistakable kinds of tokens match. Otherwise the name of a program could
     # look like a token.
     r"(?<!\w\w)(?:"
     r"(?:gh[opsur]_|github_pat_|glpat-|xox[a-z]-)(?=[\w.-]{0,200}\d)[\w.-]{12,}"
     rf"|(?<![./\\])(?:{_PREFIXES})(?=[\w.=-]{{0,200}}\d)[\w.=-]{{12,}}"
     r"|eyJ[\w-]+\.[\w-]+(?:\.[\w-]*)?"
-    # Tokens without a prefix of their own: Discord, Airtable, Telegram.
+    # Tokens without a distinctive prefix: Discord, Airtable, Telegram.
     r"|[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}|pat\w{14}\.[0-9a-f]{32,}|\d{8,10}:AA[\w-]{32,}"
     r")"
 )
-"""Tokens that are recognised by their prefix or their form."""
+"""Tokens that are recognised by their prefix or their format."""
 
 _RANDOM: Final = re.compile(
     r"(?<![\w./\\@-])(?<!sha256:)(?=(?:\w*\d){4})(?=(?:\w*[A-Za-z]){4})\w{24,}(?![\w./\\-])"
 )
 _SEGMENT: Final = re.compile(
-    # Possessive quantifiers: a long part that is not a secret fails at once instead of
+    # The quantifiers are possessive, so a long part that is not a secret fails at once instead of
     # backtracking.
     r"(?=(?:[\w:-]*\d){4})(?:\w*+:)?(?:\w{20,}+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[\w-]*+"
 )
@@ -64,7 +64,8 @@ _CODE_URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://[^\
 """In executed text, an address ends before the first character that a shell acts on."""
 
 _OTHER_ENDS: Final = re.compile(r"https?|wss?|git.*|ssh.*|s?ftps?|file|docker|oci", re.IGNORECASE)
-"""The schemes of addresses whose password ends at a slash. A database password can contain a slash.
+"""The schemes of addresses in which a slash ends the password. In a database address, the password
+can contain a slash.
 """
 
 _ACCOUNT: Final = re.compile(
@@ -73,14 +74,14 @@ _ACCOUNT: Final = re.compile(
 """A user, a password and a host, as in an address without its scheme."""
 
 _NAME_AND_PASSWORD: Final = re.compile(r"((?:\$\{[^{}]*\}|(?!\$\{)[^:])*):(.*)", re.DOTALL)
-"""The user in an address with a password. The colon is not the one in `${VAR:-default}`."""
+"""The user in an address with a password. The colon in `${VAR:-default}` does not match."""
 
 _PACKAGES: Final = re.compile(r"(npm|jsr|file|link|workspace|git\w*|docker|oci):", re.IGNORECASE)
 _CONNECTION: Final = re.compile(
     r"(?:\s*\w+\s*=\s*(?:'[\w.~+/=:@%#!*^?, -]*'|[\w.~+/=:@%#!*^?,-]+))+\s*"
 )
-"""The parameters of a connection to PostgreSQL. As a command, such a string would only set shell
-variables.
+"""The parameters of a PostgreSQL connection. Executed as a command, such a string would only set
+shell variables.
 """
 
 _PARAMETER: Final = re.compile(r"(\w+)(\s*=\s*)('?)([^\s']*|(?<=')[^']*)(?=\3)")
@@ -121,7 +122,7 @@ _READS_ANY: Final = re.compile(r"\beval\b|\$\{!|\$\{\(|\$\{\^|\bexec\s*\(|\bFunc
 """Text that can execute the value of any variable."""
 
 _CREDENTIAL: Final = re.compile(r"(?!-|data:)[\w.~+/=:@%#!*^?,\[\]-]+")
-"""A value that every program and every shell reads as a single word."""
+"""A value that every program and every shell reads as one word."""
 
 _CODE_CREDENTIAL: Final = re.compile(r"(?!-|data:)[\w.~+/=:@%-]+")
 _GOES_ON: Final = frozenset("($`{[\\")
@@ -134,7 +135,7 @@ _INTERPRETER: Final = re.compile(
     rf"(?:(python|pypy|node|nodejs|ruby|perl|php|lua|luajit|deno|bun|tclsh)|({_SHELLS}))"
     r"(?:[\d.]+[a-z]?|w|d)?(?:[-.](?:dbg|debug|static|\d|x86|i\d86|aarch|arm|linux).*)?"
 )
-"""The name of an interpreter, including the names that systems give to its versions."""
+"""The names of interpreters, including those that systems give to particular versions."""
 
 _RUNNERS: Final = frozenset(
     (
@@ -165,7 +166,7 @@ _PAIR_VALUES: Final = frozenset({"value", "secret", "text"})
 _NO_SECRET: Final = re.compile(
     r"type|method|scheme|url|uri|host|file|path|user|args|name|enabled", re.IGNORECASE
 )
-"""Names of members that are shown even inside a member with the name of a secret."""
+"""Names of members that are shown even inside a member that has a secret's name."""
 
 _TEXT: Final = re.compile(r"(\\*\")((?:[^\"\\]|\\[^\"])*)(\\*\")")
 _PAIR: Final = re.compile(r"([?&#;])([^=&#;?]+)=([^&#;]*)")
@@ -196,13 +197,12 @@ _LONG_OPTION: Final = re.compile(r"--?[A-Za-z][\w-]+")
 _SWITCH: Final = re.compile(
     r"--((no|disable|enable|skip|allow|with|without)-|(new-session|private)$)", re.IGNORECASE
 )
-"""Prefix of an option that takes no value, and the options of `bwrap` and `firejail` that have the
-name of a secret and take none."""
+"""The prefix of options that take no value, and the `bwrap` and `firejail` options that have a
+secret's name but take no value.
+"""
 
 _CONTAINER_SWITCH: Final = "--passwd"
-"""An option of `podman run` that has the name of a secret and takes no value. The image can follow
-it.
-"""
+"""A `podman run` option that has a secret's name but takes no value, so the image can follow it."""
 
 _HEADER_OPTIONS: Final = ("-H", "--header", "--headers")
 _USER_OPTIONS: Final = ("-u", "--user", "--proxy-user")
@@ -210,15 +210,15 @@ _AUTH_NAMES: Final = ("secret_in", "client_metadata_url")
 
 
 Evidence = Literal["name", "header", "address", "form", "random"]
-"""The evidence that a string is secret. name: the name of a variable, option, parameter or member.
-header: it is the value of a header. address: it is the password in an address, or a part of the
-path that looks random. form: it looks like a known kind of token. random: it looks random.
+"""The evidence that a string is secret. name: the name of its variable, option, parameter or member
+says so. header: it is the value of a header. address: it is the password in an address, or a
+random-looking part of its path. form: it looks like a known kind of token. random: it looks random.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """The reason why a string is hidden: the evidence, and the name next to the string, or ""."""
+    """Why a string is hidden: the evidence, and the name next to the string or ""."""
 
     evidence: Evidence
     name: str = ""
@@ -226,7 +226,7 @@ class _Reason:
 
 @dataclass(frozen=True, slots=True)
 class HiddenText:
-    """A string that the shown definition hides.
+    """A string that is hidden in the shown definition.
 
     Attributes:
         place: its place in the definition, for example `env.TOKEN` or `args.2`.
@@ -234,8 +234,8 @@ class HiddenText:
         evidence: what shows that it is secret.
         name: the name of the variable, option, header, parameter or member, or "".
         is_whole: whether the secret is the whole string in this place.
-        may_be_command: whether something might execute it. Such a string is shown to the person who
-            decides, but not in errors.
+        may_be_command: whether something might execute the string. Such a string is shown to the
+            person who decides, but not in errors.
     """
 
     place: str
@@ -253,9 +253,7 @@ is. The text contains `MASK`.
 
 
 def shown_definition(entry: JSONObject) -> JSONObject:
-    """Return a server's definition, in the form of a configuration or of a host, without its
-    secrets.
-    """
+    """Return a server's definition, as ideabridge or a host writes it, without its secrets."""
     return _Mask().entry(entry)
 
 
@@ -269,18 +267,16 @@ def hidden_in(entry: JSONObject) -> list[HiddenText]:
 
 
 def replaced_in(entry: JSONObject, replace: Replace) -> JSONObject:
-    """Return a server's definition with other texts in place of those that `shown_definition`
-    hides. Values of variables that `shown_definition` shows because they might be commands are
-    replaced, too. `replace` is also called for other texts that might be commands, but these stay
-    as they are.
+    """Return a server's definition in which each text that `shown_definition` hides is replaced by
+    another. The values of variables that `shown_definition` shows because they might be commands
+    are replaced, too. `replace` is also called for other texts that might be commands, but those
+    stay as they are.
     """
     return _Mask(replace, is_moving=True).entry(entry)
 
 
 def shown_json(value: JSON) -> JSON:
-    """Return a JSON value, for example another setting of a configuration, without the secrets in
-    it.
-    """
+    """Return a JSON value, such as another setting in a configuration, without its secrets."""
     return _Mask().value("", value)
 
 
@@ -307,7 +303,7 @@ def shown_configuration(content: JSON) -> JSON:
 
 
 class _Mask:
-    """Masks one definition, and records what it has hidden."""
+    """Masks one definition and records what it hides."""
 
     def __init__(self, replace: Replace | None = None, *, is_moving: bool = False) -> None:
         self.hidden: list[HiddenText] = []
@@ -426,7 +422,7 @@ class _Mask:
 
     def _word(self, text: str, value: str) -> str:
         """Return how to show a word whose option does not mark it as a secret. `value` is the part
-        of the word after the option.
+        of the word that follows the option.
         """
         if _CONNECTION.fullmatch(text):
             return self._connection(text)
@@ -441,15 +437,14 @@ class _Mask:
         return self._text(text, is_code=False)
 
     def _executed(self, text: str) -> str:
-        """Return how to show a word after a program that starts another one, such as `env`."""
+        """Return how to show a word after a program, such as `env`, that starts another program."""
         name, equals, value = text.partition("=")
         if equals and _NAME.fullmatch(name) and is_secret_name(name):
             return f"{name}={self._variable(name, value)}"
         return self._text(text, is_code=True)
 
     def _variable(self, name: str, value: str) -> str:
-        # Program text can execute the variable even if the text does not contain the variable's
-        # name.
+        # Program text can execute a variable without containing its name.
         is_run = self._runs_text and _SHELL_TEXT.search(_VARIABLE.sub("", value)) is not None
         is_data = _is_json(value) or _is_scheme(value)
         if _COMMAND_NAME.search(name) or (is_run and not is_data):
@@ -460,8 +455,8 @@ class _Mask:
         return self._named(name, value)
 
     def _named(self, name: str, value: str, *, is_secret: bool = False) -> str:
-        """Return how to show a value that has a name. A path or a file is shown even under the name
-        of a secret.
+        """Return how to show a value that has a name. A path or a file is shown even under a
+        secret's name.
         """
         if not (is_secret or is_secret_name(name)):
             return self._text(value, is_code=False)
@@ -472,7 +467,7 @@ class _Mask:
         if not _is_word(value) and not _is_scheme(value):
             if self._is_moving and self._is_data():
                 return self._scheme(value, _Reason("name", name), is_inert=True)
-            # The value might be a command, so it is shown in the definition. Errors must still hide
+            # The value might be a command, so the definition shows it, but errors must still hide
             # it.
             self._note_command(value, _Reason("name", name))
             return self._text(value, is_code=True)
@@ -480,8 +475,8 @@ class _Mask:
         return self._scheme(value, _Reason("name", name))
 
     def _is_data(self) -> bool:
-        """Return whether nothing executes the value in this place: it is the value of a variable,
-        and no argument is program text.
+        """Return whether the value in this place is certainly not executed: it is the value of a
+        variable, and no argument is program text.
         """
         return self._place.startswith("env.") and not self._runs_text
 
@@ -491,8 +486,8 @@ class _Mask:
         return self._scheme(value, _Reason("header", name), is_inert=True)
 
     def _header_line(self, line: str, *, is_option: bool, is_inert: bool) -> str:
-        """Return `NAME: VALUE` with its secret hidden. As the value of an option, the line is
-        certainly a header, so any value in it is a secret.
+        """Return the line `NAME: VALUE` with its secret hidden. A line that is the value of an
+        option is certainly a header, so any value in it is a secret.
         """
         match = _HEADER.fullmatch(line)
         if match is None:
@@ -510,7 +505,7 @@ class _Mask:
         return f"{name}{colon}{shown}"
 
     def _scheme(self, value: str, reason: _Reason, *, is_inert: bool = False) -> str:
-        """Hide a value, but show a scheme such as `Bearer` in front of it."""
+        """Hide a value, but show a scheme in front of it, such as `Bearer`."""
         match = _SCHEME.match(value)
         if match is None:
             return self._hide(value, reason, is_inert=is_inert)
@@ -534,7 +529,7 @@ class _Mask:
         return self._text(value, is_code=False)
 
     def _note_command(self, text: str, reason: _Reason) -> None:
-        """Record a string that is shown, because it might be a command, but hidden in errors."""
+        """Record a string that is shown because it might be a command, but hidden in errors."""
         is_whole = text == self._whole
         hidden = HiddenText(
             self._place, text, reason.evidence, reason.name, is_whole, may_be_command=True
@@ -550,9 +545,8 @@ class _Mask:
         Args:
             text: the secret.
             reason: the reason why it is hidden.
-            is_inert: whether nothing can execute the string, so that all of it is hidden.
-                Otherwise, a string that might be more than a word is shown, but errors must hide
-                it.
+            is_inert: whether nothing can execute the string. If so, all of it is hidden. If not, a
+                string that might be more than one word is shown, but errors must hide it.
             is_code: whether the text is part of executed text.
         """
         if not is_inert and not _is_word(text, is_code=is_code):
@@ -561,7 +555,7 @@ class _Mask:
             return text
 
         if self._is_moving and _VARIABLE.search(text):
-            # The value is already kept elsewhere.
+            # The value is already stored elsewhere.
             return text
 
         shown: list[str] = []
@@ -637,17 +631,17 @@ class _Mask:
         return text
 
     def _hide_again(self, text: str, reason: _Reason, *, is_code: bool = False) -> str:
-        """Hide a string unless a part of it is already hidden."""
+        """Hide a string unless some of it is already hidden."""
         return text if MASK in text else self._hide(text, reason, is_code=is_code)
 
     def _pair(self, match: re.Match[str], names: frozenset[str] | None, *, is_code: bool) -> str:
-        """Hide the value after the name of a secret, unless the text might execute it, as in
+        """Hide the value after a secret's name, unless the text might execute the value, as in
         `TOKEN=x; $TOKEN`.
 
         Args:
-            match: a match of the name, the text after it, and the value.
-            names: the names that the text contains more than once, so that it might read these
-                variables. None if it might read any variable.
+            match: the match, whose groups are the name, the text after it, and the value.
+            names: the names that occur more than once in the text, which might therefore read these
+                variables, or None if it might read any variable.
             is_code: whether the text is executed.
         """
         name, between, value = match.groups()
@@ -707,12 +701,14 @@ class _Mask:
         return literal if shown == value else json.dumps(shown, ensure_ascii=False)
 
     def _member(self, match: re.Match[str]) -> str:
-        """Hide the value of a JSON member with the name of a secret, or the strings in its list."""
+        """Hide the value of a JSON member that has a secret's name or, if the value is a list, the
+        strings in it.
+        """
         value = match["value"]
         before = match.group().removesuffix(value)
         if is_secret_name(match["name"]):
             return before + _TEXT.sub(partial(self._json_text, match["name"]), value)
-        # The value can be a list of objects, or a JSON string that contains JSON.
+        # The value can be a list of objects or a string that contains JSON.
         edge = 1 if value.startswith("[") else len(match["quote"])
         return (
             f"{before}{value[:edge]}{_MEMBER.sub(self._member, value[edge:-edge])}{value[-edge:]}"
@@ -775,13 +771,13 @@ def _masked(hidden: HiddenText) -> str:
 
 @dataclass(slots=True)
 class _Level:
-    """An object or a list of JSON.
+    """An object or a list in JSON.
 
     Attributes:
-        is_secret: whether a member around it has the name of a secret.
+        is_secret: whether an enclosing member has a secret's name.
         is_object: whether it is an object.
         key: the key of the current member.
-        is_behind_key: whether the next string is a value, not a key.
+        is_behind_key: whether the next string is a value rather than a key.
         pair_name: the name in `{"name": "TOKEN", "value": "x"}`.
     """
 
@@ -845,8 +841,8 @@ def _json_leaves(text: str) -> list[_Leaf]:
 
 
 def _split_user(scheme: str, rest: str, *, is_code: bool) -> tuple[str, str, str]:
-    """Split the text after `://` into the user with the password, `@` or "", and the host with the
-    rest.
+    """Split the text after `://` into three parts: the user with the password, `@` or "", and the
+    host with everything after it.
     """
     user, at, place = rest.rpartition("@")
     name, _, password = user.partition(":")
@@ -873,7 +869,7 @@ def _is_secret_option(option: str) -> bool:
 
 
 def _is_word(text: str, *, is_code: bool = False) -> bool:
-    """Return whether a string, apart from `${VAR}`, is a single word made of characters that occur
+    """Return whether a string, apart from any `${VAR}`, is a single word of characters that occur
     in credentials.
     """
     literal = _VARIABLE.sub(lambda match: match.group(2), text)
@@ -882,7 +878,7 @@ def _is_word(text: str, *, is_code: bool = False) -> bool:
 
 
 def _is_scheme(value: str) -> bool:
-    """Return whether a value is a scheme such as `Bearer` and one word."""
+    """Return whether a value is a scheme such as `Bearer` followed by one word."""
     match = _SCHEME.match(value)
     return match is not None and _is_word(value[match.end() :])
 
@@ -915,7 +911,7 @@ def _read(command: str, words: Sequence[str]) -> list[Argument]:
 
 
 def _part(program: str, words: Sequence[str]) -> list[Argument]:
-    """Read the words of one program. A runner might treat a word after an unknown option as the
+    """Read the words of one program. A runner might take a word after an unknown option for the
     name of a package, so such a word counts as program text.
     """
     arguments = read_arguments(program, words)
@@ -924,7 +920,7 @@ def _part(program: str, words: Sequence[str]) -> list[Argument]:
     if any(argument.is_code for argument in arguments):
         return arguments
 
-    # The program might be an interpreter that executes the program text and every word after it.
+    # The program might be an interpreter, which executes the program text and every word after it.
     for place, argument in enumerate(arguments):
         if _is_program_text(argument):
             behind = [replace(word, is_code=True, is_inline=True) for word in arguments[place:]]
@@ -945,7 +941,7 @@ def _is_program_text(argument: Argument) -> bool:
 
 
 def _inner_interpreter(arguments: Sequence[Argument]) -> int | None:
-    """Return the index of the first word that starts an interpreter."""
+    """Return the index of the first word that would start an interpreter."""
     is_known = any(argument.is_code for argument in arguments)
     for place, argument in enumerate(arguments[:-1]):
         if _interpreter(argument.text) is None:
@@ -973,8 +969,8 @@ def _interpreter(word: str) -> str | None:
 
 
 def _is_shown(value: str) -> bool:
-    """Return whether a value is a switch, a path or a file, which is shown even under the name of a
-    secret.
+    """Return whether a value is a switch, a path or a file. Such a value is shown even under a
+    secret's name.
     """
     if _BASE64.fullmatch(value):
         return False
@@ -999,14 +995,14 @@ def is_token(value: str) -> bool:
 
 
 def is_known_token(text: str) -> bool:
-    """Return whether a string has the form of a known kind of token, such as `ghp_` and a random
+    """Return whether a string has the format of a known kind of token, such as `ghp_` and a random
     part.
     """
     return _TOKEN.fullmatch(text) is not None
 
 
 def looks_random(text: str) -> bool:
-    """Return whether a string is so long and mixed that no person could have made it up."""
+    """Return whether a string is so long and so mixed that no person would have made it up."""
     return _RANDOM.fullmatch(text) is not None or _BASE64.fullmatch(text) is not None
 
 

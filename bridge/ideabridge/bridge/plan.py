@@ -1,4 +1,4 @@
-"""Plan: calls that references connect into a directed acyclic graph of data flow.
+"""Plan: calls that references connect into a directed acyclic data-flow graph.
 
 `read_plan` reads a plan that a caller passes. `rehearse` binds and checks a plan as its run would,
 without running it; the resulting `Rehearsal` makes the dry run and the drawings. A `WaitingPlan`
@@ -77,25 +77,25 @@ class Plan:
         input: the value of `†input`, or None if the plan takes no input.
         instances: initial states keyed by instance. A call without `_instance` runs once for each
             instance.
-        output: a value with references, or None if the answer is the state.
+        output: a value with references, or None if the final state is the answer.
         input_schema: JSON Schema of the input, or None to infer it from the input when the plan
             becomes a tool.
         output_schema: JSON Schema of the output.
         name, description: the name and the description of the tool, if the plan is published.
-        tools: tools that the context defines with `tool` messages, as in the run from which the
-            plan was lifted.
-        messages: the other messages of the context, such as texts, data and states, if the idea of
-            the plan was written by hand.
-        explained: how to compute, for new data, the literals that a recorded run copied; see
+        tools: tools that the plan's context defines in `tool` messages, as the context of the run
+            from which the plan was lifted did.
+        messages: the other messages in the context, such as texts, data and states, if the plan's
+            idea was written by hand.
+        explained: how to compute the literals that a recorded run copied from new data instead; see
             `context/plan_literals.py`.
         program: Python text that replaces the calls and the output, and runs once for each
             instance; see `programs/sandbox.py`.
-        names: the names of tools in a published program; see `ProgramNames.used_by`. In this case,
-            `calls` lists the tools that the program can call, each as a call without parameters.
+        names: the names of tools in a published program; see `ProgramNames.used_by`. For such a
+            program, `calls` lists the tools that it can call, each as a call without parameters.
         reached: the places `[line, column]` in a published program from which recorded runs made
             calls. A call from any other place asks before it changes something. None if the program
             was not checked against a recording.
-        assumed: the assumptions in the input of a published program, in the form of
+        assumed: the assumptions about the input to a published program, in the form of
             `Settled.assumed`.
         state_schemas: the schema of the state for each instance that has one, keyed by instance.
     """
@@ -118,8 +118,8 @@ class Plan:
     state_schemas: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
 
     def context(self) -> list[JSON]:
-        """Return the plan's context messages: its tools, its own messages, its input, and a state
-        for each instance.
+        """Return the plan's context: its tools, its other messages, its input, and a state for each
+        instance.
         """
         messages: list[JSON] = [{"type": "tool", "tool": tool} for tool in self.tools]
         messages += self.messages
@@ -150,7 +150,7 @@ class Plan:
 
     @property
     def title(self) -> str:
-        """The name of the plan, or else the names of its tools, on one line."""
+        """The plan's name or, if it has none, the names of its tools, on one line."""
         if self.name:
             return self.name
         names = title_of_tools(tool_names(self.calls))
@@ -160,10 +160,10 @@ class Plan:
 
     @property
     def output_by_instance(self) -> bool:
-        """Return whether the output is a mapping of instance to output: the plan has instances, and
-        some reference in its output names none.
+        """Return whether the output maps each instance to an output of its own: the plan has
+        instances, and some reference in its output names no instance.
 
-        If every reference in the output names its instance, or the output has no references, the
+        If every reference in the output names an instance, or the output has no references, the
         output is a single value.
         """
         holes: list[Hole] = []
@@ -174,7 +174,7 @@ class Plan:
         return bool(self.instances) and (self.output is None or inside)
 
     def check_input(self) -> None:
-        """Check the input schema, and check the input, if the plan has one, against it.
+        """Check the input schema and, if the plan has an input, check the input against the schema.
 
         Raises:
             SchemaError: `input_schema` is invalid. The message says where.
@@ -190,8 +190,8 @@ class Plan:
                 raise PlanError(str(error)) from None
 
     def by_instance(self) -> Plan:
-        """Return the plan. A program over instances is replaced by one call, which runs the program
-        once for each instance, with the common input and the instance's state.
+        """Return the plan, with a program over instances replaced by one call. The call runs the
+        program once for each instance, with the common input and the instance's state.
         """
         if self.program is None or not self.instances:
             return self
@@ -208,8 +208,8 @@ class Plan:
         return dataclasses.replace(self, calls=[call], output=f"{DAGGER}results.0", program=None)
 
     def expanded(self) -> tuple[list[JSON], list[JSON] | None]:
-        """Return the calls, with a copy for every instance of each call that names no instance, and
-        their places in the plan.
+        """Return the calls and their places in the plan. A call that names no instance is repeated
+        for every instance.
         """
         return spread(self.calls, list(self.instances))
 
@@ -237,7 +237,7 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
 
     Raises:
         PlanError: the shape is wrong. The message says where, what was found and what was expected.
-        InvalidJSONError, LimitExceededError: the plan is not JSON, nests too deeply or is too
+        InvalidJSONError, LimitExceededError: the plan is not JSON, is nested too deeply or is too
             large.
     """
     plan = normalise(raw, what="the plan")
@@ -319,9 +319,9 @@ def _is_message(state: JSON) -> TypeGuard[JSONObject]:
 
 
 def with_defaults(arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
-    """Return the arguments of a published idea, plus the `default` of each omitted optional
-    parameter that has one. Omitted required parameters stay omitted, and nested properties are not
-    filled in.
+    """Return the arguments to a published idea, plus the `default` of each omitted optional
+    parameter that has one. Required parameters that are missing stay missing, and nested properties
+    are not filled in.
 
     `schema` is the input schema, or None if the idea has no parameters.
     """
@@ -349,7 +349,7 @@ def read_published(
     *,
     name: str,
 ) -> Plan:
-    """Read the plan of a publication with new input. Defaults fill in absent parameters.
+    """Read a publication's plan, with new input. Defaults fill in absent parameters.
 
     Besides the members of `PublishedPlan`, the plan may have `explained`, `seen`, `watch`,
     `decisions` and `strict` (see `context/plan_literals.py`), `reached` (see `Plan`), and `copied`,
@@ -382,12 +382,12 @@ def _reached(plan: JSONObject) -> list[JSON] | None:
     if "reached" not in plan:
         return None
     reached = plan["reached"]
-    # If this is not a list, it names no places, so every call that might change something asks.
+    # If this is not a list, it names no places. Every call that might change something then asks.
     return list_or_empty(reached)
 
 
 NOT_GIVEN: Final = "it was left out, so the recorded value was used"
-"""The reason why a program assumes a value for an input member that the caller does not pass."""
+"""Why a program assumes a value for an input member that the caller does not pass."""
 
 
 def _kept_defaults(
@@ -421,8 +421,9 @@ _EXPLAINING: Final = {
     "decisions": "decisions",
     "strict": "strict",
 }
-"""The members of a published plan that say how literals are computed, each with its name in
-`Plan.explained`."""
+"""The members of a published plan that say how to compute literals, each with its name in
+`Plan.explained`.
+"""
 
 
 def _explained(plan: JSONObject) -> JSONObject | None:
@@ -436,7 +437,7 @@ class Rehearsal:
 
     Attributes:
         graph: the calls of the plan, bound to each other.
-        missing: the references to the input, if the plan has no input.
+        missing: the plan's references to the input if it has none.
     """
 
     graph: Graph
@@ -460,8 +461,8 @@ class Rehearsal:
 
 
 def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
-    """Check a plan as its run would. If the plan has no input, references to the input are not
-    refused but reported in `missing`.
+    """Check a plan as its run would. If the plan has no input, its references to the input are
+    reported in `missing` instead of being refused.
 
     Raises:
         PlanError: the plan is malformed; `errors` has every fault with its call.
@@ -471,7 +472,7 @@ def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
     if errors and plan.input is None:
         needed = needed_inputs(plan)
         if needed:
-            # The placeholder has no types that could be checked.
+            # The placeholder has no types to check.
             blind = dataclasses.replace(settings, foresight=False)
             graph, errors = _checked(
                 dataclasses.replace(plan, input=_placeholder(needed)), catalogue, blind
@@ -495,7 +496,7 @@ def _checked(
         SolutionProposed(calls, plan.output, None, places, explained=plan.explained)
     )
     if checked.proposal is None:
-        # The plan has more calls or references than a run can have, and `errors` reports this.
+        # The plan has more calls or references than a run can have. `errors` reports this.
         return Graph(catalogue, {}), checked.errors
     return checked.proposal.graph, checked.errors
 
@@ -543,7 +544,7 @@ def _imported(plan: Plan) -> list[JSON]:
 
 
 def _placeholder(needed: list[Reference]) -> JSONObject:
-    """Return an input with a value for each of these references."""
+    """Return an input that has a value for each of these references."""
     root: JSONObject = {}
     for operand in needed:
         parent = root
@@ -555,19 +556,19 @@ def _placeholder(needed: list[Reference]) -> JSONObject:
 
 
 SHOWN: Final = 200
-"""Maximum number of calls, over all instances, in a plan whose instances are all drawn. For a
-larger plan, only one instance is drawn.
+"""Maximum number of calls, over all instances, in a plan whose instances are all drawn. Of a larger
+plan, only one instance is drawn.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingPlan(Rehearsal):
-    """A plan that waits for a decision. None of its calls has run.
+    """A plan that is waiting for a decision. None of its calls has run.
 
     Attributes:
         question: the question. Pass its `approval` to `Run.decide`.
-        instances: the number of instances of the run, each of which makes the calls, or 0 if it has
-            none. If there are many calls, the dry run and the drawings show only one instance.
+        instances: the number of the run's instances, each of which makes the calls, or 0 if the run
+            has none. If there are many calls, the dry run and the drawings show only one instance.
     """
 
     question: Question = field(kw_only=True)
@@ -593,7 +594,7 @@ class WaitingPlan(Rehearsal):
 
 
 def waiting_plan(machine: Machine) -> WaitingPlan | None:
-    """Return the plan of a lazy run that waits for a decision, or None."""
+    """Return the plan that a lazy run is waiting for someone to decide on, or None."""
     question = machine.plan_question
     plan = machine.waiting_plan
     if question is None or plan is None:
@@ -601,7 +602,7 @@ def waiting_plan(machine: Machine) -> WaitingPlan | None:
     if plan.solution.places is None or len(plan.solution.calls) <= SHOWN:
         return WaitingPlan(plan.graph, question=question, instances=len(machine.instances))
 
-    # Draw the plan for the first instance only: all instances have the same documents.
+    # Draw the plan for the first instance only, because all instances have the same documents.
     documents = machine.documents
     settings = machine.settings
     graph = Graph(

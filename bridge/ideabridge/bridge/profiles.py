@@ -1,4 +1,4 @@
-"""Profiles: the servers, tools and ideas that a session, an address or a token is allowed to use.
+"""Profiles: which servers, tools and ideas a session, an address or a token is allowed to use.
 
 `Profile.admits_server`, `admits_tool` and `admits_idea` decide. `Offer.to` applies them to the
 tools, and `Publications.admits` to the ideas, so no handler has to check anything itself.
@@ -37,10 +37,10 @@ class Profile:
     Attributes:
         name: the name of the profile.
         servers: the servers.
-        tools: the tools, as `NAME` or `SERVER.NAME`. The tools of `servers` and those of tool files
-            must match.
+        tools: the tools, as `NAME` or `SERVER.NAME`. Both the tools of `servers` and those from
+            tool files must match.
         ideas: the published ideas, by name. With None, the profile contains the ideas that call
-            only tools of the profile.
+            only tools in the profile.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Profile:
 
     def admits_tool(self, tool: Tool) -> bool:
         """Return whether the profile contains a tool. Every profile contains the built-in tools and
-        clean rooms, which touch nothing outside their run.
+        clean rooms, because these touch nothing outside their run.
         """
         if tool.module == ANONYMOUS or is_reader(tool):
             return True
@@ -62,13 +62,13 @@ class Profile:
             return self.admits_idea(tool.module or "")
         if tool.module is None and _BUILT_IN.tools.get(tool.name) == tool:
             return True
-        # Like rules, patterns match the tool of the server, no matter what the configuration calls
-        # it.
+        # Patterns, like rules, match the name that the server gives the tool, no matter what the
+        # configuration calls the tool.
         return self.admits(tool.module, tool.real.name, tool.real.label)
 
     def admits(self, server: str | None, *names: str) -> bool:
-        """Return whether the profile contains the tool with these names. The server is None for a
-        tool of this process.
+        """Return whether the profile contains the tool with these names. The server is None for an
+        in-process tool.
         """
         if server is not None and not self.admits_server(server):
             return False
@@ -85,14 +85,14 @@ class Profile:
         return _matches(self.ideas, name.removeprefix(IDEA).partition("@")[0])
 
     def refusal(self, kind: str, name: str) -> str:
-        """Return the reason why something that exists cannot be used, as in "the tool 'push' is not
-        in profile 'review'".
+        """Return why something that exists cannot be used, as in "the tool 'push' is not in profile
+        'review'".
         """
         return f"the {kind} {shown_name(name)[:_SHOWN]!r} is not in profile {self.name!r}"
 
     def lack(self, kind: str, name: str) -> str:
-        """Return the same reason in the form of a missing need, as in "the tool 'push', which is
-        not in profile 'review'".
+        """Return the same reason worded as an unmet need, as in "the tool 'push', which is not in
+        profile 'review'".
         """
         return f"the {kind} {shown_name(name)[:_SHOWN]!r}, which is not in profile {self.name!r}"
 
@@ -107,7 +107,7 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 
 class Profiles:
-    """The profiles of a configuration."""
+    """The profiles in a configuration."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._unusable = configuration.unusable_profiles
@@ -122,7 +122,7 @@ class Profiles:
         return self._profiles.keys()
 
     def named(self, name: str) -> Profile:
-        """Return the profile with a name.
+        """Return the profile with this name.
 
         Raises:
             ProfileError: the profile does not exist, or it names a server that does not exist.

@@ -1,10 +1,11 @@
-"""Reading: reads large parts of the store in cancellable work that does not block the event loop.
+"""Reading: reads large parts of the store without blocking the event loop, in work that can be
+cancelled.
 
-Some work takes longer with larger journals: a fork, a check of a published plan, a page of a run. A
-worker process does this work: it has a deadline, bounded memory and a read-only connection to the
-store, and a cancelled request kills it. If the journals are small, a thread does the work in less
-time than a process needs to start. A store in memory, which no other process can read, is always
-read in a thread.
+Some work takes longer the larger the journals are: forking, checking a published plan, showing a
+run's page. A worker process does this work, with a deadline, a memory limit and a read-only
+connection to the store; if the request is cancelled, the process is killed. If the journals are
+small, a thread does the work in less time than a process takes to start. A store in memory is
+always read in a thread, because no other process can read it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.worker import workers
 
 SMALL_EVENTS: Final = 150
-"""Maximum number of events in small journals: about fifty calls, which take about 20 ms to read."""
+"""Maximum number of events in small journals. This is about fifty calls, which take about 20 ms to
+read.
+"""
 
 SMALL_BYTES: Final = 50_000
 """Maximum size of small journals, in bytes, including the contexts and Solutions of their runs."""
@@ -36,14 +39,14 @@ async def read_beside(
     what: str,
 ) -> JSON:
     """Run a function that reads from the store, and return its result. The work counts towards the
-    caller in `asked_by`.
+    share of the caller in `asked_by`.
 
     Args:
-        work: a function at the top level of a module, which takes the store and `arguments`.
+        work: a function at the top level of a file. It takes the store and `arguments`.
         store: the store.
-        arguments: further arguments of the function.
+        arguments: further arguments for the function.
         is_small: whether the function takes only a few milliseconds.
-        what: a description of the work for messages.
+        what: a description of the work, for messages.
 
     Raises:
         LimitExceededError: the function takes too long or too much memory.
@@ -76,8 +79,8 @@ def read_here(place: str, reader: JSONObject, *arguments: JSON) -> JSON:
     """
     module, _, name = place.partition(":")
     work = getattr(import_module(module), name)
-    # All objects stay in use until the function returns, so the garbage collector would take a
-    # fifth of the time and find nothing.
+    # All objects stay in use until the function returns, so garbage collection would take a fifth
+    # of the time and free nothing.
     gc.disable()
     try:
         with Store.open_for_reading(reader) as store:

@@ -1,9 +1,9 @@
-"""Recognising: finds the secrets in a server's entry, and replaces them by `${secret:NAME}`.
+"""Recognising: finds the secrets in a server's entry and replaces them with `${secret:NAME}`.
 
 `masking.py` finds the places of secrets. It hides too much rather than too little, because hiding a
-word costs nothing. Moving a value out of an entry costs more: a region, a model or a tenant's name
-in the keyring is a nuisance. So this module leaves alone any value that only might be a secret.
-What a person has decided about a value (`chosen`) takes precedence over all of this.
+word costs nothing. Moving a value out of an entry costs more: it is a nuisance to have a region, a
+model or a tenant's name in the keyring. So this file leaves alone any value that merely might be a
+secret. What a person has decided about a value (`chosen`) takes precedence over all of this.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LEAST: Final = 4
 _REFERENCE: Final = re.compile(rf"\$\{{secret:({NAME_PATTERN})\}}")
 _MOST_NAME: Final = 100
 _MOST_PLACEHOLDER: Final = 200
-"""Number of characters of a value that are searched for the words of a placeholder."""
+"""How many characters of a value are searched for the words of a placeholder."""
 
 
 _CERTAIN_NAME: Final = re.compile(
@@ -44,8 +44,8 @@ _CERTAIN_NAME: Final = re.compile(
     r"|credential|bearer|authorization|(^|[-_.])(pat|pass|pw|pin|jwt|creds?|key|sig|code)$",
     re.IGNORECASE,
 )
-"""Names whose values are secret no matter what they look like. `AUTH` and `SESSION` are not among
-them, because they also name modes and people.
+"""Names whose values are secret no matter what the values look like. `AUTH` and `SESSION` are not
+among them, because they also name modes and people.
 """
 
 _ABOUT_NAME: Final = re.compile(
@@ -67,7 +67,7 @@ _CHECKSUM_NAME: Final = re.compile(
 _PLACEHOLDER: Final = re.compile(
     # Another kind of variable, or a reference to a vault.
     r"<.*>|\[.*\]|\{.*\}|\(.*\)|%\w+%|\$\w+|\$\(.*\)|(?:op|vault|keychain|env|file|aws|gcp):.*"
-    # Left out, as in `sk-...`.
+    # Something left out, as in `sk-...`.
     r"|.*(?:\.\.\.|…|\*\*\*|xxxx).*|(?:.*[-_])?your[-_].*|.*[-_]here"
     # `your-api-key-here`, `MY_TOKEN`.
     r"|(?:(?:your|my|our|insert|replace|enter|add|put|paste|set|the|some|any|own|real|actual|valid"
@@ -80,11 +80,12 @@ _PLACEHOLDER: Final = re.compile(
     r"|required|true|false|auto|disabled|enabled",
     re.IGNORECASE,
 )
-"""Values that say where to put a secret, or that it is kept elsewhere."""
+"""Values that say where to put a secret, or that the secret is stored elsewhere."""
 
 _WEAK_PREFIX: Final = re.compile(r"(?:key-|secret_|pat-|sk-(?!ant-|proj-|or-|svcacct-))(.*)")
 Recognised = Evidence | Literal["chosen"]
-"""The evidence that a value is a secret: see `Evidence`. chosen: a person has said that it is one.
+"""The evidence that a value is a secret: see `Evidence`. chosen: a person has said that it is a
+secret.
 """
 
 _SAYS: Final[dict[Recognised, str]] = {
@@ -127,10 +128,10 @@ class RecognisedSecrets:
 
     Attributes:
         entry: the entry, with `${secret:NAME}` in the place of each secret in `places`. Putting the
-            values back into these places restores the original entry.
+            secrets back into their places restores the original entry.
         places: the secrets, in the order of the entry.
-        left: the places of secrets that are still in `entry`, because something might execute them,
-            or because the text around them would have to be escaped.
+        left: the places of the secrets that are still in `entry`, because something might execute
+            them or the text around them would have to be escaped.
     """
 
     entry: JSONObject
@@ -139,7 +140,7 @@ class RecognisedSecrets:
 
     @property
     def values(self) -> dict[str, str]:
-        """The value of each secret, keyed by suggested name."""
+        """The secrets, keyed by suggested name."""
         return {place.name: place.value for place in self.places}
 
 
@@ -153,9 +154,9 @@ def recognise_secrets(
     as they are.
 
     Args:
-        server: the name of the server, which the suggested names begin with.
+        server: the name of the server. The suggested names begin with it.
         entry: the entry, with ideabridge's keys.
-        taken: names that other secrets have.
+        taken: names that other secrets already have.
         chosen: a person's decisions, keyed by place, such as `env.TENANT`. False: the value there
             contains no secret. True: the whole value, which belongs to a variable or a header, is a
             secret.
@@ -171,7 +172,7 @@ def secret_names_in(value: JSON) -> set[str]:
 
 
 def with_secret_values(entry: JSONObject, values: Mapping[str, str]) -> JSONObject:
-    """Return an entry with values in place of `${secret:NAME}`. Names without a value stay."""
+    """Return an entry with values in place of `${secret:NAME}`. A name that has no value stays."""
 
     def value_of(match: re.Match[str]) -> str:
         return values.get(match.group(1), match.group())
@@ -194,7 +195,7 @@ class _Recogniser:
         self._names: dict[str, str] = {}
 
     def replacement(self, hidden: HiddenText) -> str | None:
-        """Return the mark of a secret, or None for a string that stays."""
+        """Return the mark for a secret, or None for a string that stays."""
         if self._chosen.get(hidden.place) is False or not _is_secret(hidden):
             return None
         if hidden.may_be_command or (not hidden.is_whole and _needs_escapes(hidden.text)):
@@ -210,8 +211,8 @@ class _Recogniser:
         return f"{MASK}{self._nonce}:{len(self._places) - 1}{MASK}"
 
     def with_chosen(self, marked: JSONObject) -> JSONObject:
-        """Return an entry in which marks also replace the values that a person has called secret,
-        even though nothing about them looks like a secret.
+        """Return an entry in which marks also replace the values that only a person's decision, and
+        nothing in the entry, makes secret.
         """
         recognised = {place.place for place in self._places}
         result = dict(marked)
@@ -241,7 +242,7 @@ class _Recogniser:
         return RecognisedSecrets(entry, tuple(self._places), tuple(dict.fromkeys(self._left)))
 
     def _name(self, hidden: HiddenText) -> str:
-        """Return a name for a secret, which no other value of the entry has."""
+        """Return a name for a secret that no other value in the entry has."""
         if hidden.text in self._names:
             return self._names[hidden.text]
 
@@ -292,8 +293,8 @@ def _is_secret_by_name(name: str, text: str) -> bool:
 
 
 def _is_form(text: str) -> bool:
-    """Return whether a string has the form of a known kind of token. After a prefix that also
-    begins ordinary words, such as `key-`, there must be a part that looks random.
+    """Return whether a string has the format of a known kind of token. A prefix that also begins
+    ordinary words, such as `key-`, must be followed by a part that looks random.
     """
     if not is_known_token(text):
         return False
@@ -307,7 +308,7 @@ def _is_form(text: str) -> bool:
 
 
 def _needs_escapes(text: str) -> bool:
-    """Return whether JSON must escape characters of a string."""
+    """Return whether JSON must escape characters in a string."""
     return json.dumps(text, ensure_ascii=False)[1:-1] != text
 
 

@@ -1,8 +1,8 @@
-"""Screen: keeps the secrets of the configuration out of journals, and thus out of ideas.
+"""Screen: keeps the configuration's secrets out of journals, and thus out of ideas.
 
-Modules receive their secrets when they start, so nobody needs to write one into a task, a call or
-an answer. If a person or a mind writes text that contains a secret, the text is refused, and no
-part of it is stored. Messages of activities, the output and errors of programs, the reason why a
+Modules receive their secrets when they start, so nobody needs to write a secret into a task, a call
+or an answer. If a person or a mind writes text that contains a secret, the text is refused, and no
+part of it is stored. Messages from activities, the output and errors of programs, the reason why a
 run ended, and malformed answers are stored without their secrets. `Executor` removes secrets from
 results.
 """
@@ -92,7 +92,8 @@ class Screen:
             message = str(self._secrets.redact(event.message))
             return replace(event, message=message, schema=object_or_empty(schema))
         elif isinstance(event, events.RunEnded):
-            # Mask the secret instead of refusing it, because a run must end when someone ends it.
+            # Mask the secret instead of refusing the text, because a run must end when someone ends
+            # it.
             reason = self._secrets.redact(event.reason)
             if isinstance(reason, str):
                 return replace(event, reason=reason)

@@ -1,14 +1,14 @@
 """Secrets: values that are never shown or stored.
 
-The configured values of headers, of the environment and of `${VAR}`, and the credentials in an
-address, are secrets. Values of less than 6 characters and words such as `production` are not
+Secrets are the configured values of headers, environment variables and `${VAR}`, and the
+credentials in addresses. Values shorter than 6 characters and words such as `production` are not
 secrets, because hiding them would garble messages. Numbers, plain paths and addresses without
-credentials are not secrets either, unless they have the name of a secret (`TOKEN`).
+credentials are not secrets either, unless their name is that of a secret (`TOKEN`).
 
 `mask` removes all of these values from errors and logs. A secret is *certain* if its place or its
-name says that it is secret. Results are data that a plan continues to use, so `redact` removes only
-certain secrets from them. Likewise, tasks and calls are refused only because of certain secrets
-(`places`).
+name says that it is secret. Results are data that a plan goes on using, so `redact` removes only
+certain secrets from them. Likewise, a task or a call is refused only if it contains a certain
+secret (`places`).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ NAME_PATTERN: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
 """The pattern for the name of a stored secret: NAME in `${secret:NAME}`."""
 
 _LEAST_BASE64: Final = 7
-"""The minimum length of a form in base64, in characters. Two random strings of seven characters are
-equal once in 4 * 10^12 cases.
+"""The minimum length of a base64 form, in characters. Two random strings of seven characters are
+equal in one of 4 * 10^12 cases.
 """
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
 _WRAPPED: Final = re.compile(
     r"\r?\n(?:(?<=[A-Za-z0-9+/]{40}\n)|(?<=[A-Za-z0-9+/]{40}\r\n))(?=[A-Za-z0-9+/])"
 )
-"""A line end within base64: `base64` and MIME write lines of 76 characters, PEM writes lines of
+"""A line ending within base64: `base64` and MIME write lines of 76 characters, PEM writes lines of
 64.
 """
 _PERCENT: Final = re.compile(rb"%[0-9A-Fa-f]{2}")
@@ -63,7 +63,7 @@ _WORD: Final = re.compile(
     r"enabled|disabled|development|production|staging|testing|default|verbose|warning|application/json|utf-?8",
     re.IGNORECASE,
 )
-"""Words that are never secrets: a task that contains one must not be refused."""
+"""Words that are never secrets, because a task that contains one must not be refused."""
 _HARMLESS: Final = re.compile(
     r"[-+]?[\d.,:_]+|[a-z]{2}_[A-Z]{2}(\.[\w-]+)?|[A-Za-z]+/[A-Za-z_]+", re.IGNORECASE
 )
@@ -90,20 +90,20 @@ def _is_harmless(value: str) -> bool:
 
 
 _LIVE: Final[WeakSet[Secrets]] = WeakSet()
-"""All instances in this process. Log records contain none of their secrets."""
+"""All instances in this process. Their secrets are removed from log records."""
 _LOCK: Final = RLock()
-"""Guards `_LIVE`, because threads write logs too."""
+"""Guards `_LIVE`, because threads also write logs."""
 
 
 class Secrets:
-    """Collects secret values, and replaces them with `[secret:NAME]`, even in their encoded forms
-    (`forms_of`).
+    """Collects secret values and replaces them, also in their encoded forms (`forms_of`), with
+    `[secret:NAME]`.
     """
 
     def __init__(self) -> None:
         with _LOCK:
             _LIVE.add(self)
-        # For each kind, maps every form of every secret to the secret's name.
+        # For each kind, the name of the secret, keyed by each of the secret's forms.
         self._forms: dict[_Kind, dict[str, str]] = {"any": {}, "certain": {}, "leaking": {}}
         self._finders: dict[_Kind, _Finder] = {}
         self._is_escaped = False
@@ -114,10 +114,10 @@ class Secrets:
         """Hide `value` from now on.
 
         Args:
-            name: the name in `[secret:NAME]`, which replaces it.
+            name: NAME in the `[secret:NAME]` that replaces the value.
             value: the secret. A value of less than 6 characters is not hidden.
-            certain: whether its place (a header, credentials) makes it a secret, regardless of its
-                name or form.
+            certain: whether the value's place (a header, credentials) makes it a secret, regardless
+                of its name or format.
         """
         certain = certain or is_secret_name(name)
         if (
@@ -136,12 +136,14 @@ class Secrets:
             if certain or _TOKEN.fullmatch(value):
                 self._forms["leaking"].setdefault(form, name)
 
-        # Record whether JSON escapes a character of any secret.
+        # Record whether JSON escapes a character in any secret.
         self._is_escaped = self._is_escaped or any(char in '"\\' or char < " " for char in value)
         self._finders.clear()
 
     def add_env(self, name: str, value: str) -> None:
-        """Hide the value of a variable in a module's environment, or of one that `${VAR}` names."""
+        """Hide the value of a variable in a module's environment, or of a variable that `${VAR}`
+        names.
+        """
         self.add(name, value)
         if "://" in value:
             self.add_url(name, value)
@@ -158,8 +160,8 @@ class Secrets:
             self.add(name, credentials.strip(), certain=True)
 
     def add_url(self, name: str, url: str) -> None:
-        """Hide the credentials in an address: the user and the password before `@`, and parameters
-        with names of secrets.
+        """Hide the credentials in an address: the user and the password before `@`, and the
+        parameters that have a secret's name.
         """
         try:
             parts = urlsplit(url)
@@ -181,14 +183,15 @@ class Secrets:
 
     @property
     def count(self) -> int:
-        """The number of hidden strings. Strings are never removed, so the same number means the
-        same strings.
+        """The number of hidden strings. Because strings are never removed, an equal number means
+        the same strings.
         """
         return len(self._forms["any"])
 
     def found_in(self, text: str) -> list[str]:
-        """Return the names of the secrets that forbid exporting a string: certain secrets, and
-        those that look like tokens. A plain word from an environment does not count.
+        """Return the names of the secrets because of which a string must not be exported: the
+        certain ones in it, and those that look like tokens. A plain word from an environment does
+        not count.
         """
         finder = self._finder("leaking")
         if finder is None:
@@ -196,19 +199,19 @@ class Secrets:
         return list(dict.fromkeys(name for _, _, name in finder.spans(text)))
 
     def mask(self, text: str) -> str:
-        """Mask the secrets of this instance in a string (`mask_own`), and replace bearer tokens
-        with `[secret]`.
+        """Mask this instance's secrets in a string (`mask_own`), and replace bearer tokens with
+        `[secret]`.
         """
         return _without_bearer(self.mask_own(text))
 
     def mask_own(self, text: str) -> str:
-        """Replace every secret in a string with `[secret:NAME]` (longest first)."""
+        """Replace every secret in a string, the longest first, with `[secret:NAME]`."""
         finder = self._finder("any")
         return text if finder is None else finder.replaced(text)
 
     def mask_start(self, text: str, limit: int) -> str:
-        """Mask the first `limit` characters of a string that might be long. A secret that crosses
-        the limit is masked whole, because its first part alone would not be recognised.
+        """Mask the first `limit` characters of a string that might be long. A secret that extends
+        past the limit is masked as a whole, because its first part alone would not be recognised.
         """
         text = text[: limit + self._longest]
         finder = self._finder("any")
@@ -221,16 +224,16 @@ class Secrets:
         return self.mask(text[:end])
 
     def redact(self, value: JSON) -> JSON:
-        """Return a value without its certain secrets. In the usual case of no secrets, this takes a
-        single search.
+        """Return a value without the certain secrets in it. If it contains no secret, as usual,
+        this takes a single search.
         """
         finder = self._finder_in(value)
         return value if finder is None else _redacted(value, finder)
 
     def places(self, value: JSON) -> list[tuple[str, str]]:
-        """Return (path, name) of every certain secret in a value, for example
-        `("calls.0.text", "API_TOKEN")`. A secret in a key has the path of its object. If the value
-        has no secrets, this takes a single search.
+        """Return (path, name) for every certain secret in a value, for example
+        `("calls.0.text", "API_TOKEN")`. The path of a secret in a key is that of the enclosing
+        object. If the value contains no secrets, this takes a single search.
         """
         finder = self._finder_in(value)
         return [] if finder is None else list(dict.fromkeys(_found(value, "", finder)))
@@ -253,14 +256,14 @@ def forms_of(value: str) -> list[str]:
     """Return the forms in which a secret can occur: plain, in hex and base64, and as it is written
     in JSON, HTML and addresses.
 
-    In the base64 form of a longer text, some characters depend on the secret alone. The forms
-    contain only these.
+    When a longer text is encoded in base64, only some characters depend on the secret alone. The
+    base64 forms consist of just these.
     """
     data = value.encode("utf-8", "surrogatepass")
     escaped = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
     quoted = quote(value, safe="", errors="replace"), quote(value, errors="replace"), unquote(value)
     if " " in value:
-        # The encoding of HTML forms.
+        # The encoding that HTML forms use.
         quoted = *quoted, quote_plus(value, errors="replace")
 
     forms = [
@@ -289,17 +292,17 @@ class _Finder:
 
     Args:
         names: the name of the secret, keyed by form.
-        is_escaped: whether JSON escapes a character of any secret.
+        is_escaped: whether JSON escapes a character in any secret.
     """
 
     def __init__(self, names: Mapping[str, str], is_escaped: bool) -> None:
-        # The import takes half a millisecond, and most commands do not need it.
+        # The import takes half a millisecond, and most commands do not need this library.
         from ahocorasick_rs import AhoCorasick, BytesAhoCorasick
 
         self._forms = [form for form in names if not _HALF.search(form)]
         self._names = names
         self._text = AhoCorasick(self._forms)
-        # Values are searched in their JSON form, which escapes quotes, backslashes and line ends.
+        # Values are searched as JSON, which escapes quotes, backslashes and line endings.
         self._json = BytesAhoCorasick(
             [json.dumps(form, ensure_ascii=False)[1:-1].encode() for form in self._forms]
         )
@@ -316,16 +319,16 @@ class _Finder:
         if rb"\n" in data and self._json.find_matches_as_indexes(
             data.replace(rb"\r\n", b"").replace(rb"\n", b"")
         ):
-            # This might be base64 with line ends.
+            # This might be base64 with line endings.
             return True
 
         if _PERCENT.search(data) is None:
             return False
-        # A string in JSON that mixes escapes and percent-encoding cannot be searched as a whole.
+        # A JSON string that mixes escapes and percent-encoding cannot be searched in one pass.
         return self._is_escaped or bool(self._plain.find_matches_as_indexes(_unquoted(data)))
 
     def spans(self, text: str) -> list[tuple[int, int, str]]:
-        """Return (start, end, name) of every secret in a string, in order and without overlaps."""
+        """Return (start, end, name) for every secret in a string, in order and without overlaps."""
         if not text.isascii():
             # A lone surrogate cannot be encoded as UTF-8, and belongs to no secret.
             text = _HALF.sub("\ufffd", text)
@@ -355,10 +358,10 @@ class _Finder:
         return apart
 
     def _unwrapped_spans(self, text: str) -> list[tuple[int, int, str]]:
-        """Search a string as if base64 in it had no line ends, and return the positions in the
+        """Search a string as if base64 in it had no line endings, and return the spans in the
         original string.
         """
-        # For each piece, its start in the text without line ends and its start in the original
+        # For each piece, where it starts in the text without line endings and where in the original
         # text.
         starts = [0]
         places = [0]
@@ -393,8 +396,8 @@ class _Finder:
 
 
 def _unquoted(data: bytes) -> bytes:
-    """Decode percent-encoding with the fast decoder of quoted-printable, which has the same form
-    with `=` for `%`.
+    """Decode percent-encoding with the fast decoder for quoted-printable, which is the same format
+    with `=` in place of `%`.
     """
     return binascii.a2b_qp(data.replace(b"=", b"=3D").replace(b"%", b"="))
 
@@ -409,7 +412,7 @@ def _percent_pattern(form: str) -> re.Pattern[str]:
 
 
 def everywhere_masked(text: str) -> str:
-    """Mask the secrets of all configurations in this process, and bearer tokens."""
+    """Mask bearer tokens and the secrets from all configurations in this process."""
     with _LOCK:
         live = list(_LIVE)
 
@@ -434,7 +437,7 @@ def clean_record(record: logging.LogRecord) -> bool:
     except Exception as error:  # noqa: BLE001 - as in `logging`, a wrong call of a logger must not fail
         message = f"{record.msg} (cannot be formatted: {type(error).__name__})"
 
-    # The log of the server groups similar records by their template, but never writes the template
+    # The server's log groups similar records by their template, but never writes the template
     # itself.
     record.__dict__.setdefault("template", str(record.msg))
     record.msg = _clean(message)
@@ -458,7 +461,7 @@ def _clean(text: str) -> str:
 
 
 class _CleanRecords:
-    """Creates clean log records for every handler, including handlers that are added later."""
+    """Creates log records without secrets for every handler, also for one that is added later."""
 
     def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
         self._make = make
@@ -470,8 +473,8 @@ class _CleanRecords:
 
 
 def clean_logs() -> None:
-    """Remove secrets from all later log records of this process, at every level, including those of
-    the SDK, of HTTP libraries and of asyncio.
+    """Remove secrets from all later log records in this process, at every level, including those
+    from the SDK, HTTP libraries and asyncio.
     """
     make = logging.getLogRecordFactory()
     if not isinstance(make, _CleanRecords):

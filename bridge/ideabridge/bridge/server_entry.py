@@ -1,13 +1,13 @@
-"""Server entry: reads one entry of `mcpServers`, as assistants and people write it, into
+"""Server entry: translates an entry in `mcpServers`, as assistants and people write it, into
 ideabridge's keys.
 
 A value that is odd but clear, such as a time-out in milliseconds or a number in `env`, is read and
-noted. An ambiguous value is a problem, which makes this server unusable. No value is read in a way
-that lets a server do more than its entry says: a key that restricts it (`deny`, `allow`,
-`disabled`, `auth`) is either understood or refused.
+noted. An ambiguous value is a problem, which makes the server unusable. No value is read in a way
+that would let a server do more than its entry says: a key that restricts the server (`deny`,
+`allow`, `disabled`, `auth`) is either understood or refused.
 
-Shell completion reads entries at each key press, so this module imports only the standard library
-and small modules.
+Shell completion reads entries at each key press, so this file imports only the standard library and
+small files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ideabridge.tools.names import folded
 from ideabridge.tools.typed import member, read_as
 
 ModuleKind = Literal["stdio", "http", "sse"]
-"""The kind of connection that reaches a module."""
+"""How a module is reached."""
 
 MAX_SECONDS: Final = 3600
 """The largest time-out of a server."""
@@ -45,7 +45,7 @@ KINDS: Final[MappingProxyType[str, ModuleKind]] = MappingProxyType(
         "sse": "sse",
     }
 )
-"""Maps each value of `type` to the kind of a module."""
+"""Maps each value of `type` to the kind of module."""
 
 SYNONYMS: Final[MappingProxyType[str, str]] = MappingProxyType(
     {
@@ -125,8 +125,8 @@ HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
         ),
     }
 )
-"""Keys of other hosts that change the behaviour and are not supported, each with the reason why it
-is refused.
+"""Keys of other hosts that would change the behaviour but are not supported, each with the reason
+why it is refused.
 """
 
 MILLISECONDS: Final = {
@@ -136,7 +136,7 @@ MILLISECONDS: Final = {
     "request_timeout_ms": "timeout",
     "startup_timeout_ms": "connect_timeout",
 }
-"""Maps other hosts' keys for milliseconds to ideabridge's keys for seconds."""
+"""Maps other hosts' keys in milliseconds to ideabridge's keys in seconds."""
 
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) *(ms|s|sec|seconds|m|min|minutes)?")
 _UNITS: Final = {"ms": 0.001, "m": 60, "min": 60, "minutes": 60}
@@ -144,7 +144,7 @@ _VARIABLE: Final = re.compile(r"\$?\$\{([^{}]*)\}")
 _ENV_VARIABLE: Final = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*(?::-.*)?)", re.DOTALL)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _FILLED: Final = ("command", "args", "env", "cwd", "url", "headers", "auth")
-"""The keys in whose values variables are replaced."""
+"""The keys whose values can contain variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +153,14 @@ class Remark:
 
     Attributes:
         place: the path, such as `limits.calls`, or "" for the whole document.
-        text: what is odd about that place. It contains no value that might be secret.
+        text: what is odd there. The text contains no value that might be secret.
     """
 
     place: str
     text: str
 
     def below(self, place: str) -> Remark:
-        """Return the remark with `place`, the place of the enclosing value, in front of its own."""
+        """Return the remark with the enclosing value's place, `place`, in front of its own."""
         return Remark(".".join(part for part in (place, self.place) if part), self.text)
 
     def continued(self, sentence: str) -> Remark:
@@ -174,12 +174,12 @@ class Remark:
 
 @dataclass(slots=True)
 class ServerEntry:
-    """One entry of `mcpServers` in ideabridge's keys.
+    """One entry in `mcpServers`, in ideabridge's keys.
 
     Attributes:
         members: the keys and values. Values that are not understood stay as they are in the file.
         notes: what was odd, and how it was read instead.
-        problems: the reasons why the server cannot be used.
+        problems: why the server cannot be used.
     """
 
     members: JSONObject = field(default_factory=dict[str, JSON])
@@ -198,11 +198,11 @@ class ServerEntry:
 @dataclass(frozen=True, slots=True)
 class ServerStart:
     """The members of an entry, in ideabridge's keys, that say how its server is started or called.
-    A member of another type counts as absent.
+    A member with the wrong type counts as absent.
 
     Attributes:
-        kind: `type`.
-        env: the variables whose values are strings, by name.
+        kind: the member `type`.
+        env: the variables whose values are strings, keyed by name.
     """
 
     kind: str | None = field(default=None, metadata=member("type"))
@@ -214,7 +214,7 @@ class ServerStart:
 
     @property
     def words(self) -> list[str]:
-        """The arguments. One that is not a string is replaced by ""."""
+        """The arguments, with "" in place of each that is not a string."""
         return [word if isinstance(word, str) else "" for word in self.args]
 
 
@@ -230,15 +230,15 @@ _KINDS: Final = {
 
 
 def found_kind(value: JSON) -> str:
-    """Return words that describe the kind of a value. They do not contain the value, which might be
-    a secret.
+    """Return words that describe what kind of value this is. They do not quote the value, which
+    might be a secret.
     """
     return _KINDS[json_type(value)]
 
 
 @lru_cache(maxsize=1024)
 def spelling_of(key: str) -> str:
-    """Return a key without case, accents, hidden characters and separators, for comparisons."""
+    """Return a key without case, accents, hidden characters and separators, for comparison."""
     return re.sub(r"[\s_.-]", "", folded(key))
 
 
@@ -284,12 +284,12 @@ def with_own_keys(raw: JSONObject) -> JSONObject:
 
 
 def with_settings(raw: JSONObject, settings: Mapping[str, JSON]) -> JSONObject:
-    """Return an entry with other values for some settings. Everything else stays as it is written,
-    even in the spelling of another host.
+    """Return an entry with new values for some settings. Everything else stays as it is written,
+    even in another host's form.
 
     Args:
         raw: the entry as it stands in a file.
-        settings: the new values by ideabridge's keys; None removes a setting.
+        settings: the new values, keyed by ideabridge's keys. None removes a setting.
     """
     nested = raw.get("transport")
     if isinstance(nested, dict):
@@ -302,8 +302,8 @@ def with_settings(raw: JSONObject, settings: Mapping[str, JSON]) -> JSONObject:
         if own not in settings:
             result[key] = value
         elif left.get(own) is not None:
-            # The new value takes the place of the first spelling of its key, where a person looks
-            # for it.
+            # The new value replaces the first form of its key in the entry, because a person looks
+            # for it there.
             result[own] = left.pop(own)
 
     result.update({key: value for key, value in left.items() if value is not None})
@@ -311,7 +311,7 @@ def with_settings(raw: JSONObject, settings: Mapping[str, JSON]) -> JSONObject:
 
 
 def _own_name(key: str, value: JSON) -> str:
-    """Return ideabridge's name of a key."""
+    """Return ideabridge's name for a key."""
     if key in MILLISECONDS:
         return MILLISECONDS[key]
     if key == "tools" and isinstance(value, dict):
@@ -321,7 +321,7 @@ def _own_name(key: str, value: JSON) -> str:
 
 
 def _without_transport(raw: JSONObject, entry: ServerEntry) -> JSONObject:
-    """Return an entry with the members of its nested `transport` moved to the top."""
+    """Return an entry with the members of its nested `transport` moved up into the entry."""
     nested = raw.get("transport")
     if not isinstance(nested, dict):
         return raw
@@ -381,7 +381,7 @@ def _auth_with_own_keys(raw: JSONObject) -> JSONObject:
     """Return `auth` with ideabridge's keys."""
     result: JSONObject = {AUTH_SYNONYMS.get(key, key): value for key, value in raw.items()}
     if isinstance(result.get("enabled"), bool):
-        # The key is not needed: the module itself says whether it needs a sign-in.
+        # The key is not needed, because the module itself says whether it needs a sign-in.
         del result["enabled"]
 
     scopes = result.get("scopes")
@@ -417,7 +417,7 @@ def _read_switch(entry: ServerEntry) -> None:
 
 
 def _read_kind(entry: ServerEntry) -> None:
-    """Read a `type` that differs from ours only in case and separators."""
+    """Read a `type` that differs from one of ideabridge's only in case and separators."""
     kind = entry.members.get("type")
     if not isinstance(kind, str) or kind in KINDS:
         return
@@ -430,7 +430,7 @@ def _read_kind(entry: ServerEntry) -> None:
 
 
 def _read_command(entry: ServerEntry) -> None:
-    """Read `command` as a list of words, and `args` as one string without spaces."""
+    """Read a `command` that is a list of words, and `args` in one string without spaces."""
     command = entry.members.get("command")
     arguments = entry.members.get("args", [])
     if isinstance(arguments, str):
@@ -459,13 +459,11 @@ def _is_whole_number(value: JSON) -> bool:
 
 
 _ONE_NAME: Final = re.compile(r"""(?!(?:null|none|true|false|\d+)$)[^\s,;"'{}]+""", re.IGNORECASE)
-"""A name or a pattern that cannot be a list of several names, or another kind of value, in any
-spelling.
-"""
+"""A name or a pattern. It cannot be meant as a list of names or as another kind of value."""
 
 
 def _read_lists(entry: ServerEntry) -> None:
-    """Read a single text as a list with one item where a list of names or patterns is expected."""
+    """Where a list of names or patterns is expected, read a single text as a list with one item."""
     for key in ("allow", "deny", "read_only"):
         value = entry.members.get(key)
         if isinstance(value, str) and _ONE_NAME.fullmatch(value):
@@ -514,7 +512,7 @@ def _read_texts(entry: ServerEntry, key: str) -> None:
         elif value is None:
             entry.note(place, "null is read as if it were absent")
         elif isinstance(value, int):
-            # A bool is an int, too.
+            # In Python, a bool is an int, too.
             texts[name] = str(value).lower()
             entry.note(place, f"{found_kind(value)} is read as text; write it in quotes")
         else:
@@ -524,8 +522,8 @@ def _read_texts(entry: ServerEntry, key: str) -> None:
 
 
 def _pairs(value: JSON, key: str) -> list[tuple[str, JSON]] | None:
-    """Return the names and values of an object, of a list of `{"name", "value"}` or, in `env`, of a
-    list of NAME=VALUE. Return None if it has another form.
+    """Return the names and values in an object, in a list of `{"name", "value"}` or, for `env`, in
+    a list of NAME=VALUE. Return None for a value in another form.
     """
     if isinstance(value, dict):
         return list(value.items())
@@ -572,8 +570,8 @@ def _read_seconds(entry: ServerEntry, key: str) -> None:
 
 
 def _with_own_variables(value: JSON, place: str, entry: ServerEntry, workspace: Path) -> JSON:
-    """Return a value in which hosts' variables are replaced by ideabridge's variables, or by their
-    values.
+    """Return a value in which hosts' variables are replaced by ideabridge's variables or by their
+    own values.
     """
     if isinstance(value, list):
         return [
@@ -622,8 +620,8 @@ def _own_variable(inside: str, workspace: Path) -> str | None:
 
 
 def entry_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
-    """Yield (key, problem) for each key of an entry (`read_server_entry`) that contradicts other
-    keys, or whose value is clearly a mistake.
+    """Yield (key, problem) for each key in an entry (from `read_server_entry`) that contradicts
+    other keys or whose value is clearly a mistake.
     """
     yield from _kind_problems(entry)
     url = read_as(ServerStart, entry).url
@@ -637,8 +635,8 @@ def entry_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
 
 
 def _kind_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
-    """Yield (key, problem) for each key that does not fit the kind of a module: a program to start,
-    or an address to call.
+    """Yield (key, problem) for each key that does not fit the module's kind: a program to start, or
+    an address to call.
     """
     kind = read_as(ServerStart, entry).kind
     known_kind = KINDS.get(kind or "")

@@ -33,7 +33,7 @@ _RESTRICTIONS: Final = (
     "profiles",
     "rules",
 )
-"""Keys that restrict something in at least one object of the file. Someone who uses such a key in
+"""Keys that restrict something in at least one object in the file. Someone who uses such a key in
 another object also meant to restrict something.
 """
 
@@ -41,10 +41,12 @@ _RESTRICTING: Final = re.compile(
     "allow|deny|denie|block|forbid|exclud|permi|readonly|restrict|approv|auth(?!ors?$)|polic|"
     "sandbox|profile|disab|whitelist|blacklist|limit|secur|protect|password"
 )
-"""Words in a key, without case and separators, that suggest that the key restricts something."""
+"""Words in a key, ignoring case and separators, that suggest that the key restricts something."""
 
 _LEAST_SIMILARITY: Final = 0.6
-"""Minimum similarity, from 0 to 1, of a known key that is suggested for an unknown one."""
+"""How similar, from 0 to 1, a known key must at least be to be suggested in place of an unknown
+one.
+"""
 
 NULL: Final = "expected a value, found null; leave the key out instead"
 
@@ -67,7 +69,8 @@ class Fault:
     Attributes:
         loc: the path of the value.
         text: what is wrong with it.
-        is_unknown_key: whether the last part of `loc` is a key that the model does not have.
+        is_unknown_key: whether the fault is that the model does not have the key that `loc` ends
+            with.
     """
 
     loc: Place
@@ -82,7 +85,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """An object in which values of another type were converted.
+    """An object in which values of the wrong type were converted.
 
     Attributes:
         members: the object.
@@ -107,7 +110,7 @@ class Checker:
     Attributes:
         model: the model.
         hints: the text that follows "unknown key" for some keys of the object itself.
-        others: further keys of the object itself that can be suggested for an unknown key.
+        others: further keys of the object itself that can be suggested in place of an unknown key.
     """
 
     model: type[BaseModel]
@@ -123,13 +126,13 @@ class Checker:
         return ()
 
     def repaired(self, raw: JSONObject, may_repair: Callable[[Place, JSON], bool]) -> Repaired:
-        """Return the object with values of another type converted, and without the keys whose value
-        is null.
+        """Return the object with values of the wrong type converted, and without the keys whose
+        value is null.
 
         Args:
             raw: the object.
-            may_repair: a function that returns whether the value at a path can be converted to
-                another type, or be left out if it is null.
+            may_repair: returns whether the value at a path can be converted to another type or, if
+                it is null, left out.
         """
         members = copy.deepcopy(raw)
         notes: list[Remark] = []
@@ -148,7 +151,7 @@ class Checker:
         return _keys_of(self.model)
 
     def unknown_key(self, key: str) -> str:
-        """Return a sentence that says that a key is unknown, and suggests the key that was probably
+        """Return a sentence that reports an unknown key and suggests the key that was probably
         meant.
         """
         if key in self.hints:
@@ -169,7 +172,7 @@ class Checker:
 
 
 def _keys_of(model: type[BaseModel]) -> list[str]:
-    """Return the keys that a model has in a file."""
+    """Return a model's keys as a file writes them."""
     named = ((member.alias or name, member) for name, member in model.model_fields.items())
     return [key for key, member in named if not member.exclude]
 
@@ -194,14 +197,14 @@ def may_restrict(key: str, known: Sequence[str], restricting: Collection[str]) -
     if _RESTRICTING.search(spelling_of(key)):
         return True
     restrictions = {*restricting, *_RESTRICTIONS}
-    # If two keys are equally similar, the restricting one counts.
+    # Of two keys that are equally similar, the restricting one counts.
     ordered = sorted({*known, *restrictions}, key=lambda name: name not in restrictions)
     spelling = difflib.SequenceMatcher(b=spelling_of(key))
     best = 0.0
     nearest = ""
     for name in ordered:
         spelling.set_seq1(spelling_of(name))
-        # The quick ratios are upper bounds, and most names are too different.
+        # The quick ratios are upper bounds, which already rule out most names.
         if spelling.real_quick_ratio() < _LEAST_SIMILARITY:
             continue
         if spelling.quick_ratio() < _LEAST_SIMILARITY:
@@ -227,7 +230,7 @@ def null_places(value: JSON, place: Place) -> Iterator[Place]:
 def without(members: JSONObject, places: Collection[Place]) -> JSONObject:
     """Return a copy of an object without the values at the given places."""
     result = copy.deepcopy(members)
-    # Remove the later items of a list first, so that the numbers of the others stay the same.
+    # Remove the later items of a list first, so that the earlier ones keep their positions.
     for place in sorted(set(places), key=_order, reverse=True):
         _remove(result, place)
     return result
@@ -238,7 +241,7 @@ def _order(place: Place) -> list[tuple[int, str]]:
 
 
 def _remove(members: JSONObject, place: Place) -> None:
-    """Remove the value at a place, if it is there."""
+    """Remove the value at a place, if there is one."""
     holder = part_at(members, place[:-1])
     key = place[-1] if place else None
     if isinstance(holder, dict) and isinstance(key, str):
@@ -248,8 +251,8 @@ def _remove(members: JSONObject, place: Place) -> None:
 
 
 def _repair(members: JSONObject, error: ErrorDetails) -> str | None:
-    """Replace the value that an error is about if its meaning as another type is clear. Return how
-    it was read, or None if it was left unchanged.
+    """Replace the value that an error is about if it is clear what the value means as the expected
+    type. Return how the value was read, or None if it was left unchanged.
     """
     place = error["loc"]
     value = cast("JSON", error["input"])
@@ -301,13 +304,14 @@ def _converted(kind: str, value: JSON) -> JSON:
 
 
 def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel]:
-    """Return the model of the object at `path`, as seen from an object of `model`."""
+    """Return the model of the object at `path` below an object that has the model `model`."""
     annotation: Any = model
     for key in path:
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             annotation = _annotation_of(annotation, str(key))
         else:
-            # A list, tuple[MEMBER, ...], or an object of members by name, dict[str, MEMBER].
+            # A list (tuple[MEMBER, ...]), or an object of members keyed by name (dict[str,
+            # MEMBER]).
             annotation = [part for part in get_args(annotation) if part is not Ellipsis][-1]
 
         if type(None) in get_args(annotation):
@@ -317,7 +321,7 @@ def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseMod
 
 
 def _annotation_of(model: type[BaseModel], key: str) -> Any:
-    """Return the type of a key's value in an object of `model`."""
+    """Return the type of a key's value in an object that has the model `model`."""
     for name, member in model.model_fields.items():
         if key in (name, member.alias):
             return member.annotation
@@ -325,7 +329,7 @@ def _annotation_of(model: type[BaseModel], key: str) -> Any:
 
 
 def _problem(error: ErrorDetails) -> str:
-    """Describe an error about a value, but omit the value, because it might be a secret."""
+    """Describe an error about a value without quoting the value, which might be a secret."""
     kind = error["type"]
     if kind in _EXPECTED:
         return f"expected {_EXPECTED[kind]}, found {found_kind(error['input'])}"

@@ -1,13 +1,13 @@
 """StandingRules: the tools that people have allowed *always*, each in one workspace.
 
-A rule is bound to the definition of the tool, to the way its server starts, and to the workspace.
-If one of them changes, the rule no longer covers the tool, and its calls ask again. A rule covers
-only calls of the person who gave it.
+A rule is bound to the tool's definition, to the way the tool's server starts, and to the workspace.
+If one of these changes, the rule no longer covers the tool, and calls to the tool ask again. A rule
+covers only the calls of the person who gave it.
 
-The rules of the user of this machine are in `approvals.json` in the user's configuration folder,
-next to `trust.json`. No project file can add rules or read them. The rules of everybody else (users
-of a server) are settings of the store. Both are read again whenever they change, so that a
-withdrawn rule covers no further calls. A file that cannot be used counts as having no rules.
+The rules of this machine's user are in `approvals.json` in the user's configuration folder, next to
+`trust.json`. No project file can add or read rules. The rules of everyone else (the users of a
+server) are settings in the store. Both are read again whenever they change, so a rule covers no
+further calls once it is withdrawn. A file that cannot be used counts as having no rules.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ MAX_RULES: Final = 1000
 """Maximum number of rules that one person can have."""
 
 MAX_BYTES: Final = 2 * 1024 * 1024
-"""Maximum size of the rules of one person, in bytes."""
+"""Maximum size of one person's rules, in bytes."""
 
 _MAX_TEXT: Final = 4096
 _LATEST: Final = 253_000_000_000
-"""The latest valid time for a rule, in seconds since 1970. It is in the year 9987."""
+"""The latest time that is valid in a rule, in seconds since 1970. It is in the year 9987."""
 
 LOCK_SECONDS: Final = 5.0
-"""Time, in seconds, to wait for another process that changes the rules."""
+"""How long, in seconds, to wait while another process changes the rules."""
 
 _SETTING: Final = "always "
 _VERSION: Final = 1
@@ -95,7 +95,8 @@ class StandingRule:
         owner: the caller whose calls it covers.
         workspace: see `workspace_of`.
         tool: the tool.
-        server: the start definition of the tool's module, or a hash of the tool files.
+        server: the start definition of the tool's module or, for a tool from a tool file, a hash of
+            the tool files.
         by: the person who gave it.
         at: the time when it was given, in seconds since 1970.
     """
@@ -114,7 +115,7 @@ class StandingRule:
 
     @property
     def subject(self) -> tuple[str, str, str, str]:
-        """The tool that the person allows, regardless of its definition. A person has at most one
+        """What identifies the allowed tool regardless of its definition. A person has at most one
         rule for each subject.
         """
         return (self.workspace, self.tool.module, self.tool.name, self.tool.activity)
@@ -126,7 +127,7 @@ class StandingRule:
 
     @property
     def given(self) -> str:
-        """The time at which the rule was given, ISO 8601 in UTC."""
+        """The time at which the rule was given, in ISO 8601 and UTC."""
         return datetime.fromtimestamp(self.at, UTC).isoformat(timespec="seconds")
 
     def to_json(self) -> JSONObject:
@@ -145,7 +146,7 @@ class StandingRule:
 
 @dataclass(frozen=True, slots=True)
 class ListedRule:
-    """A rule, and whether it still covers its tool."""
+    """A rule with whether it still covers its tool."""
 
     rule: StandingRule
     state: State
@@ -196,11 +197,11 @@ def workspace_of(configuration: Configuration) -> str:
 
 
 def servers_of(configuration: Configuration) -> dict[str, str]:
-    """Return what a rule is bound to in addition to the tool's definition, keyed by module: the way
-    in which the module starts or, for "", the content of the tool files.
+    """Return what rules are bound to in addition to the tool's definition, keyed by module: the way
+    the module starts or, under the key "", the content of the tool files.
 
     Without tool files, the key "" is absent: nothing here identifies the code of a tool that a
-    program has passed in, so a rule cannot be bound to it.
+    program passes in, so no rule can be bound to that code.
     """
     servers = start_definitions(configuration)
     del servers[""]
@@ -212,7 +213,7 @@ def servers_of(configuration: Configuration) -> dict[str, str]:
         try:
             files.append(hashlib.sha256(Path(file).read_bytes()).hexdigest())
         except OSError:
-            # The bridge has reported that the file cannot be loaded.
+            # The bridge has already reported that the file cannot be loaded.
             files.append(None)
 
     return {**servers, "": content_hash({"files": files})}
@@ -313,18 +314,18 @@ def _written(rules: Iterable[StandingRule]) -> bytes:
 
 
 def rules_path() -> Path:
-    """Return the path of the file with the rules of the user of this machine."""
+    """Return the path of the file that holds the rules of this machine's user."""
     return platformdirs.user_config_path("ideabridge") / FILE_NAME
 
 
 @dataclass(frozen=True, slots=True)
 class _ReadFile:
-    """The content of a file of rules.
+    """The content of the rules file as it was last read.
 
     Attributes:
-        signature: identifies the content; empty if there was no file.
+        signature: what identifies the content; empty if there was no file.
         rules: the rules, keyed by id.
-        problem: the reason why the file cannot be used, or None.
+        problem: why the file cannot be used, or None.
     """
 
     signature: tuple[int, ...] = ()
@@ -333,11 +334,11 @@ class _ReadFile:
 
 
 class _RuleFile:
-    """The rules of the user of this machine."""
+    """The rules of this machine's user."""
 
     def __init__(self) -> None:
-        # A thread can change the rules while the event loop reads them, so the rules that were read
-        # last are always replaced as a whole.
+        # A thread can change the rules while the event loop reads them, so the rules last read are
+        # always replaced as a whole.
         self._last = _ReadFile()
 
     def read(self) -> Mapping[str, StandingRule]:
@@ -427,7 +428,7 @@ def _locked(path: Path, seconds: float) -> Generator[None]:
 
     Raises:
         RulesLockedError: another process holds it for more than `seconds`.
-        OSError: the file of the lock cannot be opened.
+        OSError: the lock file cannot be opened.
     """
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     descriptor = os.open(path, flags, 0o600)
@@ -470,7 +471,7 @@ class StandingRules:
 
     Args:
         configuration: the configuration of this process, which says how servers start.
-        store: the store, which contains the rules of everybody but the user of this machine.
+        store: the store, which contains everyone's rules except those of this machine's user.
 
     Attributes:
         workspace: see `workspace_of`.
@@ -485,8 +486,8 @@ class StandingRules:
         self._reported = ""
 
     def follow(self, configuration: Configuration) -> None:
-        """Switch to another configuration of the same process. Rules for servers that now start
-        differently, and for tools of files that have changed, no longer apply.
+        """Switch to a new configuration of the same process. Rules no longer apply to servers that
+        now start differently, or to tools from files that have changed.
         """
         self._servers = servers_of(configuration)
 
@@ -506,7 +507,7 @@ class StandingRules:
             return None
 
         rule = rules.get(rule_id(owner_of(caller), self.workspace, tool, server))
-        # The id is so short that a server could construct a definition with the same id.
+        # The id is short enough for a server to construct another definition that has the same id.
         if rule is None or (rule.workspace, rule.tool, rule.server) != (
             self.workspace,
             tool,
@@ -516,7 +517,7 @@ class StandingRules:
         return rule
 
     def rule_for(self, caller: str, tool: StandingTool, by: Decider) -> StandingRule:
-        """Return the rule with which a person allows a tool always. It is not stored yet.
+        """Return the rule by which a person always allows a tool. This does not store the rule.
 
         Raises:
             StandingRuleError: the tool's server is not in this configuration, or the rules cannot
@@ -532,10 +533,10 @@ class StandingRules:
         return rule
 
     def is_bound(self, tool: StandingTool, bound: JSONObject | None) -> bool:
-        """Return whether a run is bound to the way in which a tool's server starts in this process.
+        """Return whether a run is bound to the way a tool's server starts in this process.
 
         Args:
-            tool: the tool of a call of the run.
+            tool: the tool that one of the run's calls calls.
             bound: the start definitions to which the run is bound; see `RunStarted`.
         """
         server = self._servers.get(tool.module)
@@ -544,11 +545,11 @@ class StandingRules:
         return not tool.module or (bound is not None and bound.get(tool.module) == server)
 
     def give(self, rule: StandingRule, seconds: float = LOCK_SECONDS) -> None:
-        """Store a rule. It replaces an outdated rule of the same person for the same tool.
+        """Store a rule. It replaces an outdated rule that the same person gave for the same tool.
 
         Args:
             rule: the rule.
-            seconds: the time to wait for another process that changes the rules.
+            seconds: how long to wait while another process changes the rules.
 
         Raises:
             StandingRuleError, StoreError: the rules cannot be changed.
@@ -579,20 +580,23 @@ class StandingRules:
         return listed
 
     def _digests(self, server: str) -> dict[str, str]:
-        """Return the digests of the tools that a server listed last, keyed by their names there."""
+        """Return the digests of the tools that a server listed last, keyed by the names in its
+        list.
+        """
         tools = [Tool.from_json(entry) for entry in objects_in(self._memory.tools(server))]
         return {tool.name_in_module: tool.digest for tool in tools}
 
     def _state_of(self, rule: StandingRule, digests: Mapping[str, str] | None) -> State:
-        """Return whether a rule still covers its tool. `digests` has the digests of its server's
-        tools.
+        """Return whether a rule still covers its tool. `digests` are those of the tools on the
+        tool's server.
         """
         if rule.workspace != self.workspace:
             return "elsewhere"
         if self._servers.get(rule.tool.module) != rule.server:
             return "outdated"
         if not digests:
-            # The server has never listed its tools here, or the tool is in a tool file.
+            # The server has never listed its tools to this process, or the tool is from a tool
+            # file.
             return "holds"
         return "holds" if digests.get(rule.tool.name) == rule.tool.digest else "outdated"
 
@@ -637,10 +641,10 @@ def _named(caller: str) -> str:
 
 
 def _with_rule(rules: Mapping[str, StandingRule], rule: StandingRule) -> Mapping[str, StandingRule]:
-    """Return the rules with one more, which replaces an outdated rule for the same tool.
+    """Return the rules and a new one, which replaces any outdated rule for the same tool.
 
     Raises:
-        StandingRuleError: there are too many rules, or this rule could not be read again.
+        StandingRuleError: there are too many rules, or the new rule could not be read back.
     """
     same = rules.get(rule.id)
     if same is not None and (same.subject, same.tool) == (rule.subject, rule.tool):
@@ -663,7 +667,7 @@ def _with_rule(rules: Mapping[str, StandingRule], rule: StandingRule) -> Mapping
 
 
 def own_rules() -> list[StandingRule]:
-    """Return the rules of the user of this machine.
+    """Return the rules of this machine's user.
 
     Raises:
         StandingRuleError: their file cannot be used, so none of them applies.
@@ -672,16 +676,16 @@ def own_rules() -> list[StandingRule]:
 
 
 def allow_always(tool: Tool, configuration: Configuration, by: Decider) -> StandingRule:
-    """Store that the user of this machine always allows a tool in the workspace of a configuration.
-    Only a command that has asked the person at the terminal is allowed to call this.
+    """Store that this machine's user always allows a tool in a configuration's workspace. Only a
+    command that has asked the person at the terminal is allowed to call this.
 
     Args:
         tool: the tool as its server lists it now, or a Python tool.
-        configuration: the configuration with which the tool is used.
+        configuration: the configuration that the tool is used with.
         by: the person.
 
     Raises:
-        StandingRuleError: the server of the tool is not configured, or the rules cannot be changed.
+        StandingRuleError: the tool's server is not configured, or the rules cannot be changed.
     """
     module = tool.module or ""
     servers = servers_of(configuration)

@@ -1,14 +1,15 @@
-"""Stored secrets: the values that `${secret:NAME}` stands for in the entries of servers.
+"""Stored secrets: the values that `${secret:NAME}` stands for in servers' entries.
 
-A person stores them with `ideabridge secrets set`. The values are in the keyring of the system or,
-if there is none, in `secrets.json` in the user's data folder, which only the user can read. That
-file also lists the names, because a keyring cannot.
+A person stores them with `ideabridge secrets set`. The values are in the system's keyring or,
+without a keyring, in `secrets.json` in the user's data folder, a file that only the user can read.
+That file also lists the names of all secrets, because a keyring cannot list them.
 
-Each secret belongs to one configuration file: the user's own, or one other, such as a project's. An
-entry can read only the secrets of its own file, so a project's file cannot name a secret of the
-user's own servers. A secret of a file other than the user's own also belongs to the servers for
-which it was stored, as they were defined at that time. After such an entry changes, a person must
-allow it again, because the changed server might send the secret elsewhere.
+Each secret belongs to one configuration file: either the user's own or another, such as a
+project's. An entry can read only the secrets that belong to its file, so a project's file cannot
+name a secret of the user's own servers. If the file is not the user's own, the secret is also bound
+to the servers for which it was stored, as they were defined at that time. When the entry of such a
+server changes, a person must allow it again, because the changed server might send the secret
+elsewhere.
 """
 
 from __future__ import annotations
@@ -55,17 +56,17 @@ class StoredSecretError(IdeabridgeError):
 
 @dataclass(frozen=True, slots=True)
 class StoredSecret:
-    """A secret. Its value is included only if the file holds it.
+    """A secret. It includes its value only if `secrets.json` holds the value.
 
     Attributes:
         name: its name.
         file: the configuration file that it belongs to, or None for the user's own.
         place: `keyring`, or `file` if the value is in `secrets.json`.
         servers: the servers that are allowed to use it, each with the digest of its entry
-            (`entry_digest`). In the user's own file every server is allowed to.
-        value: the value, if it is in the file.
-        set_at: the time when the value was stored, in seconds since 1970, or 0 if that is not
-            known.
+            (`entry_digest`). For a secret of the user's own file, every server in that file is
+            allowed to.
+        value: the value, if it is in `secrets.json`.
+        set_at: when the value was stored, in seconds since 1970, or 0 if that is not known.
     """
 
     name: str
@@ -77,7 +78,7 @@ class StoredSecret:
 
     @property
     def keyring_name(self) -> str:
-        """The name of its entry in the keyring."""
+        """The name of the secret's entry in the keyring."""
         return f"secret {self.name}" if self.file is None else f"secret {self.name} of {self.file}"
 
 
@@ -113,8 +114,8 @@ class SecretOwner:
 
 
 def secret_owner(file: Path | None) -> SecretOwner:
-    """Return the owner of the secrets that the entries of a configuration file are allowed to read.
-    Entries without a file belong to a program, which can read whatever its user can read.
+    """Return the owner of the secrets that the entries in a configuration file are allowed to read.
+    Entries that are not from a file belong to a program, which can read whatever its user can read.
     """
     if file is None:
         return SecretOwner()
@@ -131,7 +132,7 @@ def secrets_path() -> Path:
 
 
 def secret_name_problem(name: str) -> str | None:
-    """Return what is wrong with the name of a secret, or None if the name is valid."""
+    """Return what is wrong with a secret's name, or None if the name is valid."""
     if re.fullmatch(NAME_PATTERN, name):
         return None
     return (
@@ -160,7 +161,7 @@ def stored_secrets() -> list[StoredSecret]:
 
 
 def find_secret(owner: SecretOwner, name: str) -> StoredSecret | None:
-    """Return a secret by its name, or None if the file has no secret of this name.
+    """Return the secret with this name, or None if the file has none.
 
     Raises:
         StoredSecretError: `secrets.json` cannot be read.
@@ -175,7 +176,7 @@ def secret_value(owner: SecretOwner, name: str, server: str, digest: str) -> str
     """Return the value of a secret for one server. Blocks.
 
     Args:
-        owner: the file that the server's entry is in.
+        owner: the file that contains the server's entry.
         name: the name of the secret.
         server: the name of the server.
         digest: the digest of the server's entry (`entry_digest`).
@@ -216,11 +217,11 @@ def secret_value(owner: SecretOwner, name: str, server: str, digest: str) -> str
 
 
 def set_secret(owner: SecretOwner, name: str, value: str, servers: Mapping[str, str]) -> str:
-    """Store a secret in the keyring if that works, otherwise in the file. Return a message for
-    users that names the place. Blocks.
+    """Store a secret in the keyring if that works, and otherwise in `secrets.json`. Return a
+    message for users that names the place. Blocks.
 
     Args:
-        owner: the file that it belongs to.
+        owner: the configuration file that it belongs to.
         name: its name.
         value: its value.
         servers: the servers that are allowed to use it; see `StoredSecret`.
@@ -247,7 +248,7 @@ def set_secret(owner: SecretOwner, name: str, value: str, servers: Mapping[str, 
 
 
 def allow_secret(owner: SecretOwner, name: str, servers: Mapping[str, str]) -> None:
-    """Let these servers use a stored secret, and no others.
+    """Let only these servers use a stored secret.
 
     Raises:
         StoredSecretError: the secret does not exist, or the file cannot be written.
@@ -268,7 +269,8 @@ def remove_secret(owner: SecretOwner, name: str) -> bool:
     """Remove a secret. Return whether there was one. Blocks.
 
     Raises:
-        StoredSecretError: the keyring or the file refuses it. The secret is then still listed.
+        StoredSecretError: the secret cannot be removed from the keyring or the file, and is still
+            listed.
     """
     secret = find_secret(owner, name)
     if secret is None:
@@ -288,7 +290,7 @@ def remove_secret(owner: SecretOwner, name: str) -> bool:
 
 
 def _to_keyring(name: str, value: str) -> str | None:
-    """Put a value into the keyring. Return None, or the reason why that does not work."""
+    """Put a value into the keyring. Return None, or why that failed."""
     keyring = Keyring()
     try:
         keyring.write(name, value)
@@ -332,14 +334,14 @@ _Secrets = dict[tuple[str | None, str], StoredSecret]
 
 
 def _change(change: Callable[[_Secrets], None]) -> None:
-    """Change the secrets in `secrets.json` while no other process does."""
+    """Change the secrets in `secrets.json` while no other process changes them."""
     path = secrets_path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with locked(path.with_name(f"{path.name}.lock")):
             secrets = {(secret.file, secret.name): secret for secret in stored_secrets()}
             change(secrets)
-            # If the file is a link, its target is replaced.
+            # If the file is a link, replace the link's target.
             write_own(Path(os.path.realpath(path)), _text(secrets.values()))
     except OSError as error:
         raise StoredSecretError(f"{path}: cannot be written: {error.strerror or error}") from None
@@ -393,7 +395,7 @@ def _from_json(entry: Any) -> StoredSecret:
 
 
 def _check_private(path: Path) -> None:
-    """Raise an error unless the path is a regular file that other users cannot read."""
+    """Raise an error unless the path is that of a regular file that other users cannot read."""
     about = path.stat()
     if not stat.S_ISREG(about.st_mode):
         raise StoredSecretError(f"{path}: is not a regular file")

@@ -1,5 +1,5 @@
-"""Sync: the bridge for scripts without `async`. Its event loop runs in a thread, and each call
-waits for its result.
+"""Sync: the bridge for scripts that do not use `async`. The event loop runs in a thread, and each
+call waits for its result.
 
 from ideabridge.bridge.sync import Bridge
 
@@ -83,9 +83,7 @@ class _CallOptions(TypedDict, total=False):
 
 
 class _Blocking(Generic[A]):
-    """Wraps an object that lives in the event loop's thread, and holds the portal to that
-    thread.
-    """
+    """Wraps an object that lives in the event loop's thread, and holds the portal to it."""
 
     def __init__(self, underlying: A, portal: BlockingPortal | None = None) -> None:
         self.underlying = underlying
@@ -93,7 +91,7 @@ class _Blocking(Generic[A]):
 
     @property
     def portal(self) -> BlockingPortal:
-        """Calls functions in the thread of the event loop."""
+        """The portal, which calls functions in the event loop's thread."""
         if self._portal is None:
             raise RuntimeError("the bridge is not open; use `with Bridge(...)`")
         return self._portal
@@ -184,7 +182,7 @@ class Bridge(_Blocking[AsyncBridge]):
         return self._stack.__exit__(*error)
 
     def tools(self) -> list[Tool]:
-        """Return every tool, after the modules have connected or failed."""
+        """Return every tool, once each module has connected or failed."""
         return self.portal.call(self.underlying.offer.settle).tools
 
     @overload
@@ -337,7 +335,7 @@ class Bridge(_Blocking[AsyncBridge]):
         tools: Iterable[str] | None = None,
         run_id: str | None = None,
     ) -> AbstractContextManager[Session]:
-        """Open a run to which the script submits each step; see
+        """Open a run whose steps the script itself submits, one after another; see
         `ideabridge.bridge.Bridge.session`.
         """
         opened = self.underlying.session(state=state, input=input, tools=tools, run_id=run_id)
@@ -352,7 +350,7 @@ class Bridge(_Blocking[AsyncBridge]):
         else:
             result = self.portal.call(run.result, output)
 
-        # The caller receives only the result, so log the assumptions and notes.
+        # The caller receives only the result, so the assumptions and notes go to the log.
         for line in assumption_lines(run.assumed):
             logger.warning("run %s assumed: %s", run.id, line)
 
@@ -373,8 +371,8 @@ def _awaitable(approver: SyncApprover) -> Approver:
     async def decide(request: ApprovalRequest) -> Decision:
         if inspect.iscoroutinefunction(approver):
             return await approver(request)
-        # Call the approver in a thread, because it might ask a person, and other calls must
-        # continue meanwhile.
+        # Call the approver in a thread, because other calls must continue while it might be asking
+        # a person.
         plain = cast("Callable[[ApprovalRequest], Decision]", approver)
         return await to_thread.run_sync(plain, request, abandon_on_cancel=True)
 

@@ -2,12 +2,12 @@
 
 A project file (`ideabridge.json` in a folder) can start commands and import Python files, so it is
 used only after a person has trusted exactly this content. `trust.json` in the user's configuration
-folder stores what is trusted: for each project file the SHA-256 of the file and of every file that
+folder stores what is trusted: for each project file, the SHA-256 of the file and of every file that
 it names, the files that the person confirmed as data (`data_files`), and the environment variables
 that the project file is allowed to name.
 
-Shell completion reads `trust.json` at each key press, so this module imports only the standard
-library, platformdirs, and small modules.
+Shell completion reads `trust.json` at each key press, so this file imports only the standard
+library, platformdirs, and small files.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 MAX_NAMED_FILES: Final = 1000
 MAX_NAMED_BYTES: Final = 256 * 1024 * 1024
 MAX_NAMES: Final = 10_000
-"""Maximum number of possible paths that are looked up: one for each combination of a word and a
-folder that the word might be relative to.
+"""Maximum number of paths to look up: one for each combination of a word and a folder that the word
+might be relative to.
 """
 
 HARMLESS: Final = frozenset(
@@ -110,26 +110,27 @@ HARMLESS: Final = frozenset(
         ),
     }
 )
-"""Variables without secrets, which a project file can name without permission."""
+"""Variables that hold no secrets, so a project file can name them without permission."""
 
 _VARIABLE: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN_NAME: Final = re.compile(r"[\w.@/:-]+")
 _BETWEEN: Final = re.compile(r"[\s:;,=&|()<>'\"`]+")
-"""Separates the names of files within a word: in a shell command, a list of folders, or an
-address."""
+"""Separates the file names within a word, which can be a shell command, a list of folders, or an
+address.
+"""
 
 _MODULE: Final = re.compile(r"-[A-Za-z]*?m(.*)", re.DOTALL)
 """Python's option `-m`, alone or after other letters in the same word, with or without the name of
 a module."""
 
 _MOST_PROGRAM_NAMES: Final = 20
-"""Maximum number of names of a server's command, including link targets, under which its arguments
+"""Maximum number of names for a server's command, including link targets, by which its arguments
 are read.
 """
 
 _ENTRIES: Final = ("__main__.py", "index.js", "package.json")
-"""The files that Python and Node execute when they are started with a folder."""
+"""The files that Python and Node execute when they are started with a folder as the argument."""
 
 _KEPT: Final = (".git", ".hg", ".jj", ".svn")
 """The folders that mark the root of a working copy."""
@@ -140,7 +141,7 @@ _NOT_DATA: Final = "not data"
 
 
 class TrustError(IdeabridgeError):
-    """A file cannot be trusted as it is, or a change of trust cannot be saved. The message says
+    """A file cannot be trusted as it is, or a change in trust cannot be saved. The message says
     why.
     """
 
@@ -194,9 +195,9 @@ def read_own_beginning(path: Path, size: int) -> bytes:
 
 
 def link_out(path: Path, folder: Path) -> Path | None:
-    """Return the first link that leads out of a folder on the way to a path in it, or None if there
-    is no such link or the path is not in the folder. Whoever created the folder, for example the
-    author of a repository, chose where such a link leads.
+    """Return the first link on the way to a path in a folder that leads out of the folder, or None
+    if there is no such link or the path is not in the folder. Whoever created the folder, for
+    example the author of a repository, chose where such a link leads.
     """
     base = Path(os.path.normpath(folder.absolute()))
     place = Path(os.path.normpath(path.absolute()))
@@ -215,7 +216,7 @@ def link_out(path: Path, folder: Path) -> Path | None:
 
 def write_own(path: Path, data: str | bytes, mode: int = 0o600) -> None:
     """Replace a file in one step. Readers see either the old content or all of `data`, even after a
-    crash of the system.
+    system crash.
 
     Raises:
         OSError: it cannot be written.
@@ -228,7 +229,7 @@ def write_own(path: Path, data: str | bytes, mode: int = 0o600) -> None:
 @contextmanager
 def staged(path: Path, data: bytes) -> Generator[Path]:
     """Write a new file that only the user can read, next to a path, and return the new file's path.
-    If the caller does not move it to its destination, it is removed at the end.
+    If the caller does not move the file to its destination, it is removed at the end.
 
     Raises:
         OSError: it cannot be written.
@@ -254,8 +255,8 @@ def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
     Raises:
         OSError: it cannot be opened, or is a folder.
     """
-    # Opening a pipe without a writer must not block. A pipe with a writer (`<(...)`) is read to its
-    # end.
+    # Opening a pipe that has no writer must not block. A pipe that has one (`<(...)`) is read to
+    # its end.
     descriptor = os.open(
         path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     )
@@ -272,8 +273,8 @@ def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
 
 
 def _unsafe(about: os.stat_result, path: Path) -> str | None:
-    """Return how another user could have written a file, or None if nobody could or the system has
-    no file modes.
+    """Return how another user could have written a file, or None if no other user could or the
+    system has no file modes.
     """
     if sys.platform == "win32":
         return None
@@ -313,11 +314,11 @@ class ProjectFile:
     Attributes:
         file: the absolute path.
         data: the bytes of the file, from which everything is parsed.
-        digests: the SHA-256, in hex, of the file and of every file that it names, except for those
-            in `data_files`, by path. The path is relative with `/` for a file in its folder, and
-            absolute for any other (only tool files).
+        digests: the SHA-256 in hex of the file and of every file that it names except for those in
+            `data_files`, keyed by path. The path of a file in the project file's folder is
+            relative, with `/`; that of any other file, which can only be a tool file, is absolute.
         data_files: the files that a person can confirm as data, keyed by path.
-        left: how many bytes of these data files trust can still cover.
+        left: how many bytes of data files trust can still cover.
     """
 
     file: Path
@@ -333,8 +334,8 @@ class ProjectFile:
         """Return the digests of all files that trust covers.
 
         Args:
-            confirmed: the paths of files that a person confirmed as data, which trust does not
-                cover.
+            confirmed: the paths of the files that a person confirmed as data. Trust does not cover
+                these.
         """
         digests = dict(self.digests)
         left = self.left
@@ -347,12 +348,12 @@ class ProjectFile:
         return digests
 
     def _content(self, path: str, left: int) -> tuple[str, int] | None:
-        """Return the digest and the size of a data file. A file of more than `left` bytes counts as
+        """Return the digest and the size of a data file. A file larger than `left` bytes counts as
         unreadable.
         """
         content = self._read.get(path, (_UNREADABLE, 0))
-        # Compute each digest only once, so that the stored digest is the one that the person was
-        # shown.
+        # Compute each digest only once, so that the stored digest belongs to the content that the
+        # person was shown.
         if content is not None and content[0] == _UNREADABLE:
             content = self._read[path] = _digest(self.data_files[path].path, left)
         if content is not None and content[1] > left:
@@ -360,7 +361,7 @@ class ProjectFile:
         return content
 
     def hash(self, confirmed: Collection[str] = ()) -> str:
-        """Return the SHA-256, in hex, of everything that a person trusts: the covered files, and
+        """Return the SHA-256 in hex of everything that a person trusts: the covered files, and
         which files are data.
         """
         covered = sorted(self.covered(confirmed).items())
@@ -380,12 +381,13 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     These are the files in `tools`, in any folder, and the following files inside the project's
     folder:
 
-    - files in a server's `command`, `args` (also `--flag=FILE`, `-m MODULE` and within a shell
-      command) or `env`, relative to the folder or to the server's `cwd`;
-    - the files that Python and Node execute in a folder that one of these names;
+    - files that a server's `command`, `args` (also as `--flag=FILE`, as `-m MODULE` and within a
+      shell command) or `env` names, relative to the folder or to the server's `cwd`;
+    - the files that Python and Node execute when one of these words names a folder;
     - the files that `command` and MODULE stand for in the server's own PATH and PYTHONPATH.
 
-    The digest of a link is that of its target. Files that these files load are not covered.
+    The digest of a link is that of its target. Files that are only loaded by these files are not
+    covered.
 
     Args:
         file: the path of the project file.
@@ -393,7 +395,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
         content: the decoded content of `data`.
 
     Raises:
-        TrustError: it names too many files, or the files have too many bytes.
+        TrustError: it names too many files, or the files are too large together.
     """
     folder = file.parent
     digests = {file.name: hashlib.sha256(data).hexdigest()}
@@ -427,7 +429,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
         raise too_many
 
     for path, anywhere in named.items():
-        # Most words are not files, so do the cheapest test first.
+        # Most words name no file, so do the cheapest test first.
         if (
             path in data_files
             or not os.path.lexists(path)
@@ -451,7 +453,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
 def _data_files(
     named: Mapping[Path, list[str]], code: Collection[Path], folder: Path
 ) -> dict[Path, DataFile]:
-    """Return the files that can be data: every path that names them names them as data."""
+    """Return the files that can be data. Every mention of such a file names it as data."""
     if not named:
         return {}
     # Some file systems ignore case.
@@ -488,7 +490,8 @@ def _named(content: JSON, folder: Path) -> Iterator[_Mention]:
     servers = members.get("mcpServers")
     for name, entry in object_or_empty(servers).items():
         if isinstance(entry, dict):
-            # A name with spaces could continue the sentence that asks a person about a data file.
+            # A name with spaces could pose as part of the sentence that asks a person about a data
+            # file.
             shown = name if _PLAIN_NAME.fullmatch(name) else visible(repr(name))
             yield from _named_by(shown, entry, folder)
 
@@ -504,7 +507,7 @@ def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention
     ]
     code = [*programs, *_modules(arguments, environment)]
     for word in (*commands, *arguments):
-        # Names by which Python and Node find files.
+        # Variables in which Python and Node look for files.
         code += [f"{word}.js", *(f"{word}/{inner}" for inner in _ENTRIES)]
         if not word.startswith("./"):
             code.append(word[2:])  # `-r./FILE`
@@ -574,8 +577,8 @@ def _modules(arguments: list[str], environment: JSONObject) -> Iterator[str]:
 
 
 def _program_names(programs: list[str], folder: Path) -> list[str]:
-    """Return the names of a server's command: a link can have a different name from the interpreter
-    that it points to.
+    """Return the names of a server's command. There can be several: a link can be named differently
+    from the interpreter that it points to.
     """
     paths = [*programs, *(os.path.realpath(folder / _filled(program)) for program in programs)]
     return list(dict.fromkeys(map(program_name, paths)))
@@ -589,8 +592,8 @@ def _data_arguments(
     *,
     is_own_program: bool,
 ) -> dict[int, tuple[str, str]]:
-    """Return (path, place that names it), keyed by argument number, for each argument that names
-    data no matter by which of the command's names its arguments are read.
+    """Return (path, place that names the path), keyed by argument number, for each argument that
+    names data whichever of the command's names the arguments are read by.
     """
     readings = [
         list(data_words(name, arguments, server, is_own_file, is_own_program=is_own_program))
@@ -608,11 +611,11 @@ def _data_arguments(
 
 
 def _is_own_file(text: str, bases: list[Path]) -> bool:
-    """Return whether a path can only refer to a file of the project.
+    """Return whether a path can only refer to a file in the project.
 
     Args:
         text: the path.
-        bases: the folders that it can be relative to. The first is the project's.
+        bases: the folders that the path can be relative to. The first is the project folder.
     """
     # The value of a variable is known only when the server starts.
     if "$" in text or text.startswith("~"):
@@ -624,7 +627,7 @@ def _is_own_file(text: str, bases: list[Path]) -> bool:
 
 
 def _listed(environment: JSONObject, name: str) -> list[str]:
-    """Return the folders in a variable that an entry sets, such as PATH."""
+    """Return the folders that a variable set by an entry lists, such as PATH."""
     return [
         folder or "."
         for text in _texts([environment.get(name)])
@@ -633,7 +636,7 @@ def _listed(environment: JSONObject, name: str) -> list[str]:
 
 
 def _texts(value: JSON) -> list[str]:
-    """Return the strings in a list that are usable as paths."""
+    """Return the strings in a list that can be used as paths."""
     texts: list[str] = []
     for entry in list_or_empty(value):
         try:
@@ -703,7 +706,7 @@ _MOST_EARLIER_FILES: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class TrustedContent:
-    """A content of a project file that a person has trusted.
+    """One version of a project file's content that a person has trusted.
 
     Attributes:
         digests: the digests of all covered files; see `ProjectFile.covered`.
@@ -768,7 +771,7 @@ def trust_path() -> Path:
 
 
 def read_trusted() -> tuple[dict[str, Trusted], str | None]:
-    """Return the trust in each project file, keyed by path, and the problem of `trust.json` if it
+    """Return the trust in each project file, keyed by path, and the problem with `trust.json` if it
     cannot be used.
     """
     path = trust_path()
@@ -800,8 +803,8 @@ def read_trusted() -> tuple[dict[str, Trusted], str | None]:
 
 
 def last_trusted(file: Path) -> float | None:
-    """Return when a person last trusted a content of a project file, in seconds since 1970, or None
-    if nobody has.
+    """Return when a person last trusted a project file, in any version, in seconds since 1970, or
+    None if nobody has.
     """
     trusted = read_trusted()[0].get(_key(file.absolute()))
     return trusted.contents[0].at if trusted is not None and trusted.contents else None
@@ -826,8 +829,8 @@ def _content_from_json(value: Any) -> TrustedContent:
 
 
 def _key(file: Path) -> str:
-    """Return the path with the links of its folder resolved. If the file itself is a link, it is
-    not followed.
+    """Return the path with the links in its folder resolved. If the file itself is a link, the link
+    is not followed.
     """
     return str(Path(os.path.realpath(file.parent)) / file.name)
 
@@ -910,8 +913,8 @@ class ProjectTrust:
 
     @property
     def changed(self) -> list[tuple[str, str]]:
-        """Each file that differs from what was trusted, as (path, `changed`, `new`, `gone`
-        or `not data`).
+        """Each file that differs from what was trusted, as (path, how it differs): `changed`,
+        `new`, `gone` or `not data`.
 
         `not data`: the file was confirmed as data, but might now be code.
         """
@@ -935,8 +938,8 @@ class ProjectTrust:
         return changes
 
     def snapshots(self) -> tuple[Snapshot, Snapshot] | None:
-        """Return the snapshot of the file as it was last trusted and as it is now, without secrets.
-        Return None if nobody has trusted the file, or if no snapshot was kept.
+        """Return two snapshots without secrets: of the file as it was last trusted, and of the file
+        as it is now. Return None if nobody has trusted the file, or if no snapshot was kept.
         """
         if self.before is None:
             return None
@@ -970,16 +973,16 @@ def is_trusted(file: Path) -> bool:
 
 
 def was_trusted(file: Path) -> bool:
-    """Return whether a person has ever trusted a project file. If nobody has, the files that it
-    names need not be read.
+    """Return whether a person has ever trusted a project file. If not, the files that it names need
+    not be read.
     """
     before = read_trusted()[0].get(_key(file.absolute()))
     return before is not None and bool(before.digests)
 
 
 def may_be_trusted(file: Path) -> bool:
-    """Return whether a program that changes a project file is allowed to trust it afterwards: the
-    file is trusted now, or does not exist.
+    """Return whether a program that changes a project file is allowed to trust it afterwards. It is
+    if the file is trusted now, or does not exist.
     """
     try:
         return not os.path.lexists(file) or is_trusted(file)
@@ -1016,8 +1019,8 @@ def _members(file: Path, data: bytes) -> JSONObject:
 
 
 def keep_trusted(project_file: ProjectFile, confirmed: Collection[str] = ()) -> None:
-    """Save that a person trusts exactly this content. This does not change which variables the file
-    is allowed to name.
+    """Save that a person trusts exactly this content. Which variables the file is allowed to name
+    does not change.
 
     Args:
         project_file: the file, with the content that was read.
@@ -1056,7 +1059,9 @@ def _snapshot(project_file: ProjectFile, covered: Mapping[str, str]) -> Snapshot
 
 
 def _save_snapshot(project_file: ProjectFile, covered: Mapping[str, str]) -> None:
-    """Store what a file says. If that fails, the next question about the file shows everything."""
+    """Store a snapshot of a file. If that fails, the next question about the file shows all of its
+    content.
+    """
     path = snapshot_path(_key(project_file.file))
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -1083,8 +1088,8 @@ def _why_not_data(project_file: ProjectFile) -> str:
 
 
 def trust_file(file: Path) -> None:
-    """Trust the current content of a project file. Only a program that wrote the file itself is
-    allowed to call this.
+    """Trust the current content of a project file. Only a program that has itself written the file
+    is allowed to call this.
 
     Raises:
         TrustError: it is not JSON, others can write to it, or trust cannot be stored.
@@ -1165,7 +1170,7 @@ def _content_to_json(content: TrustedContent) -> JSONObject:
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
-    """Hold a lock, so that processes that change the same files take turns. `path` is the lock
+    """Hold a lock so that processes which change the same files take turns. `path` is the lock
     file.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -1222,12 +1227,12 @@ def variables_text(names: Sequence[str]) -> str:
 
 
 def trust_command(file: Path, *words: str, anywhere: bool = False) -> str:
-    """Return the command that trusts a project file, to be typed in the current folder.
+    """Return the command, to be typed in the current folder, that trusts a project file.
 
     Args:
         file: the project file.
         words: options of the command.
-        anywhere: whether to name the folder even if it is the current one.
+        anywhere: whether the command names the folder even if it is the current one.
     """
     command = ["ideabridge", "trust", *words]
     if file.name != FILE_NAME:
@@ -1238,15 +1243,15 @@ def trust_command(file: Path, *words: str, anywhere: bool = False) -> str:
 
 
 def shell_words(words: Sequence[str]) -> str:
-    """Return a command line that a person can copy into a shell, in one line and without hidden
+    """Return a command line that a person can copy into a shell, on one line and without hidden
     characters.
     """
     return " ".join(map(_quoted, words))
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for a shell, in one line and without hidden characters. The escapes are those of
-    bash and zsh.
+    """Quote a word for a shell, on one line and without hidden characters. The escapes are those
+    that bash and zsh understand.
     """
     if visible(word) == word:
         return shlex.quote(word)
@@ -1265,7 +1270,7 @@ def _quoted(word: str) -> str:
 
 
 _MOST_PROBLEMS: Final = 20
-"""Maximum number of problems that are shown for a project file that is not used."""
+"""Maximum number of problems that are shown for an unused project file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1276,11 +1281,10 @@ class Untrusted:
         file: the project file.
         changed: the paths of the files that differ from their trusted content. Empty if nothing was
             trusted.
-        problem: the problem of `trust.json`, or None.
+        problem: the problem with `trust.json`, or None.
         servers: the names of the servers in the file.
         keys: the top-level keys of the file.
-        problems: the reasons why the file could not be used even if it were trusted, or () if it
-            could be used.
+        problems: why the file could not be used even if it were trusted, or () if it could be.
         reason: the same in a few words, none of which come from the file.
         is_readable: whether the top-level keys of the file are known.
         was_trusted: whether a person has trusted an earlier content of the file.
@@ -1297,11 +1301,12 @@ class Untrusted:
     was_trusted: bool = False
 
     def told(self, *, anywhere: bool = True) -> str:
-        """Return a message for a person at the command line that says why the file is not used, and
+        """Return a message that tells a person at the command line why the file is not used, and
         which command trusts it.
 
         Args:
-            anywhere: whether the text might be read in another folder, for example in a host's log.
+            anywhere: whether the message might be read in another folder, for example in a host's
+                log.
         """
         if self.problems:
             lines = [f"{visible(str(self.file))} is not used: it {self.reason}"]
@@ -1314,7 +1319,7 @@ class Untrusted:
                 more = f" and {len(self.changed) - 3} more"
             else:
                 more = ""
-            # A file can have any name. `visible` removes line ends, so a name cannot look like a
+            # A file can have any name. `visible` removes line endings, so no name can pose as a
             # line from ideabridge.
             why = f"{visible(', '.join(self.changed[:3]))}{more} changed since it was trusted"
 
@@ -1326,12 +1331,12 @@ class Untrusted:
         )
 
     def told_to_hosts(self, *, keeps_earlier: bool = False) -> str:
-        """Return a message for a model that says what is missing, and what the user can do. The
-        only information that it takes from the file is the number of servers: nobody has reviewed
-        their names yet, and a name can be a sentence.
+        """Return a message that tells a model what is missing and what the user can do. All that it
+        reveals of the file is the number of servers: nobody has reviewed their names yet, and a
+        name could be a whole sentence.
 
         Args:
-            keeps_earlier: whether an earlier, trusted content of the file is in force.
+            keeps_earlier: whether an earlier, trusted version of the file is in force.
         """
         consequence = "so its earlier content stays in force"
         if self.problems:

@@ -1,7 +1,7 @@
-"""Snapshot: the content of a trusted project file without its secrets, so that a person can be
+"""Snapshot: the content of a trusted project file without its secrets. With it, a person can be
 shown what has changed since.
 
-The snapshots are in the folder `trusted` of the user's configuration folder, one file for each
+The snapshots are in the folder `trusted` in the user's configuration folder, one file for each
 project file. Trust depends on `trust.json` alone, never on a snapshot. Without a snapshot, the
 person is shown the whole file.
 """
@@ -32,8 +32,8 @@ MAX_TEXTS_BYTES: Final = 2 * 1024 * 1024
 
 
 _TAG: Final = "\0"
-"""Separates a line with a hidden part from a short digest of the original line. Two lines that
-differ only in their hidden parts are thus different.
+"""Separates a line that has a hidden part from a short digest of the original line. Thanks to the
+digest, two lines that differ only in what is hidden still differ.
 """
 
 
@@ -43,11 +43,11 @@ class Snapshot:
     returns a line as a person reads it.
 
     Attributes:
-        digests: the digests of all covered files, by path.
-        servers: the lines of each entry, by the name of the server; see `entry_lines`.
+        digests: the digests of all covered files, keyed by path.
+        servers: the lines of each entry, keyed by server name; see `entry_lines`.
         settings: the other top-level keys, each on one line.
-        texts: the lines of each covered file other than the project file, by path. Large files and
-            files that are not text are missing.
+        texts: the lines of each covered file other than the project file, keyed by path. Large
+            files and files that are not text are left out.
     """
 
     digests: Mapping[str, str]
@@ -99,7 +99,7 @@ def entry_lines(entry: JSONObject) -> list[str]:
 
 
 def setting_lines(entry: JSONObject) -> list[str]:
-    """Return a line for each setting of an entry, except for its command, arguments and address."""
+    """Return a line for each setting in an entry except for its command, arguments and address."""
     lines: list[str] = []
     for key, value in entry.items():
         if key in ("command", "args", "url"):
