@@ -60,15 +60,20 @@ class ServerRow:
     Attributes:
         status: its state.
         latency: how long its calls take, in seconds, or None before the first one.
-        memory: the memory that its program takes, in bytes, or None if it has no program on this
-            machine.
-        words: its last words on standard error, or "" if the visitor is not allowed to see them.
+        is_changed_here: whether the page can change its entry.
     """
 
     status: ModuleStatus
     latency: float | None
-    memory: int | None
-    words: str
+    is_changed_here: bool
+
+    @property
+    def problem(self) -> str:
+        """Why it fails, without its name, which the row has; "" if it does not fail."""
+        if self.status.error is None or light(self.status) != "failing":
+            return ""
+        why = self.status.error.removeprefix(f"server {self.status.name!r} ")
+        return f"{why[:1].upper()}{why[1:]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +150,15 @@ class ModulePages:
         )
 
     def _rows(self, statuses: Sequence[ModuleStatus], visitor: Visitor) -> list[ServerRow]:
-        """Return the rows of the list. Blocks, because it reads the memory of processes."""
-        rows: list[ServerRow] = []
-        for status in statuses:
-            module = self._bridge.modules[status.name]
-            words = ""
-            # The last output may contain arguments from any caller.
-            if visitor.manages and module.last_words:
-                words = module.last_words[-1]
-            rows.append(ServerRow(status, module.latency, module.memory(), words))
+        """Return the rows of the list. Blocks, because it reads files of configurations."""
+        rows = [
+            ServerRow(
+                status,
+                self._bridge.modules[status.name].latency,
+                visitor.manages and is_changed_here(self._bridge.configuration, status.name),
+            )
+            for status in statuses
+        ]
 
         # What needs a person comes first.
         order = {"failing": 0, "needs sign-in": 1}
