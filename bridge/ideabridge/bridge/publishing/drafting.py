@@ -47,8 +47,8 @@ class Drafted:
         schema: the input schema of the tool.
         renamed: the new names of parameters, keyed by their names in the run.
         arguments: the input with which the tool repeats the run.
-        places: for each call, its number in the run, several numbers, or null. None for a run over
-            instances.
+        places: for each call, its number in the run; several numbers if calls were merged; null if
+            only another run made it. None for a run over instances.
         difference: the reason why the plan is not self-consistent, or None if it is.
         fault: the reason why it is not known whether the plan is self-consistent, or None if it is
             known.

@@ -51,10 +51,10 @@ class SavedIdea:
         publication: the version under which it was published, or None if it was not published.
         before: the previous version of that name, or None if the name was free. If nothing changed,
             there is no new version, and this equals `publication`.
-        missing: a sentence for each missing tool that its calls need. Only `Bridge.save_idea` fills
-            this in.
-        left_out: the values that the document omits because they came from results of its run, each
-            as `{"reference" or "message", "type", "bytes"}`.
+        missing: a sentence for each missing tool that the idea's calls need. Only
+            `Bridge.save_idea` fills this in.
+        left_out: the values that the document omits because they came from results of the idea's
+            run, each as `{"reference" or "message", "type", "bytes"}`.
     """
 
     idea_id: str
@@ -193,8 +193,8 @@ def _value_for(explanation: Explanation, arguments: JSONObject) -> JSON | Missin
 
 
 def own_cycle(store: Store, name: str, calls: list[WrittenCall]) -> str | None:
-    """Return a sentence with the ideas through which a plan would call itself once it is published
-    as `name`, or None if it would not.
+    """Return a sentence that names the ideas through which a plan would call itself once it is
+    published as `name`, or None if it would not.
     """
     version = store.publications.last_version(name) + 1
     cycle = cycle_through(store, name, version, calls)
@@ -277,7 +277,7 @@ def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue
     ones.
 
     Args:
-        plan: the plan, or None if the idea has none, so that its effects are unknown.
+        plan: the plan, or None if the idea has none, in which case its effects are unknown.
         present: the available tools, and the tools of the rooms that the plan names.
         offered: the same tools, and the tools that the plan itself defines. What the plan says
             about the effects of other tools is ignored.

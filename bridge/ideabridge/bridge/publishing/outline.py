@@ -36,7 +36,7 @@ class Outline:
         input: the value of `†input`, or None if the idea takes no input.
         input_schema: the parameters of the tool.
         output_schema: the schema of the tool's result, or None if none was declared.
-        result: its result as a function, or None unless it is done.
+        result: the run's result as a function, or None if the run is not done.
         program: the program that it consists of, or None if anything else made calls as well.
         catalogue: its tools.
     """
@@ -55,7 +55,7 @@ class Outline:
 
     @property
     def is_done(self) -> bool:
-        """True if the run ended well."""
+        """True if the run ended successfully."""
         return self.status == "done"
 
     def to_json(self) -> JSONObject:

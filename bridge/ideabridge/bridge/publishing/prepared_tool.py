@@ -26,7 +26,7 @@ RECORDED: Final = "The recorded answer, for its one input."
 
 @dataclass(frozen=True, slots=True)
 class PreparedTool:
-    """The answers of a publication, and the parts that are stored for it.
+    """How a publication answers, and what is stored for it.
 
     Attributes:
         answer: how calls are answered.
@@ -56,7 +56,7 @@ class PreparedTool:
     no_plan: str = ""
 
     def recorded(self, outline: Outline) -> JSONObject:
-        """Return the value of `Publication.recorded` for the run of an outline."""
+        """Return the value of `Publication.recorded` for the run that an outline describes."""
         recorded: JSONObject = {"input": self.example}
         if self.output is not None:
             recorded["output"] = self.output[0]
@@ -143,7 +143,7 @@ def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
         "parameters": request.parameters,
     }
     if draft.places is not None:
-        # For each call of the plan, its number in the run: several numbers if calls were merged
+        # For each call in the plan, its number in the run: several numbers if calls were merged
         # into one, null if only another run made the call.
         lifting["places"] = draft.places
 
@@ -157,7 +157,7 @@ def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
 
 
 def acting_tools(calls: Sequence[JSON], catalogue: Catalogue) -> list[Tool]:
-    """Return the tools of calls, without latent tools, whose calls only ask a mind."""
+    """Return the tools that calls use, except latent tools, which only ask a mind."""
     called = [catalogue.look_up(call) for call in written_calls(calls)]
     return [tool for tool in called if tool is not None and tool.key not in catalogue.latent]
 
@@ -168,7 +168,7 @@ def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: st
     Args:
         guide: the starting point for the mind.
         answer: the kind of answer that the publisher wants.
-        outline: its run.
+        outline: the outline of its run.
         no_plan: the reason why it does not answer with a plan, or "" if no plan was wanted.
     """
     catalogue = outline.catalogue
@@ -191,9 +191,7 @@ def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: st
 
 
 def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
-    """Return the sentence that says that a mind solves an idea, and which tools the mind can
-    call.
-    """
+    """Return a sentence that says that a mind solves the idea, and which tools it can call."""
     names = [tool.name for tool in offered]
     reads = ", which only read" if hints["readOnlyHint"] is True else ""
     may = f"; it may call {first_names(names)}{reads}" if names else ""

@@ -97,7 +97,7 @@ def read_program_answer(raw: JSON) -> ProgramAnswer:
 
 
 def short_words(text: str, most: int) -> str:
-    """Return text by a mind or a person as one line of limited length, without invisible
+    """Return text from a mind or a person as one line of limited length, without invisible
     characters.
     """
     line = printable_line(" ".join(text.split()))

@@ -4,7 +4,7 @@ show what the runs did.
 Theory of operation. The Request goes to the mind that saw the run, so it is short: the calls with
 previews of their results, the input, the open points with their reasons, and the signatures of the
 tools that were called. Each part has a share of the space, and the Request says how much did not
-fit. A mind that wants to see more reads the results of the run.
+fit. A mind that wants to see more can read the results of the run.
 
 Results are data that someone else wrote. The Request shows them as JSON, after a line that says so,
 and they never decide anything: the recordings judge the program, and names and descriptions by its

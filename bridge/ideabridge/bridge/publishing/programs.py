@@ -218,7 +218,7 @@ def _items(progress: Progress) -> Iterator[tuple[JSONObject, Result]]:
 
 
 def _ends(run: RecordedRun) -> dict[int, int]:
-    """Return the place of the last event of each call, which ended it or denied it."""
+    """Return, for each call, the place of its last event, which ended or denied it."""
     places: dict[int, int] = {}
     count = 0
     for place, event in enumerate(run.events):
@@ -897,7 +897,7 @@ def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
 
 
 def _first_sent(recording: RecordedResults, digests: Collection[str]) -> dict[str, int]:
-    """Return for each value, keyed by digest, when the first call to which it was sent ended."""
+    """Return when the first call that each value was sent to ended, keyed by the value's digest."""
     sent: dict[str, int] = {}
     for call in recording.calls:
         for _, value in walk(call.parameters):
@@ -1038,8 +1038,8 @@ def _read_member(node: ast.AST) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """A string or a number in a program. `parameter` is the property of `input` that it is the
-    default of.
+    """A string or a number in a program. `parameter` is the property of `input` whose default it
+    is.
     """
 
     lineno: int
@@ -1058,7 +1058,7 @@ def _is_telling(value: JSON) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallSite:
-    """A call of a tool in the text of a program.
+    """A call to a tool in the text of a program.
 
     Attributes:
         site: its place in the text.
@@ -1077,7 +1077,7 @@ class ToolCallSite:
 
     @property
     def text(self) -> str:
-        """A line that says that no recording made the call, and what this means."""
+        """A line that says that no recorded run has made the call, and what this means."""
         then = "; it asks before it runs" if self.changes else ""
         return f"line {self.site.line}: no recorded run has called {self.shown} here{then}"
 
@@ -1113,8 +1113,8 @@ def unreached_sites(
 def _imported_names(
     tree: ast.Module, names: ProgramNames
 ) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """Return two mappings: names in the program to modules, and names of imported functions to
-    (module, function).
+    """Return two mappings: from names in the program to modules, and from names of imported
+    functions to (module, function).
     """
     modules: dict[str, str] = {}
     functions: dict[str, tuple[str, str]] = {}

@@ -29,7 +29,7 @@ class PublishRequest:
         description: what the tool does, or None to take the description from its run or its
             program.
         answer: how a call is answered.
-        parameters: a person's decisions about parameters, in the form in which it is stored with
+        parameters: a person's decisions about parameters, in the form in which they are stored with
             the version.
         choices: a person's decisions about copied values, and the other runs of the same task.
         strict: whether a replay asks before it uses any undetermined value.
@@ -125,8 +125,8 @@ class PublishRequest:
 def program_to_publish(
     program: str | ProgramAnswer | Literal[False] | None, inputs: Sequence[JSON] | None
 ) -> ProgramAnswer | None:
-    """Return the program of `Bridge.publish` with the inputs of the runs, or None if there is no
-    program.
+    """Return the program that was passed to `Bridge.publish`, with the inputs of the runs, or None
+    if there is no program.
 
     Raises:
         PublicationError: `inputs` is passed without the text of a program.

@@ -152,7 +152,7 @@ from ideabridge.tools.tool import IDEA
 T = TypeVar("T")
 
 _AWAY: Final = 1000
-"""Maximum length, in characters, of the list of modules that are not up in an error."""
+"""Maximum length, in characters, of an error's list of modules that are not up."""
 
 MAX_AUDIENCE: Final = 100
 """Maximum number of users that one publication can name."""
@@ -366,8 +366,8 @@ class Publisher:
         behaviour hints.
 
         Args:
-            plan: the plan with an input, or None if the idea has none, so that its effects are
-                unknown.
+            plan: the plan with an input, or None if the idea has none, in which case its effects
+                are unknown.
             name: the name to publish it under.
             caller: the caller who publishes it.
             where: the part of the document that contains the plan, for errors.
@@ -455,8 +455,8 @@ class Publisher:
             )
 
     def _expect_in_profile(self, name: str, caller: str) -> None:
-        """Raise `PublicationError` if the caller's profile does not allow ideas of this name, or
-        does not contain the idea that has this name.
+        """Raise `PublicationError` if the caller's profile does not allow ideas with this name, or
+        does not contain the idea that has it.
         """
         profile = self.offer.to(caller).profile
         if profile is None:
@@ -854,7 +854,7 @@ class Publisher:
             caller: the owner of the runs.
             refused: the refused programs that the author wrote before.
             words: what the publisher says about the tool.
-            room: the maximum number of estimated tokens in its text.
+            room: the maximum number of estimated tokens in the Request's text.
         """
         runs: list[tuple[Function, RecordedResults]] = []
         for ref in refs:
@@ -1102,7 +1102,7 @@ class _Import:
 
     Attributes:
         document: the document, which has been checked.
-        checks: what the store still has to check in it.
+        checks: what the store still has to check in the document.
         name: the name.
         caller: who imports it.
         annotations: the behaviour hints of the tool.
@@ -1153,7 +1153,7 @@ def _check_answer(request: PublishRequest, outline: Outline) -> None:
 
 
 def _task_of(request: PublishRequest, outline: Outline) -> str:
-    """Return a description of the tool in whole sentences, from its publisher or from its run."""
+    """Return a description of the tool in complete sentences, from its publisher or its run."""
     text = request.description or outline.description or f"Runs {request.name}"
     text = text.rstrip()
     return text if text.endswith((".", "!", "?")) else f"{text}."
@@ -1161,7 +1161,7 @@ def _task_of(request: PublishRequest, outline: Outline) -> str:
 
 def _expect_offered(calls: Iterable[WrittenCall], offered: Catalogue, where: str) -> None:
     """Raise `PublicationError` if a plan calls a tool that is not offered. A session in a profile
-    publishes no such plan, because a tool that comes later might not be in the profile.
+    publishes no such plan, because a tool that is added later might not be in the profile.
     """
     for place, call in enumerate(calls):
         if not call.has_result and offered.look_up(call) is None:

@@ -1,9 +1,9 @@
 """Saving: turns ideas without a finished run into tools.
 
-Such an idea was written by hand, came from elsewhere, or is the work of a run that did not end
-well. `read_idea` reads it without looking at any tools. This file adds everything that depends on
-the tools of this bridge: whether the idea can run, which effects it might have, and which
-definitions its calls refer to.
+Such an idea was written by hand, came from elsewhere, or comes from a run that did not end
+successfully. `read_idea` reads it without looking at any tools. This file adds everything that
+depends on the tools of this bridge: whether the idea can run, which effects it might have, and
+which definitions its calls refer to.
 
 Nothing runs. A plan or program is checked as in a dry run; names, cycles and secrets are checked as
 for any publication. If a tool that the idea needs is missing, the idea is still saved, with the
@@ -140,7 +140,7 @@ class Saver:
 
         Args:
             written: the idea.
-            name: the name of its tool.
+            name: the name of the idea's tool.
             description: what the tool does, or None to use the description of the idea.
             replace: see `Bridge.save_idea`.
             to: see `Bridge.publish`.
@@ -435,7 +435,7 @@ def _document_of(stored: StoredIdea) -> JSONObject:
 
 def _document_of_run(store: Store, run: str) -> JSONObject:
     """Return the document with the task of a run that ended before it did anything, and the plan
-    that was waiting for acceptance.
+    that was waiting to be accepted.
 
     Raises:
         PublicationError: the run has not ended, or its beginning cannot be read.

@@ -90,7 +90,7 @@ class Suggestion:
 
     Attributes:
         name: a name for the tool.
-        times: the number of times that it was done.
+        times: how often the work was done.
         tools: the tools that were called, in order.
         changes: True if one of the tools might change something.
         parameters: the parameters that the tool would have, as `{"at", "default"?, "optional"?}`.
@@ -235,8 +235,8 @@ class _Repeated:
 
     @property
     def worth(self) -> tuple[bool, int, int]:
-        """The sort key, which is higher the more calls are saved. Single calls come last, because
-        they are mostly parts of other work.
+        """The sort key: the more calls would be saved, the higher it is. Single calls come last,
+        because they are mostly parts of other work.
         """
         size = len(self.tools)
         return size > 1, (len(self.starts) - 1) * size, size
@@ -329,7 +329,7 @@ def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
 
 def _is_repetition(tools: tuple[str, ...]) -> bool:
     """Return whether a sequence repeats a shorter one. If so, it is a loop whose number of rounds
-    is accidental.
+    is incidental.
     """
     size = len(tools)
     return any(
@@ -364,14 +364,14 @@ def _without_helpers(tools: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class _Runs:
-    """Reads runs, and each run only once."""
+    """Reads runs, each of them only once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._read: dict[str, RecordedRun | None] = {}
 
     def calls(self, run_id: str, places: Sequence[int]) -> list[EndedCall] | None:
-        """Return calls of a run, or None unless all are plain, successful calls of tools."""
+        """Return calls in a run, or None if one of them is not a plain, successful tool call."""
         if run_id not in self._read:
             self._read[run_id] = read_run(self._store, run_id)
 
@@ -514,7 +514,7 @@ def _examine(
     repeated: _Repeated,
     names: set[str],
 ) -> Suggestion | None:
-    """Return the tool that could do repeated work, or None if a tool is not worth it."""
+    """Return the tool that could do repeated work, or None if a tool would not be worthwhile."""
     works: list[_Work] = []
     lost = 0
     for number, start in repeated.starts:

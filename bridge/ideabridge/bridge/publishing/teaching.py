@@ -1,4 +1,4 @@
-"""Teaching: adds what an ended replay of a published idea shows to the evidence of the idea."""
+"""Teaching: adds what a finished replay of a published idea shows to the idea's evidence."""
 
 from __future__ import annotations
 

@@ -2,13 +2,14 @@
 
 A document is `{"name"?, "description"?, "context", "schema"?, "solution"?, "tools"?, "answer"?,
 "tags"?}`. `read_idea` checks it without looking at the tools that are available, so the same
-document becomes the same idea on every machine. Its solution decides how its tool answers:
+document becomes the same idea on every machine. The document's solution decides how the idea's tool
+answers:
 
 | the solution has | answer |
 |---|---|
 | a program | `program`: it runs with the new input |
 | calls, or an output with references | `plan`: they run with the new input; their literals are constants |
-| an output alone | `recorded`: the output, for the input of the context |
+| an output alone | `recorded`: the output, for the input in the context |
 | nothing | `solve`: a mind is asked, with the context and the schema |
 
 Nothing runs when a document is read or saved.
@@ -74,7 +75,7 @@ MAX_TEXT: Final = 4000
 """Maximum length of a description, in characters."""
 
 MAX_TOOLS: Final = 1000
-"""Maximum number of names and patterns of tools, and of tags."""
+"""Maximum number of tool names and patterns in a document, and of tags."""
 
 _TITLE: Final = 200
 _NO_INPUT: Final[JSONObject] = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -248,7 +249,8 @@ def read_idea(
         PublicationError: the idea cannot be answered as `answer` says.
         MessageError, SchemaError, ValueMismatchError: a message, a schema or the solution is
             malformed, or the output or the input does not satisfy its schema.
-        InvalidJSONError, LimitExceededError: the document is not JSON, or is too large or too deep.
+        InvalidJSONError, LimitExceededError: the document is not JSON, or is too large or too
+            deeply nested.
     """
     read = _read_object(document)
     _expect_members(read)
@@ -662,7 +664,9 @@ def _composed(
 
 
 def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | None, JSON]:
-    """Strip the `{"value": ...}` wrapper of a nullable output. Return its schema and the output."""
+    """Strip the `{"value": ...}` wrapper of a nullable output. Return the schema inside the
+    wrapper, and the output.
+    """
     inner = _wrapped_schema(schema)
     members = object_or_empty(output)
     if inner is None or (output is not None and list(members) != ["value"]):
