@@ -32,7 +32,7 @@ OWN_TOOLS = ""
 def bound_to(
     catalogue: Catalogue, definitions: Mapping[str, str], parent: JSONObject | None
 ) -> JSONObject:
-    """Return the start definitions to which a new run is bound, by module.
+    """Return the start definitions to which a new run is bound, keyed by module.
 
     Args:
         catalogue: the tools of the run.

@@ -1,13 +1,13 @@
 """Decision: chooses what happens to a run that someone asks for or a process finds in the store.
 
 A caller looks a run up, a person resumes or ends it, a worker claims it, or a sweep of `Recovery`
-finds it. `Runs` reads its journal each time, collects the `Facts`, calls `decide_next`, and
+finds it. Each time, `Runs` reads the run's journal, collects the `Facts`, calls `decide_next`, and
 performs the outcome. The rooms of the run follow in the same way. `decide_next` is pure: it has no
 store, no clock and no task.
 
-The facts can be out of date when the outcome is performed. So each outcome that writes takes the
-lease of the run in the same transaction. If another process was faster, `Runs` serves the run as it
-is. If the journal has grown, `Runs` reads it again and makes a new decision.
+The facts can be out of date by the time the outcome is performed. So each outcome that writes takes
+the lease of the run in the same transaction. If another process was faster, `Runs` serves the run
+as it is. If the journal has grown, `Runs` reads it again and makes a new decision.
 
 The first row that fits is the decision:
 
@@ -36,7 +36,7 @@ The first row that fits is the decision:
     |   and its last attempts made no progress                   | `SetAside`                    |
     |   otherwise                                                | `TakeUp`                      |
 
-A run is active until its journal says that it has ended or waits. A run whose process died
+A run is active until its journal says that it has ended or is waiting. A run whose process died
 therefore still counts as active: nobody holds its lease, and the first process that asks for the
 run decides as above.
 
@@ -353,7 +353,7 @@ def _decide_at_work(facts: Facts, standing: Standing) -> NextStep:
 
 def _counted(before: Handover, standing: Standing) -> TakeUp | SetAside:
     """Take a run up and count the attempt, or set the run aside. `before` is the current handover
-    of its row.
+    in its row.
     """
     times = 0
     if before.events == standing.events:

@@ -42,7 +42,7 @@ PAUSE: Final = 600.0
 
 _MARGIN: Final = 60.0
 """Minimum time, in seconds, from the end of a session until it becomes a run, so that its last
-calls are written.
+calls have been written.
 """
 
 MOST_CALLS: Final = 2000
@@ -105,7 +105,7 @@ class SessionInfo:
 
     @property
     def is_ambiguous(self) -> bool:
-        """True if the session might mix the calls of several conversations."""
+        """True if the session might mix calls from several conversations."""
         return not self.session
 
     def to_json(self) -> JSONObject:
@@ -286,8 +286,8 @@ class DirectSessions:
     # -- publishing --------------------------------------------------------------------------------
 
     async def part(self, ref: str, calls: Sequence[int] | None, caller: str) -> str:
-        """Return the run that consists of some calls of a session or another run, creating it if it
-        does not exist.
+        """Return the run that consists of some of the calls in a session or another run, creating
+        it if it does not exist.
 
         Args:
             ref: the id of a session or of a run.

@@ -75,7 +75,7 @@ class KeptBytes:
         beside: returns approximately how many bytes of memory the caller's other runs take.
 
     Attributes:
-        memory: approximately how many bytes of memory its context and its results take.
+        memory: approximately how many bytes of memory the run's context and results take.
     """
 
     def __init__(self, most: int, beside: Callable[[], int]) -> None:

@@ -460,7 +460,8 @@ class _Copy:
                 request = self._composer.compose(self.machine, event)
                 self._take(events.RequestMade.of(event.step, request))
             case events.ApprovalAsked() | events.PlanAsked():
-                # An undecided approval is asked again, and its time limit starts again.
+                # An approval without a decision is asked for again, and its time limit starts
+                # again.
                 pass
             case events.ConfigurationChanged():
                 # A fork begins under the current configuration, but its earlier calls ran under the

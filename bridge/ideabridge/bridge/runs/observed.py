@@ -1,4 +1,5 @@
-"""Observed: learns the result shapes of tools without an output schema from each caller's runs.
+"""Observed: learns, from each caller's runs, the shapes of the results of tools without an output
+schema.
 
 A shape is a JSON Schema that contains only types and names: no value of a result, and no name that
 looks like data.

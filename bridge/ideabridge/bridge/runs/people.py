@@ -3,7 +3,7 @@
 A run asks about calls (may this call run?), about outcomes (a call was in flight when its process
 died: how did it end?) and about plans (may the whole plan of this lazy run be carried out?), and it
 passes on the questions that modules ask. Each is a `Question` of the run's machine, bound to the
-digest of what is shown. `read_decision` checks a `Decision` and makes its event. `People` makes
+digest of what is shown. `read_decision` checks a `Decision` and creates its event. `People` makes
 sure that each of a run's questions is settled: it asks the approver, if there is one, and refuses a
 question that nobody settles in time. If several answers arrive, the first one that the machine
 takes counts, and later ones change nothing.

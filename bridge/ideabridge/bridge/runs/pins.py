@@ -43,7 +43,7 @@ class Pin:
         tool: its name in the module.
         digest: the digest of its essence.
         prose: the digest of its descriptions.
-        accepted: each change of the definition that a person accepted, as `{"was", "by", "time"}`.
+        accepted: each change to the definition that a person accepted, as `{"was", "by", "time"}`.
     """
 
     module: str
@@ -222,7 +222,7 @@ class PinCheck:
     Attributes:
         faults: one sentence for each reason why the plan cannot be called: a tool is gone,
             unavailable or changed.
-        notes: changes of descriptions, which do not affect calls.
+        notes: changes to descriptions, which do not affect calls.
         modules: the modules whose changed tools a person can accept, with "" for this process.
     """
 
@@ -356,7 +356,7 @@ def with_accepted(pinned: JSONObject, changed: Iterable[ChangedTool], by: Decide
 
 
 def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
-    """Return whether a pin names a built-in tool of an earlier version of ideabridge. Equal hints
+    """Return whether a pin names a built-in tool from an earlier version of ideabridge. Equal hints
     show this: a user's tool with the same name is unlikely to have them.
     """
     then = definition(pin.digest) or {}

@@ -34,7 +34,7 @@ class PlanStarts:
 
     Args:
         offer: the tools that plans can call.
-        ways: tells which published ideas can be called in this process.
+        ways: decides which published ideas can be called in this process.
         sandbox: checks programs.
     """
 
@@ -56,7 +56,7 @@ class PlanStarts:
 
         Raises:
             PlanError: the plan is malformed, is not allowed in this process, or calls something
-                that is not available in it.
+                that this process does not have.
             SchemaError: its input schema or output schema is invalid.
             MeantToolError: an idea that it calls cannot be called in this process.
             ProgramError: there is no interpreter for its programs.

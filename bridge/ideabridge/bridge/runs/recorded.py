@@ -33,8 +33,8 @@ class RecordedRun:
         started: its first event, with its context, tools, settings, and requested output schema.
         events: the events of its journal.
         machine: the machine folded from the journal.
-        steps: for each call, in the order of listing, the number of the Request in which it was
-            listed, from 0.
+        steps: for each call, in the order in which they were listed, the number of the Request in
+            which it was listed, from 0.
         proposed: the calls that a person changed, as they were before the change, with resolved
             references.
     """
@@ -53,12 +53,12 @@ class RecordedRun:
 
     @property
     def is_done(self) -> bool:
-        """True if the run ended well. A run that ended early cannot become a function."""
+        """True if the run ended successfully. A run that ended early cannot become a function."""
         return self.machine.status == "done"
 
     @property
     def has_results(self) -> bool:
-        """True if one of its calls has ended well."""
+        """True if one of its calls has succeeded."""
         return any(progress.status is CallStatus.DONE for progress in self.machine.history)
 
     @property

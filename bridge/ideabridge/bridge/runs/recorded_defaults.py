@@ -1,5 +1,5 @@
-"""Recorded defaults: marks which values from a recorded run, used for absent parameters of a
-published plan, are assumptions.
+"""Recorded defaults: marks as assumptions those recorded values that a published plan uses for
+absent parameters and that might not fit.
 
 A default was recorded together with the other values of its call, so it might not fit if one of
 them is replaced. A default that is a string, list or object is an assumption if the caller passes
@@ -40,8 +40,8 @@ _LONG_TEXT: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """An explained literal of a plan, with the parameter that one call of the published idea passes
-    for it.
+    """An explained literal of a plan, with the parameter that one call to the published idea passes
+    in its place.
 
     Attributes:
         form: see `Explained.to_json`.

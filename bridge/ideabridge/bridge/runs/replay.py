@@ -145,8 +145,7 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
         Validator(schema, what=f"the input of {publication.name} with its defaults").check(filled)
 
 
-# -- solving again
-# ----------------------------------------------------------------------------------
+# -- solving again ---------------------------------------------------------------------------------
 
 
 def context_to_solve(guide: JSONObject, arguments: JSONObject) -> list[JSON]:

@@ -2,7 +2,7 @@
 
 A run consists of a machine (what has happened), a runner (what happens next) and a driver (the
 lease under which this process is allowed to write its journal). A run that waits for someone
-returns its lease, and any process can take the next step. A call in a run can be answered by
+releases its lease, and any process can take the next step. A call in a run can be answered by
 another run, the call's room. A room has its own journal, is listed in `Run.rooms` of the run that
 it belongs to, and counts as part of that run: the status, approvals, requests and usage of the run
 include those of its rooms.
@@ -246,7 +246,9 @@ class Run:
 
     @property
     def status(self) -> RunStatus:
-        """The status of the run with its rooms. A room's Request counts as a Request of the run."""
+        """The status of the run, including its rooms. A room's Request counts as a Request of the
+        run.
+        """
         machine = self.machine
         if self.runner.lost is not None:
             return "interrupted"
@@ -332,7 +334,7 @@ class Run:
 
     @property
     def key(self) -> ExecutionKey:
-        """The call of the parent, and its item, that this room answers."""
+        """The parent's call, and the item in it, that this room answers."""
         return call_of_room(self.id)
 
     @property
@@ -478,7 +480,8 @@ class Run:
 
         Raises:
             RunFailedError: the run has no output, it needed no output but calls failed, or it waits
-                for someone. OutputTypeError: the output does not fit the model.
+                for someone.
+            OutputTypeError: the output does not fit the model.
             ArgumentError: the model is not a type.
         """
         check_type("model", model)
@@ -525,7 +528,7 @@ class Run:
 
         Returns:
             One sentence for each part that was malformed but could be read. Submitting the same
-                solution again, after it has settled the turn, changes nothing.
+            solution again, after it has settled the turn, changes nothing.
 
         Raises:
             ValueMismatchError: `raw` is not a solution.
@@ -645,8 +648,8 @@ class Run:
 
     @property
     def works_still(self) -> str:
-        """A sentence that says which decisions still work for a run that cannot continue in this
-        process.
+        """A sentence that says which decisions are still possible for a run that cannot continue in
+        this process.
         """
         end = f"ideabridge runs cancel {self.root.id}"
         if self.questions():
@@ -655,7 +658,7 @@ class Run:
 
     def block(self, why: str) -> None:
         """Record that the run cannot continue in this process. `_RUN_NOTHING` lists the decisions
-        that still work.
+        that are still possible.
         """
         self._is_blocked = True
         self.runner.interrupt(f"{sentence(why)} {self.works_still}")
@@ -852,7 +855,7 @@ class Run:
         return rules is not None and tool is not None and rules.is_bound(tool, self.bound)
 
     def rule_given_by(self, event: DecidedEvent) -> StandingRule | None:
-        """Return the standing rule that a decision gives, or None. It is not stored yet."""
+        """Return the standing rule that a decision gives, or None. The rule is not stored yet."""
         if isinstance(event, CallDecided) and event.always is not None:
             return self._new_rule(event)
         return None
@@ -908,7 +911,8 @@ class Run:
 
     def settle_by_rules(self) -> None:
         """Approve the calls of the run and its rooms that wait for a person, if standing rules
-        cover them. If another process drives the run, or the store cannot be written, they wait.
+        cover them. If another process drives the run, or the store cannot be written, the calls
+        keep waiting.
         """
         for run in list(self.with_rooms()):
             for question in run.questions():
@@ -1398,8 +1402,8 @@ class Run:
 
     def save_step(self, request: Request, stored: JSONObject, outcome: str) -> SaveIdea:
         """Return a function that saves the idea of a Solution that has run. It is called in the
-        transaction that writes the next step's events.
-        The idea's parent is the idea of the previous step, or the idea from which the run began.
+        transaction that writes the next step's events. The idea's parent is the idea of the
+        previous step, or the idea from which the run began.
 
         Args:
             request: the Request of the step.

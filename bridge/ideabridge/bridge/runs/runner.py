@@ -1080,7 +1080,7 @@ class RunningCalls:
                     report_result(value)
         except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone
             # A failure during a cancellation is caused by the cancellation (the module was closed,
-            # for example), so it is no outcome of the call. In the journal the call stays in
+            # for example), so it is not the outcome of the call. In the journal, the call stays in
             # flight, and the process that resumes the run decides what happens to it.
             await anyio.lowlevel.checkpoint_if_cancelled()
             return _Ended(

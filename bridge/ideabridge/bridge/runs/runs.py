@@ -1349,7 +1349,7 @@ class Runs:
 
     def change_of_configuration(self, run: Run) -> ConfigurationChanged | None:
         """Return the event that records a change of configuration, or None if the run was last
-        driven under this configuration and by the rules of the same version.
+        driven under this configuration and under rules of the same version.
         """
         settings = run.machine.settings
         if run.made_under == self.fingerprint and settings.rules == RULES:

@@ -118,7 +118,7 @@ class Session:
         return self._value_of(ended[0])
 
     async def run_all(self, calls: Sequence[ObjectLike]) -> list[Any]:
-        """Run calls concurrently, as far as their references allow, and all or nothing.
+        """Run calls concurrently, as far as their references allow, as an all-or-nothing group.
 
         If one fails, the others are cancelled and everything they wrote is discarded. Until all
         have ended, only the calls of the group see what they write.
@@ -141,8 +141,9 @@ class Session:
         others are cancelled, and write nothing.
 
         Raises:
-            NoAlternativeError: all failed. `errors` contains all errors. RejectedSolutionError,
-                CancelledCallsError, RunFailedError, InterruptedRunError: as for `run`.
+            NoAlternativeError: all failed. `errors` contains all errors.
+            RejectedSolutionError, CancelledCallsError, RunFailedError, InterruptedRunError: as for
+                `run`.
         """
         return self._first(await self._group(calls, "any", NoAlternativeError))
 

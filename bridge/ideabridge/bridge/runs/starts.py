@@ -341,7 +341,7 @@ class _AskedLimits:
         limits: the limits, by name.
 
     Raises:
-        PlanError: a limit is unknown. The methods raise it if a value is wrong.
+        PlanError: a limit is unknown. The methods raise it, too, if a value is wrong.
     """
 
     def __init__(self, limits: ObjectLike) -> None:

@@ -312,7 +312,7 @@ def store_part(store: Store, run_id: str, first: int, last: int, caller: str) ->
     Raises:
         UnknownRunError: the caller has no run with this id.
         PublicationError: the run is not done, does not have these calls, or one of them is not a
-            single, plain call of a tool.
+            single, plain call to a tool.
     """
     record = store.runs.find(run_id, caller=caller)
     own = part_id(run_id, first, last)
@@ -359,7 +359,7 @@ def calls_of(run: RecordedRun, places: Iterable[int]) -> list[EndedCall]:
     """Return calls of a run, keyed by number, with resolved parameters.
 
     Raises:
-        PublicationError: one of them is not a single, plain call of a tool.
+        PublicationError: one of them is not a single, plain call to a tool.
     """
     calls: list[EndedCall] = []
     for place in places:

@@ -36,7 +36,8 @@ INLINE: Final = 4096
 """Maximum size, in bytes of JSON, of a value that an answer shows in full."""
 
 RESULTS: Final = 128 * 1024
-"""Maximum size, in bytes, of the results in one answer. Beyond it, the answer shows references."""
+"""Maximum size, in bytes, of the results in one answer. Beyond this, the answer shows references.
+"""
 
 
 def digest_of_solution(proposed: SolutionProposed | ProgramProposed) -> str:
