@@ -109,7 +109,7 @@ class Deciding:
     # -- forms -------------------------------------------------------------------------------------
 
     def shows_forms(self, request: ToolRequest, run: Run | None = None) -> bool:
-        """Return whether the client of a request shows forms about a run to a person.
+        """Return whether the client that sent a request shows a person forms about a run.
 
         If a client without a session (2026-07-28 over HTTP) has declined at once, ideabridge
         assumes that it has no forms, but only for that run, because it cannot be distinguished from

@@ -1,5 +1,5 @@
-"""Calls elsewhere: passes answers on to calls that are parked in other servers that use the same
-store (see `relaying`).
+"""Calls elsewhere: passes answers on to calls that are parked on other servers with the same store
+(see `relaying`).
 
 When a client repeats its request, a load balancer can send it to a server other than the one that
 holds its call. The server that receives the request (the asker) writes the answers to the store.
@@ -161,7 +161,7 @@ class CallsElsewhere:
     async def ask(
         self, key: str, caller: str, responses: Mapping[str, types.InputResponse], lost: str
     ) -> Any:
-        """Return the result of a call that is parked in another server.
+        """Return the result of a call that is parked on another server.
 
         Args:
             key: the key of the call.

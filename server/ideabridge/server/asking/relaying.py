@@ -229,8 +229,8 @@ class _ParkedCall:
         self.meta = client.meta
         self.session = client.session
         self.log_level: types.LoggingLevel | None = client.log_level
-        # The client of the request that began the call. After that request has ended, its stream
-        # accepts no log messages.
+        # The client whose request began the call. Once that request has ended, its stream accepts
+        # no more log messages.
         self.log = client.log
         self.tell_completed = client.tell_completed
         self.marked = client.marked
@@ -346,7 +346,7 @@ class Relaying:
     exist as long as the server does.
 
     Attributes:
-        elsewhere: the calls that are parked in other servers.
+        elsewhere: the calls that are parked on other servers.
     """
 
     def __init__(self, bridge: Bridge, group: TaskGroup) -> None:

@@ -27,12 +27,14 @@ MAX_FORM_ROUNDS: Final = 9
 """Maximum number of rounds of forms in one call. SDK clients end a call after ten rounds."""
 
 STATE_SECONDS: Final = 7 * 86_400.0
-"""Time limit, in seconds, for a person's answer. Approvals have their own, configured time-out."""
+"""Time limit, in seconds, for a person's answer. Approvals have a configured time-out of their
+own.
+"""
 
 
 @dataclass(slots=True)
 class ToolRequest:
-    """One request for a tool.
+    """A request to call a tool.
 
     Attributes:
         resumed: the run that the request started earlier, if the request is repeated with answers.
@@ -185,7 +187,7 @@ class InputRequired(Exception):  # noqa: N818 - not an error
     """Raised to answer the request with questions. `result` is an `InputRequiredResult` in wire
     form.
 
-    If there is no following round, the client repeats the request with the answers alone.
+    If no further round follows, the client repeats the request with only the answers.
     """
 
     def __init__(self, questions: JSONObject, following: Round | None) -> None:

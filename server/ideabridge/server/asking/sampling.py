@@ -58,7 +58,7 @@ MAX_PARAMS: Final = 900_000
 """Limit on one question, in bytes of JSON. SDK clients refuse events over 1 MiB."""
 
 MAX_ANSWER: Final = MAX_BYTES
-"""Limit on one answer: characters of text, or bytes of JSON of the tool call's input."""
+"""Limit on one answer: in characters for text, in bytes of JSON for the tool call's input."""
 
 _KEPT: Final = 20_000
 _SHOWN: Final = 300
@@ -420,7 +420,7 @@ class Sampler:
         """
         waiting = _waiting(run)
         # A client that refused is not asked again just because someone looks at the run. The
-        # Requests that this request sent itself do not count: the client has come back with their
+        # Requests that this same request sent do not count: the client has come back with their
         # answers.
         if request.round is not None:
             own = {sample.run for sample in request.round.samples}
@@ -594,7 +594,7 @@ class Sampler:
     async def questions(
         self, due: list[Run], request: ToolRequest
     ) -> tuple[JSONObject, tuple[Sample, ...]]:
-        """Return the questions of a round keyed by name, and the Requests that they ask."""
+        """Return the questions for a round, keyed by name, and the Requests that they ask."""
         questions: JSONObject = {}
         samples: list[Sample] = []
         for run in due:

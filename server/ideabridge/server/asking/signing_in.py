@@ -1,5 +1,5 @@
-"""Signs a person in to a module: with a browser that is redirected to this machine, or by pasting
-an address.
+"""Signs a person in to a module: through a browser that is redirected to this machine, or with an
+address that the person pastes.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ async def sign_in(
     user: ModuleUser | None = None,
 ) -> str | None:
     """Let a person sign in to a server. Return a message for users that says where the tokens are
-    stored, or None if the server asks for no sign-in.
+    stored, or None if the server requires no sign-in.
 
     Args:
-        configuration: the configuration that has the server.
+        configuration: the configuration that contains the server.
         name: the name of the server.
         person: the person.
         user: the user whose calls use the sign-in, or None for whoever starts ideabridge.
@@ -91,7 +91,7 @@ async def sign_in(
         update={"connect_timeout": seconds, "disabled": False}
     )
     alone = configuration.model_copy(update={"modules": {name: patient}})
-    # A server that lists its tools to everybody asks for no sign-in before a call.
+    # A server that lists its tools to everybody does not ask for a sign-in until a tool is called.
     for at_once in (False, True):
         async with Modules(alone, person=person, at_once=at_once, user=user) as modules:
             await modules[name].ready(seconds)
