@@ -67,17 +67,18 @@ from ideabridge.tools.names import visible
 _MOST_NAME: Final = 64
 _MOST_REASON: Final = 1000
 _MOST_SERVERS: Final = 1000
-"""Maximum number of characters that are shown of a server's name and of a line that quotes its
-entry, and maximum number of servers that are read from one place.
+"""Maximum number of characters shown from a server's name and from a line that quotes its entry,
+and maximum number of servers read from one place.
 """
 
 _OWN_KEYS: Final = ("mcpServers",)
 """The keys that lead to the servers in `ideabridge.json`."""
 
 AdoptionVerdict = Literal["new", "same", "taken", "replaced", "shadowed", "ourselves", "unusable"]
-"""new: the server will be added. same: it is already configured. taken: another module has this
-name and keeps it. replaced: the server replaces another module. shadowed: an earlier file of the
-host has the same name. ourselves: the server starts ideabridge. unusable: see `why`.
+"""new: the server will be added. same: it is already configured. taken: another module already has
+this name and keeps it. replaced: the server replaces another module. shadowed: an earlier file of
+the host has a server of the same name. ourselves: the server starts ideabridge. unusable: see
+`why`.
 """
 
 
@@ -102,7 +103,7 @@ class Destination:
 
     @property
     def servers(self) -> JSONObject:
-        """The `mcpServers` of the configuration."""
+        """The `mcpServers` in the configuration."""
         return self.text.entries(_OWN_KEYS)
 
 
@@ -116,7 +117,7 @@ class Destinations:
     project: Destination
 
     def of(self, scope: Scope) -> Destination:
-        """Return the configuration that receives the servers of a host's file."""
+        """Return the configuration that receives the servers from a host's file."""
         return self.project if scope == "project" else self.user
 
     @property
@@ -174,7 +175,7 @@ class Adoption:
 
     @property
     def scope(self) -> Scope:
-        """The people who use the servers of that file."""
+        """The people who use the servers in that file."""
         return self.place.scope
 
     @property
@@ -203,9 +204,9 @@ class FoundServers:
 
     Attributes:
         adoptions: the adoption of each server, in the order of the host's files.
-        files: the files of the host that exist.
-        damaged: those of them that are malformed, so that they are not written.
-        problems: the errors in files, each with the path.
+        files: the host's files that exist.
+        damaged: the malformed ones among these files, which are not written.
+        problems: the errors in the files, each with the file's path.
     """
 
     adoptions: list[Adoption]
@@ -243,7 +244,7 @@ def find_servers(
 
 
 class _Search:
-    """Reads the files of a host one after the other."""
+    """Reads the files of a host one after another."""
 
     def __init__(
         self,
@@ -325,7 +326,9 @@ class _Search:
         )
 
     def _content(self, file: HostFile) -> JSONObject:
-        """Return the content of a file, or the valid parts of it. Note its errors."""
+        """Return the content of a file, or the valid parts of a damaged one. Note the errors in
+        it.
+        """
         if file.path not in self._documents:
             is_in_project = self._is_in_project(file.path)
             most = self._left if is_in_project else MAX_BYTES
@@ -392,7 +395,7 @@ class _Search:
         """Find the secrets in an entry, and name them.
 
         Raises:
-            StoredSecretError: it has secrets, and the list of stored secrets cannot be read.
+            StoredSecretError: the entry has secrets, and the list of stored secrets cannot be read.
         """
         recognised = recognise_secrets(adoption.name, adoption.entry)
         if not recognised.places:
@@ -400,8 +403,8 @@ class _Search:
         return recognise_secrets(adoption.name, adoption.entry, self._secret_names(adoption))
 
     def _secret_names(self, adoption: Adoption) -> set[str]:
-        """Return the names of secrets that other servers of the configuration use, or that are
-        stored for it.
+        """Return the names of secrets that other servers in the configuration use, or that are
+        stored for the configuration.
         """
         target = adoption.target
         owner = secret_owner(target.file)
@@ -416,9 +419,7 @@ class _Search:
 
 
 def _is_container(raw: JSON) -> bool:
-    """Return whether an object maps names to servers, as `mcp.servers` does in files of
-    opencode.
-    """
+    """Return whether an object maps names to servers, as `mcp.servers` does in opencode's files."""
     return (
         isinstance(raw, dict)
         and bool(raw)
@@ -428,7 +429,7 @@ def _is_container(raw: JSON) -> bool:
 
 
 def _refuse(translation: Translation, refused: Refused) -> None:
-    """Apply the refusals in other files of the host to a server."""
+    """Apply the refusals in the host's other files to a server."""
     translation.notes += refused.notes
     if translation.problem is not None:
         return
@@ -469,7 +470,7 @@ def _settle_folder(
     elif scope == "project" and is_program and target.file.parent == project:
         folder = Path(str(entry.get("cwd") or ""))
         if folder.is_absolute() and folder.is_relative_to(project):
-            # Other people have the project in another folder.
+            # Other people have the project in a different folder.
             entry["cwd"] = str(folder.relative_to(project))
 
 
@@ -477,8 +478,8 @@ def _starts_elsewhere(entry: JSONObject, project: Path, target: Destination) -> 
     """Return a note about the paths of a server that refer to other files when ideabridge starts
     it; "" if there are none.
 
-    A server of the user's own file starts in the project folder, as in the host, but a path to its
-    program is relative to the file.
+    A server in the user's own file starts in the project folder, as it does in the host, but a path
+    to its program is relative to that file.
     """
     folder = target.file.parent
     if entry.get("cwd") is not None or folder == project:
@@ -548,8 +549,8 @@ def _judged(
 
 
 def _without_secrets(adoption: Adoption, recognised: RecognisedSecrets) -> Adoption:
-    """Replace secrets by their names. A server with any other secret is not adopted if a repository
-    can contain the configuration.
+    """Replace secrets with their names. A server with any other secret is not adopted if a
+    repository can contain the configuration.
     """
     if adoption.target.is_shared and (hidden := hidden_in(recognised.entry)):
         places = list(dict.fromkeys(text.place for text in hidden))
@@ -563,7 +564,7 @@ def store_secrets(adoption: Adoption) -> list[str]:
     phrase for users that says where they are stored.
 
     Raises:
-        StoredSecretError: one cannot be stored.
+        StoredSecretError: a secret cannot be stored.
     """
     if not adoption.secrets:
         return []
@@ -587,8 +588,8 @@ def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
 
 
 def meaning_of(entry: JSONObject) -> JSONObject | None:
-    """Return the meaning of an entry of `ideabridge.json`. Two spellings of the same server have
-    the same meaning. Return None if the entry is not valid.
+    """Return the meaning of an entry in `ideabridge.json`, or None if the entry is not valid. Two
+    notations for the same server have the same meaning.
     """
     try:
         configuration = ModuleConfiguration.model_validate_json(json.dumps(with_own_keys(entry)))
@@ -620,8 +621,8 @@ def movable(
 
     Args:
         adoptions: every server of the host.
-        named: the names that the user has chosen.
-        damaged: files that are malformed, and are not written.
+        named: the names that the user has given.
+        damaged: the malformed files, which are not written.
     """
     named_set = set(named)
     damaged_set = set(damaged)
@@ -657,7 +658,7 @@ def movable(
 
 
 def removals(moving: Iterable[Adoption]) -> tuple[list[HostText], dict[Path, str]]:
-    """Return the files that contain the servers, each with its text after the servers are removed;
+    """Return the files that contain the servers, each with its text once the servers are removed,
     and the files that cannot be edited, each with the reason.
     """
     texts: dict[Path, HostText] = {}
@@ -676,8 +677,8 @@ def removals(moving: Iterable[Adoption]) -> tuple[list[HostText], dict[Path, str
 
 
 def merge_servers(target: Destination, adoptions: Iterable[Adoption]) -> HostText:
-    """Return a configuration's text with the servers that it receives. All other bytes stay as they
-    are.
+    """Return a configuration's text with the servers that it receives added. All other bytes stay
+    as they are.
 
     Raises:
         HostFileError: the text cannot be edited without changing other parts of it.

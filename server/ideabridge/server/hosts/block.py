@@ -18,10 +18,11 @@ def paste_block(file: HostFile, name: str, entry: JSONObject) -> str:
 
 
 def texts_with_entry(file: HostFile, entry: JSONObject) -> tuple[HostText, HostText]:
-    """Return the text of a host's file before and after the entry of ideabridge is added.
+    """Return the text of a host's file before and after ideabridge's entry is added.
 
     Raises:
-        HostFileError: the file cannot be read, or cannot be edited without changing more of it.
+        HostFileError: the file cannot be read, or cannot be edited without changing other parts of
+            it.
     """
     before = read_host_text(file.path, file.format)
     after = before

@@ -1,7 +1,7 @@
 """Entries: adds, changes, removes, enables or disables one server in `ideabridge.json`.
 
 The command line (`servers add` ...) and the page use this. All other bytes of a file stay as they
-are, comments included, and a copy of the former file is kept.
+are, comments included, and a copy of the previous file is kept.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ _DOMAIN: Final = re.compile(
     r"com|org|net|edu|gov|mil|int|info|biz|io|ai|app|dev|cloud|tech|site|online|xyz|co|me|eu|uk|us"
     r"|ca|au|nz|de|at|ch|fr|nl|be|it|es|pt|ie|se|no|fi|dk|jp|kr|cn|in|br"
 )
-"""Last labels that show that a word without a path is the name of a host."""
+"""Matches a last label which shows that a word without a path is a host name."""
 
 _FILE_ENDING: Final = re.compile(
     r"py|pyz|sh|bash|js|mjs|cjs|ts|rb|pl|php|lua|go|rs|jar|exe|bat|cmd|ps|bin|json|toml"
 )
-"""Last labels that are more often the extension of a program's file."""
+"""Matches a last label that is more likely to be the extension of a program's file."""
 
 _NOTHING_CHOSEN: Final[Mapping[str, bool]] = MappingProxyType({})
 
@@ -77,7 +77,7 @@ class EntryError(IdeabridgeError):
 
 
 class ServerExistsError(EntryError):
-    """A file has a server of this name already."""
+    """The file already has a server of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +113,13 @@ class EntryFile:
 
     @property
     def servers(self) -> JSONObject:
-        """The entries of the file, by name."""
+        """The entries in the file, keyed by name."""
         return self.text.entries(self._keys)
 
     @property
     def _keys(self) -> tuple[str, ...]:
-        """The keys that lead to the entries of the file. A name that other hosts use stands for
-        `mcpServers` if it is the only one.
+        """The keys that lead to the entries in the file. A name that other hosts use stands for
+        `mcpServers` if the file has no other such name.
         """
         names = [name for name in OTHER_NAMES if name in self.text.content]
         if "mcpServers" not in self.text.content and len(names) == 1:
@@ -134,7 +134,7 @@ class EntryFile:
         return entry
 
     def edited(self, name: str, entry: JSONObject | None) -> HostText:
-        """Return the text with an entry, or without the one of this name.
+        """Return the text with this entry, or without the entry of this name.
 
         Raises:
             HostFileError: the file cannot be edited without changing other parts of it.
@@ -144,7 +144,7 @@ class EntryFile:
         return self.text.with_entry(self._keys, name, entry)
 
     def write(self, name: str, entry: JSONObject | None) -> EditedFile:
-        """Write an entry, or remove the one of this name. Return the data that undoing this needs.
+        """Write this entry, or remove the entry of this name. Return the data needed to undo this.
 
         Raises:
             HostFileError: the file cannot be edited without changing other parts of it, or cannot
@@ -168,7 +168,7 @@ def read_entry_file(
 
 
 def program_entry(words: list[str], variables: dict[str, str]) -> JSONObject:
-    """Return the entry of a program: its command with arguments, and its environment.
+    """Return the entry for a program: its command with arguments, and its environment.
 
     Raises:
         EntryError: the command looks like the address of a server.
@@ -189,7 +189,7 @@ def program_entry(words: list[str], variables: dict[str, str]) -> JSONObject:
 
 
 def address_entry(url: str, headers: dict[str, str]) -> JSONObject:
-    """Return the entry of a server over HTTP: its address, and the headers of each request."""
+    """Return the entry for a server over HTTP: its address, and the headers for each request."""
     entry: JSONObject = {"url": url}
     if headers:
         entry["headers"] = dict[str, JSON](headers)
@@ -224,7 +224,7 @@ def _address_meant(word: str) -> str | None:
 
 
 def variable_of(text: str) -> tuple[str, str] | None:
-    """Return the name and the value in `KEY=VALUE`, or None for another form."""
+    """Return the name and the value in `KEY=VALUE`, or None if the text has another form."""
     name, equals, value = text.partition("=")
     if not equals or not _VARIABLE.fullmatch(name):
         return None
@@ -232,7 +232,7 @@ def variable_of(text: str) -> tuple[str, str] | None:
 
 
 def header_of(text: str) -> tuple[str, str] | None:
-    """Return the name and the value in `NAME: VALUE`, or None for another form."""
+    """Return the name and the value in `NAME: VALUE`, or None if the text has another form."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         return None
@@ -247,8 +247,8 @@ class PlannedEntry:
         file: the file, as it was read.
         name: the name of the server.
         before: the entry that it replaces, or None for a new server.
-        recognised: its entry, with `${secret:NAME}` in place of each secret, and the secrets.
-        in_plain_text: the places of other values that look like secrets.
+        recognised: the entry, with `${secret:NAME}` in place of each secret, and the secrets.
+        in_plain_text: where the entry has other values that look like secrets.
     """
 
     file: EntryFile
@@ -264,7 +264,7 @@ class PlannedEntry:
 
     @property
     def changes(self) -> list[SettingChange]:
-        """What is different from the entry that it replaces."""
+        """The differences from the entry that it replaces."""
         return setting_changes(self.before or {}, self.entry)
 
     def store_secrets(self) -> str | None:
@@ -272,7 +272,7 @@ class PlannedEntry:
         stored.
 
         Raises:
-            StoredSecretError: one cannot be stored.
+            StoredSecretError: a secret cannot be stored.
         """
         stored_in: str | None = None
         owner = secret_owner(self.file.path)
@@ -327,8 +327,8 @@ def plan_change(
     typed: JSONObject,
     chosen: Mapping[str, bool] = _NOTHING_CHOSEN,
 ) -> PlannedEntry:
-    """Check an entry that replaces the one of this name, and name its new secrets. A value that the
-    file has already stays as it is there, unless a repository can contain the file. This changes
+    """Check an entry that replaces the one of this name, and name its new secrets. A value that is
+    already in the file stays as it is, unless a repository can contain the file. This changes
     nothing.
 
     Args:
@@ -381,8 +381,9 @@ def _without_secrets(
 
 
 def carry_secrets(file: EntryFile, name: str, before: JSONObject, after: JSONObject) -> None:
-    """Let a changed entry use the stored secrets that it was allowed to use before the change, and
-    still names. Only for a change that a person has reviewed: the entry might send them elsewhere.
+    """Let a changed entry use those stored secrets that it could use before the change and still
+    names. Call this only for a change that a person has reviewed, because the entry might send the
+    secrets elsewhere.
 
     Raises:
         ConfigurationError: the new entry cannot be used.
@@ -390,13 +391,13 @@ def carry_secrets(file: EntryFile, name: str, before: JSONObject, after: JSONObj
     """
     owner = secret_owner(file.path)
     if owner.file is None:
-        # In the user's own file every server may use them.
+        # Every server in the user's own file can use them.
         return
 
     try:
         former = entry_digest(_parsed(name, before))
     except ConfigurationError:
-        # It could not be used, so it was allowed to use nothing.
+        # The previous entry was not usable, so it had no access to secrets.
         return
 
     digest = entry_digest(_parsed(name, after))
@@ -410,13 +411,13 @@ def carry_secrets(file: EntryFile, name: str, before: JSONObject, after: JSONObj
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """A setting of an entry that is different now. The texts are without secrets.
+    """A setting of an entry that has changed. The texts contain no secrets.
 
     Attributes:
-        name: its name: `starts` or `calls` for the command or the address, or a key, with the name
-            of the variable or header: `env.REGION`.
-        before: what it was, or None if it was not set.
-        after: what it is now, or None if it is not set any more.
+        name: `starts` for the command, `calls` for the address, or otherwise the key, followed by
+            the name of the variable or header (`env.REGION`).
+        before: the previous value, or None if it was not set.
+        after: the new value, or None if it is no longer set.
     """
 
     name: str
@@ -425,7 +426,9 @@ class SettingChange:
 
 
 def setting_changes(before: JSONObject, after: JSONObject) -> list[SettingChange]:
-    """Return what is different in an entry, in its order."""
+    """Return the settings that differ between two entries: first those in the old entry, then those
+    that are new.
+    """
     former = _shown_settings(before)
     present = _shown_settings(after)
     values_before = _settings(before)
@@ -478,7 +481,7 @@ def _plain(value: JSON) -> str:
 
 
 def _check_entry(name: str, entry: JSONObject, file: EntryFile) -> list[str]:
-    """Return the places of values in an entry that still look like secrets.
+    """Return where an entry still has values that look like secrets.
 
     Raises:
         ConfigurationError: the entry cannot be used.
@@ -519,9 +522,7 @@ def secrets_named_in(entry: JSON) -> list[str]:
 
 
 def missing_program(entry: JSONObject) -> str | None:
-    """Return the command of an entry if no such program is found on this machine, otherwise
-    None.
-    """
+    """Return an entry's command if this machine has no such program, and otherwise None."""
     word = read_as(ServerStart, entry).command
     if word is None or "$" in word:
         return None
@@ -530,8 +531,8 @@ def missing_program(entry: JSONObject) -> str | None:
 
 
 def readable_values(entry: JSONObject) -> list[str]:
-    """Return the places of an entry's variables and headers whose values stay in the file: those
-    that name neither a stored secret nor a variable.
+    """Return the places of the variables and headers in an entry whose values are written in the
+    file, because they name neither a stored secret nor a variable.
     """
     return [
         f"{part}.{name}"

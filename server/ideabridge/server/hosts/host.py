@@ -50,7 +50,7 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 file."""
 
 MAX_PROJECT_BYTES: Final = 1024 * 1024
-"""Maximum size of all files of one host in a project together, in bytes. A repository can contain
+"""Maximum total size, in bytes, of all of one host's files in a project. A repository can contain
 any files, and they are read before a person has reviewed them.
 """
 
@@ -58,7 +58,7 @@ MAX_TOML: Final = 1024 * 1024
 """Maximum size of a TOML file, in characters. The parser needs about a second for this size."""
 
 _OTHER_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp_servers",))
-"""Keys that lead to the servers in the files of several hosts."""
+"""Keys that lead to the servers in several hosts' files."""
 
 _SERVER_KEYS: Final = frozenset({"command", "cmd", "url", "uri", "httpUrl", "serverUrl"})
 """A server's entry has one of these keys."""
@@ -87,9 +87,9 @@ class HostFile:
 
     Attributes:
         path: the file.
-        scope: who uses the servers of the file.
+        scope: who uses the servers in the file.
         keys: the keys that lead to the object.
-        format: the format that the host reads there.
+        format: the format in which the host reads the file.
         is_list: whether the keys lead to a list of servers, each with a `name`, instead of an
             object.
         is_current: whether `install` is allowed to write to the file.
@@ -105,7 +105,7 @@ class HostFile:
     new_content: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
     def scope_in(self, project: Path) -> Scope:
-        """Return who decides about the servers of the file. A repository can contain any file in
+        """Return who decides about the servers in the file. A repository can contain any file in
         the project's folder, even a file that the host keeps for one user.
         """
         if self.scope == "local" and self.path.is_relative_to(project):
@@ -124,8 +124,8 @@ class HostFile:
         return servers if self.keys else _without_marks(servers)
 
     def located(self, content: JSONObject) -> HostFile:
-        """Return the place of the servers in the content: this one, or one of another host, because
-        people copy files from host to host.
+        """Return the place of the servers in the content: this place, or one that another host
+        uses, because people copy files from host to host.
         """
         present = part_at(content, self.keys)
         if present is not None or len(self.keys) != 1:
@@ -151,13 +151,13 @@ def _without_marks(content: JSONObject) -> JSONObject:
 
 
 def is_like_a_server(value: JSON) -> bool:
-    """Return whether a value has a command or an address, as the entry of a server does."""
+    """Return whether a value has a command or an address, as a server's entry does."""
     return isinstance(value, dict) and not _SERVER_KEYS.isdisjoint(value)
 
 
 def _by_name(servers: list[JSON]) -> JSONObject:
-    """Return the servers of a list, keyed by name. A server without a name gets its position in the
-    list as its name.
+    """Return the servers in a list, keyed by name. A server without a name is named by its position
+    in the list.
     """
     named = ReadObject()
     repeated: list[str] = []
@@ -197,8 +197,8 @@ class HostDocument:
 def read_tolerantly(
     path: Path, file_format: FileFormat = "json", max_bytes: int = MAX_BYTES
 ) -> HostDocument:
-    """Read a host's file, or the valid parts of a damaged one. In that case, `damage` of the result
-    describes the error.
+    """Read a host's file, or the valid parts of a damaged one, whose error `damage` in the result
+    describes.
 
     Raises:
         HostFileError: the file cannot be opened, is larger than `max_bytes`, or is not text.
@@ -272,7 +272,7 @@ def _yaml_document(path: Path, text: str) -> HostDocument:
 
 
 def _read_text(path: Path, max_bytes: int) -> str:
-    """Return the text of a host's file, with every line break as a line feed.
+    """Return the text of a host's file, with every line break converted to a line feed.
 
     Raises:
         HostFileError: the file is not a regular file, or is larger than `max_bytes`.

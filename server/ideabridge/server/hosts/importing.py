@@ -37,15 +37,15 @@ class ServerImport:
 
     Attributes:
         host: the host whose servers are imported.
-        places: the folders and variables that locate the files of the host.
+        places: the folders and variables that locate the host's files.
         files: the host's files that exist.
-        problems: the errors in files of the host, each with its path.
-        adoptions: the adoption of each server of the host.
+        problems: the errors in the host's files, each with the file's path.
+        adoptions: the adoption of each of the host's servers.
         receiving: the configurations that receive servers.
         trusted: the project's files that receive servers and are trusted afterwards.
         moving: the servers that are removed from the host.
         staying: with `--move`, a line for each server that stays in the host.
-        changes: the files of the host from which servers are removed, each with its new text.
+        changes: the host's files from which servers are removed, each with its new text.
     """
 
     host: Host
@@ -82,7 +82,7 @@ class ServerImport:
             check_place(text.path, self._project_around(text))
 
     def store_secrets(self) -> list[str]:
-        """Store the secrets of the servers that are written. Return where each is stored."""
+        """Store the secrets of the servers that are written. Return where each secret is stored."""
         return [
             place
             for target in self.receiving
@@ -116,7 +116,7 @@ class ServerImport:
         return None if target.is_own else self.places.project
 
     def _project_around(self, text: HostText) -> Path | None:
-        """Return the project folder if a file of the host belongs to the project."""
+        """Return the project folder if one of the host's files belongs to the project."""
         belongs = any(
             adoption.file == text.path and adoption.scope == "project" for adoption in self.moving
         )
@@ -124,7 +124,7 @@ class ServerImport:
 
 
 def undone_as(host: Host) -> str:
-    """Return the name of the command in the notes about an import."""
+    """Return the name under which the notes about an import refer to its command."""
     return f"servers import {host.name}"
 
 

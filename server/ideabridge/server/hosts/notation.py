@@ -1,9 +1,9 @@
-"""Translates the notations of variables in a host's file into `${VAR}` of `ideabridge.json`.
+"""Translates the notations for variables in a host's file into the `${VAR}` of `ideabridge.json`.
 
-A host fills in some values that ideabridge cannot know: it asks a person, reads a setting, or runs
-a command. A variable takes the place of such a value, and a note says which one to set. Text that a
-host passes on unchanged is escaped, so that it never refers to a variable or a secret of ideabridge
-by accident.
+A host obtains some values in ways that ideabridge cannot: it asks a person, reads a setting, or
+runs a command. A variable takes the place of such a value, and a note says which variable to set.
+Text that a host passes on unchanged is escaped, so that it never refers to one of ideabridge's
+variables or secrets by accident.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ _TAKEN_NAMES: Final = frozenset(
     }
 )
 _TAKEN_STARTS: Final = ("DYLD_", "IDEABRIDGE_", "LC_", "LD_", "NODE_", "PYTHON", "XDG_")
-"""Names, and beginnings of names, of variables that mean something to every program. No value from
-a host gets such a name: `${input:path}` is not `${PATH}`.
+"""Names, and prefixes of names, of variables that mean something to every program. No value from a
+host gets such a name: `${input:path}` is not `${PATH}`.
 """
 
 
@@ -119,11 +119,11 @@ class HostVariables:
 
     Attributes:
         title: the name of the host in notes.
-        notations: the notations that the host knows, besides those with a kind (`${env:X}`).
-        project_names: names of variables that the host sets to the project folder.
-        environment: the folders that variables of editors stand for.
+        notations: the notations that the host supports, besides those with a kind (`${env:X}`).
+        project_names: the variables that the host sets to the project folder.
+        environment: the folders that editor variables stand for.
         inputs: the values that the host asks for, keyed by id.
-        notes: the notes of the translation to the user.
+        notes: the translation's notes for the user.
     """
 
     title: str
@@ -245,7 +245,9 @@ _KINDS: Final = {
 
 
 def as_written(text: str) -> str:
-    """Return a string for `ideabridge.json` in which nothing is read as a variable."""
+    """Return a string for `ideabridge.json` with escapes, so that nothing in it is read as a
+    variable.
+    """
     return text.replace("${", "$${")
 
 

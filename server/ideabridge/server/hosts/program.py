@@ -1,5 +1,5 @@
-"""Program: returns the command with which a host starts ideabridge. It still works after the caches
-of this machine are emptied, and on other machines whose users share the host's file.
+"""Program: returns the command with which a host starts ideabridge. The command still works after
+this machine's caches are emptied, and on other machines whose users share the host's file.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def lasting_program(*, shared: bool) -> Program:
     """Return the command for a host's file.
 
     Args:
-        shared: whether a team shares the file, so that it must not contain paths of this machine.
+        shared: whether a team shares the file, so that it must not contain paths on this machine.
     """
     prefix = Path(sys.prefix)
     if _is_cached(prefix):
@@ -95,7 +95,7 @@ def _is_cached(prefix: Path) -> bool:
 
 
 def _runner(prefix: Path, *, shared: bool) -> Program:
-    """Return the command that creates such an environment again."""
+    """Return the command that recreates such an environment."""
     runner = "pipx" if "pipx" in prefix.parts else "uvx"
     path = shutil.which(runner)
     program = runner if shared or path is None else str(Path(path).absolute())
@@ -133,7 +133,7 @@ def _source(*, shared: bool) -> tuple[str, str]:
 
 
 def _origin() -> JSONObject:
-    """Return the source of this package if it was not installed from an index (PEP 610)."""
+    """Return where this package was installed from, if not from an index (PEP 610)."""
     try:
         text = distribution(_NAME).read_text("direct_url.json")
     except PackageNotFoundError:

@@ -1,5 +1,5 @@
-"""Refusals: finds the servers that a host does not start because one of its files refuses them by
-name, by command or by address, outside their entries.
+"""Refusals: finds the servers that a host does not start because one of its files refuses them,
+outside their entries, by name, command or address.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _List:
 
 @dataclass(slots=True)
 class Refused:
-    """The refusals of one server in the files of a host.
+    """A server's refusals in a host's files.
 
     Attributes:
         is_off: whether the host does not start the server.
@@ -43,7 +43,7 @@ class Refused:
 
 
 class HostRefusals:
-    """The refusals of one host on one machine.
+    """A host's refusals on one machine.
 
     Args:
         host: the host.
@@ -61,7 +61,7 @@ class HostRefusals:
         self._lists = list(_read(host, environment, content_of))
 
     def of(self, name: str, scope: Scope, entry: JSONObject) -> Refused:
-        """Return the refusals of a server.
+        """Return a server's refusals.
 
         Args:
             name: the name of the server in the host.
@@ -142,16 +142,16 @@ def _denies(item: JSONObject, name: str, entry: JSONObject) -> bool:
 
 
 def _tools_turned_off(refusal_list: _List) -> Iterator[str]:
-    """Yield the patterns over `SERVER_TOOL` that turn tools off."""
+    """Yield the patterns, which are matched against `SERVER_TOOL`, that turn tools off."""
     patterns = object_or_empty(refusal_list.content)
     yield from (pattern for pattern, value in patterns.items() if value is False)
 
 
 def _tools_of_rules(items: list[JSON], name: str) -> list[str]:
-    """Return the tools of a server in rules such as `mcp__SERVER__TOOL`. A rule about the whole
-    server yields the tool "".
+    """Return a server's tools that appear in rules such as `mcp__SERVER__TOOL`. A rule about the
+    whole server yields the tool "".
     """
-    # The host replaces other characters of the name like this.
+    # The host replaces other characters in the name in this way.
     server = "mcp__" + re.sub(r"[^A-Za-z0-9_-]", "_", name)
     tools: list[str] = []
     for item in items:

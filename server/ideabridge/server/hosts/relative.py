@@ -1,4 +1,4 @@
-"""Relative paths: finds relative paths in the entry of a server that a host starts in each
+"""Relative paths: finds relative paths in the entry for a server that a host starts in each
 project's folder.
 
 ideabridge starts a server that has no `cwd` in the folder of its own configuration, where such a
@@ -34,7 +34,7 @@ def relative_places(entry: JSONObject, project: Path) -> list[str]:
     """Return the places in an entry that contain a relative path, such as `args.1` or `env.DB`.
 
     Args:
-        entry: the entry of `ideabridge.json`.
+        entry: the entry in `ideabridge.json`.
         project: the folder of a project in which the host starts the server.
     """
     start = read_as(ServerStart, entry)

@@ -1,4 +1,4 @@
-"""Salvage: reads the valid parts of a damaged file, which is truncated or malformed in one part.
+"""Salvage: reads the valid parts of a damaged file, one that is truncated or partly malformed.
 
 An object that is malformed or truncated becomes a `PartialObject`. It contains the members that can
 be read, and must not be used as if it were complete. The objects next to it are complete. TOML is
@@ -23,8 +23,8 @@ _MAX_DEPTH: Final = 40
 """Maximum depth at which a truncated object is read."""
 
 _MAX_FAILURES: Final = 200
-"""Maximum number of malformed parts that are skipped in one file. A parser that fails can read the
-whole file to find the line number.
+"""Maximum number of malformed parts that are skipped in one file. A parser that fails might read
+the whole file again to find the line number.
 """
 
 _MOST_READINGS: Final = 12
@@ -33,12 +33,14 @@ where the text ends.
 """
 
 _MAX_MEMBERS: Final = 1000
-"""Maximum number of members that are read one by one in a malformed YAML text, with the members of
-malformed members."""
+"""Maximum number of members that are read one by one in a malformed YAML text, including the
+members of malformed members.
+"""
 
 _MAX_KEY_PARTS: Final = 100
-"""Maximum number of parts of a dotted key of TOML. The time that the parser takes grows with the
-square of this number."""
+"""Maximum number of parts in a dotted TOML key. Parsing time grows with the square of this
+number.
+"""
 
 _TOML_STRING: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'')
 _LONG_KEY: Final = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_MAX_KEY_PARTS}}}")
@@ -65,7 +67,7 @@ class PartialObject(ReadObject):
 
 
 def object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object for the parser of JSON, as a `ReadObject` if a name occurs twice."""
+    """Return an object for the JSON parser, as a `ReadObject` if a name occurs twice."""
     members = dict(pairs)
     if len(members) == len(pairs):
         return members
@@ -82,7 +84,7 @@ def refuse_constant(name: str) -> Any:
 
 
 def decoder() -> json.JSONDecoder:
-    """Return a decoder of JSON that keeps the names that occur twice."""
+    """Return a JSON decoder that records which names occur twice."""
     return json.JSONDecoder(object_pairs_hook=object_of_pairs, parse_constant=refuse_constant)
 
 
@@ -120,8 +122,8 @@ class _Scanner:
         return cast("JSON", value), end
 
     def _members(self, start: int, depth: int) -> tuple[PartialObject, int]:
-        """Read the members of an object that begins at a position. Return them, and the position of
-        their end.
+        """Read the members of the object that begins at a position. Return them and the position
+        where they end.
         """
         members = PartialObject()
         place = self._skip(start + 1)
@@ -178,7 +180,7 @@ class _Scanner:
 
 
 def salvage_json(text: str) -> JSONObject:
-    """Return those members of a JSON text that can be read. A member that is malformed or truncated
+    """Return the members of a JSON text that can be read. A member that is malformed or truncated
     is a `PartialObject`.
     """
     plain = blank_comments(text)
@@ -232,7 +234,7 @@ def plain_toml(text: str) -> JSONObject:
 
 
 def _mark_partial(table: JSONObject) -> None:
-    """Replace the innermost object of nested single members by a partial one."""
+    """Replace the innermost object in a chain of single members with a partial one."""
     for name, value in table.items():
         if isinstance(value, dict) and value:
             _mark_partial(value)
@@ -270,7 +272,7 @@ def _blocks(text: str, start: re.Pattern[str]) -> list[str]:
 
 
 def salvage_yaml(text: str) -> JSONObject:
-    """Return those members of a YAML text that can be read separately. A member of a member becomes
+    """Return the members of a YAML text that can be read separately. A member's own member becomes
     a `PartialObject` if it cannot be read.
     """
     result: JSONObject = {}
@@ -294,8 +296,8 @@ def _add_yaml(result: JSONObject, block: str) -> None:
 
 
 def _salvaged_member(block: str, most: int) -> tuple[JSONObject, int]:
-    """Return one member whose value is a mapping or a list, with those of its first `most` items
-    that can be read, and the number of items that were tried.
+    """Return a member whose value is a mapping or a list, with the readable ones among its first
+    `most` items, and the number of items that were tried.
     """
     header, _, body = block.partition("\n")
     name = header.partition(":")[0].strip().strip("\"'")

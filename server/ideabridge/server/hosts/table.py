@@ -1,5 +1,5 @@
 """Table: describes where each host lists its MCP servers, and in which form (`docs/hosts.md`).
-Import, `install`, `doctor` and completion know about hosts only what this table contains.
+Everything that import, `install`, `doctor` and completion know about hosts is in this table.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Place:
     """A place where a host lists servers, on any machine.
 
     Attributes:
-        scope: who uses the servers of the place.
+        scope: who uses the servers in the place.
         path: the file. It starts with `{project}`, `{home}`, `{config}` (`~/.config`) or `{apps}`
-            (the folder of the data of desktop programs). A `*` stands for any name.
+            (the folder for the data of desktop programs). A `*` stands for any name.
         keys: the keys that lead to the servers. `{project}` stands for the folder of the project.
-        format: the format that the host reads there.
+        format: the format in which the host reads the file.
         is_list: see `HostFile`.
         is_current: see `HostFile`.
         variable: an environment variable that replaces the folder of the path, if it is set.
@@ -83,7 +83,7 @@ class Place:
         parts = self.path.split("/")
         below = next(number for number, part in enumerate(parts) if "*" in part) - len(parts)
         folder = Path(*path.parts[:below])
-        # A person who can create a file in a project must not be able to add lines to a message by
+        # Whoever can create a file in a project must not be able to add lines to a message through
         # the file's name.
         matches = [
             match
@@ -102,7 +102,7 @@ class Place:
 
 
 def _folder(name: str, environment: HostEnvironment) -> Path:
-    """Return the folder for which the first part of a place's path stands."""
+    """Return the folder that the first part of a place's path stands for."""
     variables = environment.variables
     match name:
         case "{project}":
@@ -119,12 +119,12 @@ def _folder(name: str, environment: HostEnvironment) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class EntryShape:
-    """The form in which a host writes the entry of a server that is a program.
+    """The form in which a host writes the entry for a server that is a program.
 
     Attributes:
         first: the keys that come before the command, with their values.
-        command: the key of the program.
-        arguments: the key of its arguments; None if the command is a list of the program and its
+        command: the key for the program.
+        arguments: the key for its arguments; None if the command is a list of the program and its
             arguments.
         last: the keys that come after the arguments, with their values.
     """
@@ -144,17 +144,17 @@ class EntryShape:
 
 @dataclass(frozen=True, slots=True)
 class AddressShape:
-    """The form in which a host writes the entry of a server at an address.
+    """The form in which a host writes the entry for a server at an address.
 
     Attributes:
-        url: the key of the address.
-        headers: the key of the headers.
+        url: the key for the address.
+        headers: the key for the headers.
         first: the keys that come before the address, with their values.
         last: the keys that come after the headers, with their values.
         reference: how a header refers to an environment variable, with `NAME` for its name; "" if
             this is not known.
-        variable_key: the key of the name of the variable with the bearer token, which replaces the
-            headers; "" if the host has no such key.
+        variable_key: the key for the name of the variable that contains the bearer token, used
+            instead of the headers; "" if the host has no such key.
     """
 
     url: str = "url"
@@ -170,8 +170,8 @@ class AddressShape:
         return {**self.first, self.url: url, self.headers: headers, **self.last}
 
     def entry_with_variable(self, url: str, variable: str) -> JSONObject | None:
-        """Return the entry that connects to a server with a bearer token which the host reads from
-        an environment variable. Return None if the host has no such entry.
+        """Return the entry that connects to a server with a bearer token that the host reads from
+        an environment variable, or None if the host supports no such entry.
         """
         if self.variable_key:
             return {**self.first, self.url: url, self.variable_key: variable, **self.last}
@@ -182,16 +182,16 @@ class AddressShape:
 
 @dataclass(frozen=True, slots=True)
 class HostRefusal:
-    """A place where a host lists servers, by name, that it does not start.
+    """A place where a host lists servers that it does not start.
 
     Attributes:
         scope: user: the host does not start them anywhere. local or project: not in this project.
         path: the file, as in `Place`.
         keys: the keys that lead to the list. `{project}` stands for the folder of the project.
-        kind: refused: a list of names. only: a list of the names of all servers that the host
-            starts. denied: a list of objects with `serverName`, `serverCommand` or `serverUrl`.
-            tools: an object of patterns of tool names; `false` turns the tools off. rules: a list
-            of `mcp__SERVER__TOOL` or, for every tool of a server, `mcp__SERVER`.
+        kind: refused: a list of names. only: a list of names; the host starts no other servers.
+            denied: a list of objects with `serverName`, `serverCommand` or `serverUrl`. tools: an
+            object whose keys are patterns for tool names; `false` turns the tools off. rules: a
+            list of `mcp__SERVER__TOOL` or, for all of a server's tools, `mcp__SERVER`.
         of: the scopes of the servers that the list is about; empty for all.
         format: the format of the file.
         variable: as in `Place`.
@@ -228,15 +228,16 @@ class Host:
         shape: the form of an entry that starts ideabridge. `translate.py` reads the entries of
             other servers, and knows the keys of all hosts.
         address: the form of an entry that connects to a server; None if it is not known.
-        notations: the notations of variables that the host knows.
-        timeouts: keys of time-outs, each with the key of `ideabridge.json` and the number of the
-            host's units in a second.
-        url_kinds: the transport that each key of an address means if the entry has no `type`.
-            Without a `type`, ideabridge tries the transports, as most hosts do.
-        own_kinds: values of `type` or `source` of entries that are parts of the host, not servers.
+        notations: the notations for variables that the host supports.
+        timeouts: the host's keys for time-outs, each with the corresponding key in
+            `ideabridge.json` and the number of the host's units in a second.
+        url_kinds: the transport that each address key implies if the entry has no `type`. For other
+            keys, ideabridge tries the transports, as most hosts do.
+        own_kinds: the values of `type` or `source` in entries that are parts of the host, not
+            servers.
         project_variables: variables that the host sets to the project folder.
         folder: the text with which an entry in a project's file refers to the folder of the
-            project. Hosts start its servers in that folder, unless the table has something else.
+            project. Hosts start its servers in that folder, unless the table says otherwise.
         refusals: the place where the host lists servers that it does not start, outside their
             entries.
         unsure: what the host's documentation leaves open; for docs/hosts.md.
@@ -278,11 +279,11 @@ class Host:
         return list(dict.fromkeys(place.scope for place in self.places if place.is_current))
 
     def target(self, environment: HostEnvironment, scope: Scope) -> HostFile:
-        """Return the file that `install` writes to: the first of that scope that exists, or the
-        first.
+        """Return the file that `install` writes to: the first existing file of that scope or, if
+        none exists, the first.
 
         Raises:
-            HostFileError: the host reads no file of that scope.
+            HostFileError: the host reads no file in that scope.
         """
         # In the home folder, the project's file and the user's own file can be the same.
         files = [
@@ -741,7 +742,9 @@ HOSTS: Final = (
 
 
 def host_title(name: str) -> str:
-    """Return what people call the host with this name. A name of no host stays as it is."""
+    """Return the name by which people know a host. A name that belongs to no host is returned
+    unchanged.
+    """
     return next((host.title for host in HOSTS if host.name == name), name)
 
 

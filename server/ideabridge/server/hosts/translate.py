@@ -55,7 +55,7 @@ _SIGN_IN_KEYS: Final[Mapping[str, str]] = {
 """Maps keys of an entry that are about signing in to members of `auth`."""
 
 _NO_MEANING: Final = frozenset({*IGNORED, "bundled", "display_name", "faviconUrl", "serverName"})
-"""Keys without any effect. No note names them."""
+"""Keys without any effect, which no note names."""
 
 _RESTRICTIONS: Final[Mapping[str, str]] = {
     "sandbox": "restricts what the server may do in the client",
@@ -87,7 +87,7 @@ _ENV_LINE: Final = re.compile(
     r"^[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)$", re.MULTILINE
 )
 _MAX_ENV_FILE: Final = 256 * 1024
-"""Maximum size of a file of variables, in bytes."""
+"""Maximum size, in bytes, of a file with variables."""
 
 
 class UnusableEntryError(Exception):
@@ -99,7 +99,7 @@ class Translation:
     """The result of a translation.
 
     Attributes:
-        entry: the entry of `ideabridge.json`.
+        entry: the entry in `ideabridge.json`.
         notes: hints for the user: variables to set, omitted keys.
         problem: the reason why the server cannot be adopted, or None.
         approved: the tools that the host calls without asking; `*` stands for all of them.
@@ -118,14 +118,14 @@ def translate_server(
     inputs: Mapping[str, Input],
     scope: Scope = "user",
 ) -> Translation:
-    """Translate the entry of one server.
+    """Translate a server's entry.
 
     Args:
         raw: the entry in the host's file.
         host: the host.
         environment: the values of variables such as `${workspaceFolder}`.
         inputs: the values that the host asks a person for.
-        scope: who uses the servers of the file.
+        scope: who uses the servers in the file.
     """
     if not isinstance(raw, dict):
         return Translation({}, problem="is not an object")
@@ -148,8 +148,8 @@ def translate_server(
 
 @dataclass(slots=True)
 class _Entry:
-    """The entry of `ideabridge.json` while the keys of the host's entry are read. An attribute is
-    None or empty if no key has been read into it.
+    """The entry for `ideabridge.json`, built up while the keys of the host's entry are read. An
+    attribute is None or empty until a key has been read into it.
 
     Attributes:
         times: `timeout` and `connect_timeout`, in seconds.
@@ -195,7 +195,7 @@ class _Entry:
 
 
 class _Translator:
-    """Reads the keys of one entry, one after the other."""
+    """Reads the keys of one entry, one after another."""
 
     def __init__(
         self,
@@ -347,7 +347,7 @@ class _Translator:
             self._note(f"'{key}' has no meaning in ideabridge and is left out")
 
     def _read_command(self, key: str, value: JSON) -> None:
-        """Read a program, a list of a program and its arguments, or an object with both (Zed)."""
+        """Read a program, a list with a program and its arguments, or an object with both (Zed)."""
         if isinstance(value, dict):
             path = value.get("path", value.get("command"))
             self._read_command(key, path)
@@ -376,7 +376,7 @@ class _Translator:
         return {name: self._variables.text(text) for name, text in members.items()}
 
     def _add_missing_variables(self, members: Mapping[str, str]) -> None:
-        """Add variables of the server's environment, except those that have a value already."""
+        """Add variables to the server's environment, except those that already have a value."""
         self.entry.env = {**self._filled(members), **self.entry.env}
 
     def _add_headers(self, members: Mapping[str, str]) -> None:
@@ -544,7 +544,7 @@ class _Translator:
         self.entry.times.setdefault(own_key, int(seconds) if seconds.is_integer() else seconds)
 
     def _units(self, key: str, value: float) -> int | None:
-        """Return the number of units of a time in a second; None if it is unknown.
+        """Return how many of a time's units make one second; None if this is unknown.
 
         Unless the key names the unit, a number might come from another host's file: a number below
         1,000 is surely in seconds, and a number larger than any time-out in seconds is surely in
@@ -560,7 +560,7 @@ class _Translator:
     # -- signing in --------------------------------------------------------------------------------
 
     def _read_auth(self, key: str, value: JSON) -> None:
-        """Read the settings of the sign-in that ideabridge needs."""
+        """Read the settings for signing in that ideabridge needs."""
         if not isinstance(value, dict):
             if value not in ("oauth", True):
                 self._note(f"'{key}' has no meaning in ideabridge and is left out")
@@ -634,7 +634,7 @@ class _Translator:
             self.entry.cwd = None
 
     def _fill_headers(self) -> None:
-        """Fill variables of the entry's own environment into headers, as Goose does."""
+        """Fill variables from the entry's own environment into headers, as Goose does."""
         used = False
         for name, text in self.entry.headers.items():
             for variable, value in self.entry.env.items():
@@ -654,15 +654,15 @@ class _Translator:
 
         folder = self.entry.cwd
         if folder is not None and not _ABSOLUTE.match(folder):
-            # The host resolves the path against the project.
+            # The host resolves the path relative to the project.
             self.entry.cwd = str(Path(as_written(str(self._environment.project))) / folder)
 
         for name in _docker_names(command, self.entry.args):
             self._add_missing_variables({name: f"${{env:{name}}}"})
 
     def _split_command(self, line: str) -> None:
-        """Split a command line into words, unless a shell would interpret it further. No program
-        has such a name.
+        """Split a command line into words, unless a shell would interpret it further: no program
+        has a whole command line as its name.
         """
         if _SHELL_CHARACTERS.search(line):
             raise UnusableEntryError(
@@ -724,7 +724,7 @@ _TIME_MEMBERS: Final[Mapping[str, str]] = {
     "execution": "timeout",
     "request": "timeout",
 }
-"""Maps the members of a time-out that is an object (opencode) to the keys of an entry."""
+"""Maps the members of a time-out that is written as an object (opencode) to keys in an entry."""
 
 _AUTH_KEYS: Final[Mapping[str, str]] = {
     **{
@@ -748,7 +748,7 @@ _AUTH_KEYS: Final[Mapping[str, str]] = {
     "scopes": "scope",
     **dict.fromkeys(("callback_port", "callbackPort"), "callbackPort"),
 }
-"""Maps keys of a sign-in to those of `auth`."""
+"""Maps keys for signing in to keys of `auth`."""
 
 _OTHER_KINDS: Final[Mapping[str, str]] = {
     "streamablehttp": "http",
@@ -757,11 +757,11 @@ _OTHER_KINDS: Final[Mapping[str, str]] = {
     "http-streaming": "http",
     "https": "http",
 }
-"""Other spellings of transports, in lower case."""
+"""Other names for transports, in lower case."""
 
 
 def _flat(raw: JSONObject) -> Iterator[tuple[str, JSON]]:
-    """Yield the keys and values of an entry, including those of an object in it that describes the
+    """Yield the keys and values of an entry, including those in a nested object that describes the
     server.
     """
     for key, value in raw.items():
@@ -843,7 +843,7 @@ def started_words(entry: JSONObject) -> list[str]:
 
 
 def connects_here(entry: JSONObject) -> bool:
-    """Return whether an entry connects to a server on this machine, at the path of ideabridge."""
+    """Return whether an entry connects to a server on this machine, at ideabridge's path."""
     parts = urlsplit(read_as(ServerStart, entry).url or "")
     if not parts.path.startswith("/mcp"):
         return False
