@@ -1,8 +1,8 @@
 """Brackets: changes one item of a collection that is written with brackets: a JSON object or list,
 a YAML flow mapping or sequence, or a TOML inline table.
 
-Each format's module finds the items and their positions. The functions here add, replace and remove
-one item of the text, with its comma and its line, and change nothing else. In all these formats,
+Each format's module finds the items and their positions. The functions here add, replace or remove
+one item in the text, with its comma and its line, and change nothing else. In all these formats,
 only whitespace, commas and comments appear between the items.
 """
 
@@ -63,7 +63,7 @@ class Bracketed:
     Attributes:
         start: the position of the opening bracket.
         end: the position after the closing bracket.
-        items: the items, in the order of the text.
+        items: the items, in the order in which the text has them.
     """
 
     start: int
@@ -96,13 +96,14 @@ class Bracketed:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout in which an item is written.
+    """How an item is laid out in the text.
 
     Attributes:
-        indent: the blanks before the item on its own line; None if it shares a line with others.
-        unit: the blanks that indent each level.
-        newline: the line break of the text.
-        compact: whether the text has no blank after commas and colons.
+        indent: the whitespace before an item on a line of its own; None if it shares a line with
+            others.
+        unit: the whitespace that indents each level.
+        newline: the line ending that the text uses.
+        compact: whether the text has no space after commas and colons.
     """
 
     indent: str | None
@@ -112,22 +113,22 @@ class Layout:
 
 
 Render = Callable[[Layout], str]
-"""Writes an item, without a comma and without the blanks before its first line."""
+"""Writes an item, without a comma and without the indentation of its first line."""
 
 
 def newline_of(text: str) -> str:
-    """Return the line break that is used in some text."""
+    """Return the line ending that a text uses."""
     return "\r\n" if "\r\n" in text else "\n"
 
 
 def unit_of(text: str, default: str = "  ") -> str:
-    """Return the blanks that indent the first indented line."""
+    """Return the whitespace that indents the first indented line."""
     first = _FIRST_INDENT.search(text)
     return first.group(1) if first else default
 
 
 def line_indent(text: str, place: int) -> str:
-    """Return the blanks at the beginning of the line that contains a position."""
+    """Return the indentation of the line that contains a position."""
     start = max(text.rfind("\n", 0, place), text.rfind("\r", 0, place)) + 1
     return text[start : min(_blanks_end(text, start), place)]
 
@@ -139,7 +140,7 @@ def with_item(text: str, inside: Bracketed, render: Render, *, one_line: bool = 
         text: the text.
         inside: the object or list that receives the item.
         render: writes the item.
-        one_line: whether the format allows no line break between these brackets.
+        one_line: whether the format forbids line breaks between these brackets.
     """
     if not inside.items:
         return _with_first_item(text, inside, render, one_line=one_line)
@@ -172,7 +173,7 @@ def _with_first_item(text: str, inside: Bracketed, render: Render, *, one_line: 
         is_root = not text[: inside.start].strip()
         own_line = is_root or "\n" in text.strip()
 
-    # The brackets can contain comments, after which the item is added.
+    # If the brackets contain comments, the item is added after them.
     place = inside.start + 1 + len(interior.rstrip())
     newline = newline_of(text)
     unit = unit_of(text)
@@ -202,8 +203,8 @@ def with_value(
 
 
 def without_item(text: str, inside: Bracketed, item: TextItem) -> str:
-    """Return the text without an item, its comma and the line break before it. Comments around the
-    item stay.
+    """Return the text without an item, its comma and the line break before the item. Comments
+    around the item stay.
     """
     number = inside.items.index(item)
     comma = _comma(text, item.end, inside.gap_after(number))
@@ -229,15 +230,15 @@ def without_item(text: str, inside: Bracketed, item: TextItem) -> str:
 
 
 def _is_alone(text: str, inside: Bracketed, item: TextItem, end: int) -> bool:
-    """Return whether an item on its own lines is all that the brackets contain."""
+    """Return whether the brackets contain nothing but an item on its own lines."""
     before = text[inside.start + 1 : item.start]
     after = text[end : inside.end - 1]
     return "\n" in before and not before.strip() and not after.strip()
 
 
 def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int]:
-    """Return the start and the end of the part of the text that is removed with an item: the item
-    to `end`, and the blanks or the line break that only this item needs.
+    """Return the start and the end of the text to remove with an item: the item as far as `end`,
+    and the whitespace or the line break that only this item needs.
     """
     start = inside.items[number].start
     following = inside.gap_after(number)
@@ -247,18 +248,19 @@ def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int
     starts_line = text[left - 1] in "\r\n"
     ends_line = text[right] in "\r\n"
     if starts_line and ends_line:
-        # The item is alone on its lines, which go with it.
+        # The item is alone on its lines, which are removed with it.
         return _before_break(text, left), end
 
     if starts_line and is_last and right == following:
-        # The closing bracket moves to the end of the line before, unless a comment would hide it.
+        # The closing bracket moves to the end of the previous line, unless it would become part of
+        # a comment.
         before = _before_break(text, left)
         if _ends_in_line_comment(text, inside.gap_before(number), before):
             return start, end
         return before, end
 
     if is_last and not starts_line:
-        # The blanks after the item before are no longer needed.
+        # The whitespace after the previous item is no longer needed.
         return (left if number > 0 else start), end
     if right == following and not ends_line:
         # The next item moves to the start of this one.
@@ -267,8 +269,8 @@ def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int
 
 
 def _ends_in_line_comment(text: str, start: int, end: int) -> bool:
-    """Return whether a comment that takes the rest of its line ends at `end`. The text from `start`
-    has only blanks, commas and comments.
+    """Return whether a comment that runs to the end of its line ends at `end`. The text from
+    `start` contains only whitespace, commas and comments.
     """
     comments = list(_COMMENT.finditer(text, start, end))
     if not comments or comments[-1].end() < end:
@@ -289,7 +291,7 @@ def _before_break(text: str, place: int) -> int:
 
 
 def _merged(splices: list[Splice]) -> list[Splice]:
-    """Return removals in order, with those that overlap as one."""
+    """Return the removals in order, with overlapping ones merged."""
     merged: list[Splice] = []
     for splice in sorted(splices, key=lambda splice: splice.start):
         if merged and splice.start <= merged[-1].end:
@@ -302,7 +304,7 @@ def _merged(splices: list[Splice]) -> list[Splice]:
 
 
 def layout_of(text: str, inside: Bracketed, item: TextItem, *, one_line: bool = False) -> Layout:
-    """Return the layout of one of the items between brackets."""
+    """Return the layout of an item between brackets."""
     newline = newline_of(text)
     compact = _is_compact(text)
     left = len(text[: item.start].rstrip(" \t"))
@@ -316,7 +318,7 @@ def layout_of(text: str, inside: Bracketed, item: TextItem, *, one_line: bool = 
 
 
 def _is_compact(text: str) -> bool:
-    """Return whether one line of text has no blanks after its colons."""
+    """Return whether a line of text has no spaces after its colons."""
     return "\n" not in text.strip() and '": ' not in text and '":' in text
 
 

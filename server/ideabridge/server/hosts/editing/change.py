@@ -23,9 +23,9 @@ class EntryChange:
         keys: the keys that lead to the object of all entries.
         name: the name of the entry.
         entry: the entry; None removes it.
-        listed: whether a file without entries gets them as a list of objects with a `name`. If a
-            file has entries, it decides.
-        parents: the number of objects around an entry that were added with it, or that are removed
+        listed: whether a file without entries gets them as a list of objects with a `name`. A file
+            that already has entries keeps its own form.
+        parents: the number of objects around the entry that were added with it, or that are removed
             with it if this leaves them empty.
     """
 
@@ -37,7 +37,7 @@ class EntryChange:
 
 
 def entry_value(change: EntryChange, *, listed: bool) -> JSON:
-    """Return the value that is written into the file: in a list, the entry with its name."""
+    """Return the value to write into the file. In a list, this is the entry with its name added."""
     if not listed:
         return change.entry
     entry = object_or_empty(change.entry)
@@ -60,7 +60,7 @@ def nested(keys: Sequence[str], change: EntryChange) -> JSONObject | JSON:
 
 
 def key_path(keys: Sequence[str]) -> str:
-    """Return the name by which messages refer to the place that keys lead to."""
+    """Return the name by which messages refer to the place that these keys lead to."""
     return ".".join(keys) or "the file"
 
 

@@ -1,8 +1,8 @@
 """Host text: changes one entry at a time in the text of a host's file.
 
 `read_host_text` reads a file. `HostText.with_entry` and `HostText.without_entry` return an edited
-text, and check that its content differs from the old content only in this change. `HostText.write`
-puts it into the file.
+text, and check that its content differs from the old content only by this change. `HostText.write`
+writes the text to the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _MARKS: Final = {
     b"\xff\xfe": "utf-16-le",
     b"\xfe\xff": "utf-16-be",
 }
-"""Byte order marks, with the encodings of the files that begin with them. PowerShell writes UTF-16.
+"""Byte order marks, each with the encoding of files that begin with it. PowerShell writes
+UTF-16.
 """
 
 
@@ -52,7 +53,7 @@ class _Notation:
 def _notation(format_name: FileFormat) -> _Notation:
     match format_name:
         case "toml":
-            # Imported here, because most commands read no TOML.
+            # Imported here because most commands do not read TOML.
             from ideabridge.server.hosts.editing import toml_text
             from ideabridge.server.hosts.salvage import plain_toml
 
@@ -92,7 +93,7 @@ class EditedFile:
         path: the file, or a link to it.
         target: the file to which the path led.
         format: its notation.
-        backup: a copy of the former bytes; None if there was no file, or nothing was changed.
+        backup: a copy of the previous bytes; None if there was no file, or nothing was changed.
         created: whether there was no file.
         new_folder: the first folder that was created for the file, if it had none.
         digest: the `file_digest` of the new bytes.
@@ -149,8 +150,9 @@ class HostText:
             keys: the keys that lead to the object of all entries. Objects that are missing on the
                 way are added.
             name: the name of the entry.
-            entry: the entry, which is not null.
-            listed: whether a file that has no entries yet lists them as objects with a `name`.
+            entry: the entry, which must not be null.
+            listed: whether a file that has no entries yet gets them as a list of objects with a
+                `name`.
 
         Raises:
             HostFileError: the file cannot be edited without changing other parts of it.
@@ -158,13 +160,13 @@ class HostText:
         return self._with(EntryChange(tuple(keys), name, entry, listed))
 
     def without_entry(self, keys: Sequence[str], name: str, *, parents: int = 0) -> HostText:
-        """Return the text without an entry; the same text if it has no such entry.
+        """Return the text without an entry, or the same text if it has no such entry.
 
         Args:
             keys: the keys that lead to the object of all entries.
             name: the name of the entry.
-            parents: the number of objects around the entry that are removed, too, if they are empty
-                then: those that were added with it.
+            parents: the number of objects that were added around the entry. They are removed with
+                it if this leaves them empty.
 
         Raises:
             HostFileError: the file cannot be edited without changing other parts of it.
@@ -172,7 +174,7 @@ class HostText:
         return self._with(EntryChange(tuple(keys), name, None, parents=parents))
 
     def entries(self, keys: Sequence[str]) -> dict[str, JSON]:
-        """Return the entries that keys lead to, by name; empty if there are none."""
+        """Return the entries that these keys lead to, keyed by name; empty if there are none."""
         value = part_at(self.content, keys)
         if isinstance(value, list):
             named: dict[str, JSON] = {}
@@ -205,16 +207,16 @@ class HostText:
     ) -> EditedFile:
         """Write the text to the file, and return the data that undoing it needs.
 
-        The file keeps its owner, its permissions, and the link that leads to it. Only the owner can
-        read a new file, because such files contain tokens. If another program has written the file
-        since it was read, the changes are made in the new text.
+        The file keeps its owner, its permissions, and any link that leads to it. A new file can be
+        read only by its owner, because such files contain tokens. If another program has written
+        the file since it was read, the changes are applied to the new text.
 
         Args:
             private: whether to make the file readable only by its owner from now on.
             project: the folder of the project that the file belongs to. No symbolic link is allowed
                 to lead out of it.
-            note: receives the data that undoing needs before the file is written, and again if the
-                changes are repeated because another program has written the file.
+            note: is called with the data that undoing needs before the file is written, and again
+                if the changes are repeated because another program has written the file.
 
         Raises:
             HostFileError: the file cannot be written, or a symbolic link leads out of the project.
@@ -249,7 +251,7 @@ class HostText:
         )
 
     def _on(self, now: bytes | None) -> HostText:
-        """Return the same changes in a file with the bytes `now`."""
+        """Return the text after the same changes to a file whose bytes are `now`."""
         if now == self.before:
             return self
 
@@ -296,11 +298,11 @@ class HostText:
 
 
 def _says(content: JSON, expected: JSON, keys: Sequence[str]) -> bool:
-    """Return whether text has the expected content. An object on the way to the entries can be
-    removed with its last entry: TOML has no empty table without a header, and YAML has null where a
-    key has no lines below it.
+    """Return whether text has the expected content. An object on the path to the entries can
+    disappear with its last entry: in TOML, an empty table needs a header; in YAML, a key with no
+    lines below it has the value null.
 
-    Values are compared as text, because Python takes 1, 1.0 and True for equal.
+    Values are compared as text, because 1, 1.0 and True are equal in Python.
     """
     texts = [
         json.dumps(_without_empty(value, keys), sort_keys=True) for value in (content, expected)
@@ -323,12 +325,12 @@ def read_host_text(
     format: FileFormat = "jsonc",  # noqa: A002
     max_bytes: int = MAX_BYTES,
 ) -> HostText:
-    """Read a host's file. A file that does not exist, or contains only blanks, counts as an empty
+    """Read a host's file. A file that does not exist or contains only whitespace counts as an empty
     object.
 
     Raises:
         HostFileError: the file cannot be read, is not a regular file, is larger than `max_bytes`,
-            or is not an object in its notation. The message contains line and column.
+            or is not an object in its notation. The message gives the line and column.
     """
     try:
         data = read_plain(path, max_bytes)
@@ -372,12 +374,14 @@ def text_of_bytes(path: Path, format_name: FileFormat, data: bytes | None) -> Ho
 
 
 def file_digest(data: bytes | None) -> str:
-    """Return the SHA-256 of a file's bytes, in hexadecimal digits; "" for no file."""
+    """Return the SHA-256 of a file's bytes in hexadecimal digits, or "" if there is no file."""
     return "" if data is None else hashlib.sha256(data).hexdigest()
 
 
 def _encoding(data: bytes) -> tuple[bytes, str]:
-    """Return the byte order mark of a file, or b"", and the encoding of what follows."""
+    """Return a file's byte order mark (b"" if it has none) and the encoding of the rest of the
+    file.
+    """
     for mark, encoding in _MARKS.items():
         if data.startswith(mark):
             return mark, encoding

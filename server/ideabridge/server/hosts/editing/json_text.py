@@ -1,7 +1,7 @@
 """JSON: edits JSON text, which can have comments and trailing commas.
 
-Comments are replaced by blanks of the same length. The standard library's decoder then says where
-each value ends, so positions are the same as in the original text.
+Comments are replaced with blanks of the same length, so that positions stay the same as in the
+original text. The standard library's decoder then says where each value ends.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 
 def parse_json(text: str) -> JSON:
-    """Return the value of JSON text; an empty object if the text has only blanks and comments.
+    """Return the value of JSON text, or an empty object if the text contains only whitespace and
+    comments.
 
     Raises:
         ValueError: the text is not JSON.
-        RecursionError: it nests too deeply.
+        RecursionError: the value is nested too deeply.
     """
     try:
         return _load(text)
@@ -57,10 +58,10 @@ _DECODER: Final = json.JSONDecoder(parse_constant=refuse_constant)
 
 
 def put_json(text: str, change: EntryChange) -> str:
-    """Return the text with the entry of a change. The text is valid for `parse_json`.
+    """Return the text with the entry of a change. `parse_json` must accept the text.
 
     Raises:
-        UneditableError: a value on the way to the entry is not an object.
+        UneditableError: a value on the path to the entry is not an object.
     """
     plain = _plain(text)
     start = _skip(plain, 0)
@@ -89,7 +90,7 @@ def put_json(text: str, change: EntryChange) -> str:
 
 
 def remove_json(text: str, keys: Sequence[str], name: str) -> str:
-    """Return the text without the items of one name; the same text if there are none."""
+    """Return the text without the items that have this name, or the same text if there are none."""
     while (span := _find(text, keys, name)) is not None:
         text = without_item(text, *span)
 
@@ -195,6 +196,6 @@ def _dump(value: JSON | JSONObject, layout: Layout) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # UTF-8 cannot represent half a surrogate pair. The escape for it is ASCII.
+        # UTF-8 cannot represent half of a surrogate pair, but its escape is ASCII.
         text = json.dumps(value, indent=indent, separators=separators)
     return text

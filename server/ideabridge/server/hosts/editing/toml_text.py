@@ -1,8 +1,8 @@
 """TOML: edits TOML text.
 
-The standard library parses TOML, but returns no positions. So this module splits the text into its
-statements: headers of tables, and pairs of a key and a value. An entry is a separate table with the
-tables below it, or pairs with dotted keys, or a member of an inline table.
+The standard library parses TOML, but returns no positions. So this module splits the text into
+statements: table headers, and pairs of a key and a value. An entry is a table of its own with its
+subtables, or pairs with dotted keys, or a member of an inline table.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ Keys: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """A statement of a TOML text: one line, or several if its value needs them.
+    """A statement in a TOML text: one line, or several if its value needs them.
 
     Attributes:
-        kind: header: it begins a table. pair: a key and its value.
-        path: for a header, the path of the table; for a pair, that of its value.
+        kind: `header`: begins a table. `pair`: a key and its value.
+        path: the path of the table (for a header) or of the value (for a pair).
         start: the position where its line begins.
         end: the position where the next line begins.
         value_start: the position where the value of a pair begins.
@@ -85,8 +85,8 @@ def put_toml(text: str, change: EntryChange) -> str:
     """Return the text with the entry of a change.
 
     Raises:
-        UneditableError: a value on the way to the entry is not a table, or the entry has a value
-            that TOML cannot hold.
+        UneditableError: a value on the path to the entry is not a table, or the entry has a value
+            that TOML cannot represent.
     """
     _check_tables(text, change.keys)
     path = (*change.keys, change.name)
@@ -113,8 +113,8 @@ def put_toml(text: str, change: EntryChange) -> str:
 
 
 def remove_toml(text: str, keys: Sequence[str], name: str) -> str:
-    """Return the text without an entry; the same text if it has none. A table around the entry that
-    has no header of its own is removed with its last entry.
+    """Return the text without an entry, or the same text if it has no such entry. A table around
+    the entry that has no header of its own disappears with its last entry.
     """
     path = (*keys, name)
     statements = _statements(text)
@@ -154,7 +154,7 @@ def _statements(text: str) -> list[_Statement]:
 
 
 def _statement(text: str, start: int, table: Keys) -> _Statement:
-    """Return the statement that begins at `start`, in a table."""
+    """Return the statement that begins at `start` and belongs to `table`."""
     place = _after_blanks(text, start)
     line_end = text.find("\n", place) + 1 or len(text)
     if not text[place:line_end].strip():
@@ -191,7 +191,7 @@ def _equals(text: str, place: int) -> int:
 
 
 def _value_end(text: str, place: int) -> int:
-    """Return where the value or header that begins at `place` ends."""
+    """Return the position where the value or header that begins at `place` ends."""
     depth = 0
     end = place
     for token in _tokens(text, place):
@@ -236,13 +236,13 @@ def _tables(statements: Sequence[_Statement]) -> list[_Part]:
 
 
 def _parts(statements: Sequence[_Statement], path: Keys) -> list[_Part]:
-    """Return the parts of the text that contain the value at a path, in order."""
+    """Return, in order, the parts of the text that contain the value at a path."""
     own = [table for table in _tables(statements) if _is_below(table.path, path)]
     parts = [*own]
     for pair in statements:
         if pair.kind != "pair" or not _is_below(pair.path, path):
             continue
-        # A pair in one of the tables is a part of that table.
+        # A pair inside one of the tables is already part of that table.
         if not any(table.start < pair.start < table.end for table in own):
             parts.append(_Part(pair.path, pair.start, pair.end, is_table=False))
 
@@ -285,7 +285,9 @@ def _with_comments(statements: Sequence[_Statement], end: int) -> int:
 
 
 def _without_parts(text: str, parts: Sequence[_Part]) -> str:
-    """Return the text without parts of it, and without the blank line above each table."""
+    """Return the text without these parts and without the blank line above each table among
+    them.
+    """
     for part in reversed(parts):
         before = text[: part.start]
         after = text[part.end :]
@@ -306,7 +308,7 @@ def _without_break(text: str) -> str:
 
 
 def _table_lines(path: Keys, entry: JSON) -> list[str]:
-    """Return the lines of a table. A table inside it becomes a table of its own below it."""
+    """Return the lines of a table. A nested table becomes a table of its own below."""
     if not isinstance(entry, dict):
         return [f"{'.'.join(map(_toml_key, path))} = {_toml_value(entry)}"]
 
@@ -329,7 +331,7 @@ def _toml_value(value: JSON) -> str:
     """Return a value on one line.
 
     Raises:
-        UneditableError: it contains null, or half a surrogate pair.
+        UneditableError: the value contains null, or half of a surrogate pair.
     """
     if isinstance(value, dict):
         members = [f"{_toml_key(key)} = {_toml_value(item)}" for key, item in value.items()]
@@ -339,7 +341,8 @@ def _toml_value(value: JSON) -> str:
     if value is None:
         raise UneditableError("TOML has no null")
 
-    # JSON and TOML write strings and numbers alike, except that TOML escapes one character more.
+    # JSON and TOML write strings and numbers in the same way, except that TOML escapes one more
+    # character.
     written = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     try:
         written.encode()
@@ -352,7 +355,9 @@ def _toml_value(value: JSON) -> str:
 
 
 def _inline_table(text: str, statements: Sequence[_Statement], path: Keys) -> _Statement | None:
-    """Return the pair whose value is an inline table around a path, if there is one."""
+    """Return the pair whose value is an inline table that contains a path, or None if there is
+    none.
+    """
     for pair in statements:
         is_around = pair.kind == "pair" and len(pair.path) < len(path)
         if is_around and _is_below(path, pair.path) and text[pair.value_start] == "{":

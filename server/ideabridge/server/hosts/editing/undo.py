@@ -1,8 +1,8 @@
 """Undo: reverts edits to hosts' files.
 
 `record_edit` notes what a command has edited; `recorded_edits` returns these notes, and `undo_edit`
-reverts an edit. A file that nobody has changed since the edit gets its former bytes back. If its
-host has written it since, only the entries are reverted.
+reverts an edit. A file that nobody has changed since the edit gets its previous bytes back. If the
+host has written the file since, only the entries are reverted.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class DamagedNotesError(HostFileError):
 
 
 _AROUND: Final = (400, 100, 30, 8)
-"""The numbers of characters around a restored text that are compared to find the place where the
+"""Numbers of characters around a restored text that are compared, in this order, to find where the
 text belongs.
 """
 
 UndoneHow = Literal["restored", "deleted", "entries", "nothing"]
-"""restored: the file has its former bytes. deleted: the edit had created the file, which is now
-removed. entries: the host has written the file since, so only the entries were reverted. nothing:
-the file already had its former content.
+"""restored: the file has its previous bytes again. deleted: the edit had created the file, which is
+now removed. entries: the host has written the file since, so only the entries were reverted.
+nothing: the file already had its previous content.
 """
 
 
@@ -55,11 +55,11 @@ class RecordedEdit:
 
     Attributes:
         command: the command, such as `install cursor`.
-        project: the project folder in which it ran.
-        at: the time when it ran.
+        project: the project folder in which the command ran.
+        at: the time at which the command ran.
         files: the files, in the order in which they were written.
         trusted: the project files among them that were trusted afterwards.
-        what: a line for users that says what was done, or "" if the command says it.
+        what: a line for users that says what was done, or "" if the command's name says it.
     """
 
     command: str
@@ -77,7 +77,8 @@ class UndoneFile:
     Attributes:
         path: the file.
         how: see `UndoneHow`.
-        left: the names of entries that were not undone, because someone has replaced them since.
+        left: the names of the entries that were not reverted, because someone has replaced them
+            since.
     """
 
     path: Path
@@ -105,7 +106,7 @@ def record_edit(
 
 
 def recorded_edits(command: str) -> list[RecordedEdit]:
-    """Return the edits of a command that were not undone, the latest first.
+    """Return the edits by a command that have not been undone, latest first.
 
     Raises:
         HostFileError: the notes cannot be read.
@@ -114,7 +115,7 @@ def recorded_edits(command: str) -> list[RecordedEdit]:
 
 
 def edits_of(path: Path) -> list[RecordedEdit]:
-    """Return the edits of this file alone that were not undone, the latest first.
+    """Return the edits to this file alone that have not been undone, latest first.
 
     Raises:
         HostFileError: the notes cannot be read.
@@ -127,8 +128,8 @@ def edits_of(path: Path) -> list[RecordedEdit]:
 
 
 def entries_before(file: EditedFile) -> dict[str, JSON]:
-    """Return the former values of the entries that an edit has changed, by name. An entry that the
-    edit has added is left out.
+    """Return the previous values, keyed by name, of the entries that an edit has changed. Entries
+    that the edit added are left out.
 
     Raises:
         HostFileError: the backup is gone or cannot be read.
@@ -143,10 +144,12 @@ def entries_before(file: EditedFile) -> dict[str, JSON]:
 
 
 def undo_edit(edit: RecordedEdit) -> list[UndoneFile]:
-    """Undo an edit, and remove its note. The file that was written last comes first.
+    """Undo an edit, and remove its note. Files are reverted, and returned, in the reverse of the
+    order in which they were written.
 
     Raises:
-        HostFileError: a file cannot be written, or its backup is gone. The edit stays noted.
+        HostFileError: a file cannot be written, or its backup is gone. The note about the edit
+            stays.
     """
     undone = [undo_file(file) for file in reversed(edit.files)]
     _write(lambda edits: tuple(other for other in edits if other != edit))
@@ -157,8 +160,8 @@ def undo_file(file: EditedFile) -> UndoneFile:
     """Undo an edit in one file.
 
     Raises:
-        HostFileError: the file cannot be written, its backup is gone, or its path leads to another
-            file now.
+        HostFileError: the file cannot be written, its backup is gone, or its path now leads to
+            another file.
     """
     if file.backup is None and not file.created:
         return UndoneFile(file.path, "nothing")
@@ -205,15 +208,15 @@ def remove_entry(
     added: EditedFile | None = None,
     project: Path | None = None,
 ) -> EditedFile:
-    """Remove an entry from a file, and return the data that undoing this needs.
+    """Remove an entry from a file, and return the data needed to undo this.
 
     Args:
         path: the file.
         format_name: its notation.
         keys: the keys that lead to the object of all entries.
         name: the name of the entry.
-        added: the edit that has added the entry, if it is known. If nobody has changed the file
-            since this edit, it gets its former bytes back, or is removed if there was no file.
+        added: the edit that added the entry, if known. If nobody has changed the file since this
+            edit, the file gets its previous bytes back, or is removed if it did not exist before.
             Objects that were added around the entry are removed if they are empty.
         project: see `replace_file`.
 
@@ -232,7 +235,7 @@ def remove_entry(
         after = text.without_entry(keys, name, parents=parents).data
         if added is not None and file_digest(now) == added.digest:
             before = text_of_bytes(path, format_name, former)
-            # The edit might have replaced an entry of the same name.
+            # The edit might have replaced an entry with the same name.
             after = former if name not in before.entries(keys) else after
         return after
 
@@ -266,8 +269,8 @@ def _former_bytes(file: EditedFile) -> bytes | None:
 def _without_entries(
     file: EditedFile, former: bytes | None, now: bytes
 ) -> tuple[HostText, tuple[str, ...]]:
-    """Return the current text with the former entries, and the names of the entries that were not
-    undone.
+    """Return the current text with the previous entries, and the names of the entries that were not
+    reverted.
     """
     text = text_of_bytes(file.path, file.format, now)
     states = _replay(file, former, text)
@@ -294,14 +297,14 @@ def _without_entries(
 
 
 def _replay(file: EditedFile, former: bytes | None, now: HostText) -> list[HostText]:
-    """Return the text before the edit, and after each of its changes. The values that were added
-    are those of the current text.
+    """Return the text before the edit and after each of its changes. Added values are taken from
+    the current text.
     """
     text = text_of_bytes(file.path, file.format, former)
     states = [text]
     for entry in file.entries:
         current = now.entries(entry.keys).get(entry.name)
-        # If the text is not exactly the former one, only some comments are lost.
+        # If the text differs from the previous one, only some comments are lost.
         with suppress(HostFileError):
             if entry.removed or current is None:
                 text = text.without_entry(entry.keys, entry.name, parents=entry.parents)
@@ -315,14 +318,14 @@ def _replay(file: EditedFile, former: bytes | None, now: HostText) -> list[HostT
 def _with_former_text(
     now: HostText, expected: HostText, *, before: HostText, after: HostText
 ) -> HostText:
-    """Return the file's text with the former text of an entry, comments included. If the text
+    """Return the file's text with the previous text of an entry, comments included. If the text
     around the entry has changed, return `expected`, which has the same content.
 
     Args:
         now: the current text.
         expected: the current text with the entry in its default notation.
-        before: the former text with the entry.
-        after: the former text without the entry.
+        before: the previous text with the entry.
+        after: the previous text without the entry.
     """
     start = _common_length(before.text, after.text)
     end = _common_length(before.text[start:][::-1], after.text[start:][::-1])
@@ -398,7 +401,7 @@ def _write(change: Callable[[tuple[RecordedEdit, ...]], tuple[RecordedEdit, ...]
             try:
                 edits = _read()
             except DamagedNotesError:
-                # They are put aside, because it must still be possible to undo later edits.
+                # The damaged notes are set aside, so that later edits can still be undone.
                 path.replace(path.with_name("edits.damaged.json"))
                 edits = ()
 

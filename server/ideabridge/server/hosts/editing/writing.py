@@ -27,7 +27,7 @@ from ideabridge.server.hosts.host import MAX_BYTES, HostFileError
 
 _ATTEMPTS: Final = 20
 """Maximum number of times that an edit is repeated because another program has written the file in
-between.
+the meantime.
 """
 
 
@@ -36,8 +36,8 @@ class Replacement:
     """The result of replacing a file.
 
     Attributes:
-        backup: a copy of the former bytes in the user's data folder; None if there was no file, or
-            nothing was changed.
+        backup: a copy of the previous bytes in the user's data folder; None if there was no file,
+            or nothing was changed.
         created: whether there was no file.
         new_folder: the first folder that was created for the file, if it had none.
     """
@@ -57,14 +57,14 @@ def replace_file(
 ) -> Replacement:
     """Replace the bytes of a file in one step, or remove the file.
 
-    The owner, the permissions and symbolic links stay. Processes of ideabridge wait for each other.
-    A host does not wait: if it writes the file in the meantime, the edit is repeated on the new
+    The owner, the permissions and symbolic links stay. ideabridge processes wait for each other. A
+    host does not wait: if it writes the file in the meantime, the edit is repeated on the new
     bytes.
 
     Args:
         path: the file, or a link to it.
-        rewrite: returns the new bytes for the current bytes of the file. None means that the file
-            does not exist.
+        rewrite: returns the file's new bytes, given its current ones. None means that the file does
+            not exist.
         private: whether to make the file readable only by its owner from now on.
         project: the folder of the project that the file belongs to. No symbolic link is allowed to
             lead out of it.
@@ -100,8 +100,8 @@ def replace_file(
 
 
 def check_place(path: Path, project: Path | None) -> None:
-    """Raise `HostFileError` if a symbolic link leads out of a project. Otherwise a repository could
-    choose any file to be written.
+    """Raise `HostFileError` if a symbolic link leads out of a project. Otherwise, a repository
+    could make ideabridge write to any file.
     """
     link = None if project is None else link_out(path, project)
     if link is not None:
@@ -113,7 +113,7 @@ def check_place(path: Path, project: Path | None) -> None:
 
 
 def backup_folder() -> Path:
-    """Return the folder that contains copies of former files. Only the user can read it."""
+    """Return the folder that contains copies of previous files. Only the user can read it."""
     folder = platformdirs.user_data_path("ideabridge") / "backups"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
@@ -143,7 +143,9 @@ def _bytes_of(target: Path) -> bytes | None:
 
 
 def _replaced(target: Path, before: bytes | None, after: bytes | None, *, private: bool) -> bool:
-    """Replace or remove a file that still has the bytes `before`. Return whether it had them."""
+    """Replace or remove a file that still has the bytes `before`. Return whether the file still had
+    these bytes.
+    """
     if after is None:
         if _bytes_of(target) != before:
             return False
@@ -159,7 +161,7 @@ def _replaced(target: Path, before: bytes | None, after: bytes | None, *, privat
                 os.chown(new, about.st_uid, about.st_gid)
 
         new.chmod(0o600 if private or about is None else stat.S_IMODE(about.st_mode))
-        # This is the last moment at which a write by another program can be noticed.
+        # This is the last chance to notice that another program has written the file.
         if _bytes_of(target) != before:
             return False
 

@@ -1,7 +1,7 @@
 """YAML: edits YAML text.
 
-The parser's events have positions. This module builds a tree of values from them, which shows where
-the lines of an entry begin and end. Between brackets, YAML is edited like JSON.
+From the positions of the parser's events, this module builds a tree of values that shows where the
+lines of each entry begin and end. Between brackets, YAML is edited like JSON.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ _COMMENT: Final = re.compile(r"(?<!\S)#[^\r\n]*")
 
 
 def parse_yaml(text: str) -> JSON:
-    """Return the value of YAML text; an empty object if the text has only blanks and comments.
+    """Return the value of YAML text, or an empty object if the text contains only whitespace and
+    comments.
 
     Raises:
-        ValueError: the text is not YAML, or its value is not JSON.
+        ValueError: the text is not YAML, or JSON cannot represent its value.
     """
     try:
         value = read_written(text, what="", name="host.yaml")
@@ -64,8 +65,8 @@ class _Node:
     Attributes:
         kind: the kind of the value.
         start: the position where it begins.
-        end: the position where it ends, without the comments and blank lines after it.
-        flow: whether it is written with brackets.
+        end: the position where it ends, before any comments and blank lines after it.
+        flow: whether the value is written in brackets.
         text: the text of a scalar.
         children: the elements of a sequence; the keys and values of a mapping, alternating.
     """
@@ -82,7 +83,7 @@ class _Node:
         return zip(self.children[::2], self.children[1::2], strict=True)
 
     def find(self, name: str) -> tuple[_Node, _Node] | None:
-        """Return the member of a mapping with a key."""
+        """Return the member of a mapping that has this key."""
         for key, value in self.members():
             if key.text == name:
                 return key, value
@@ -93,7 +94,7 @@ def put_yaml(text: str, change: EntryChange) -> str:
     """Return the text with the entry of a change.
 
     Raises:
-        UneditableError: a value on the way to the entry is not a mapping, or the entry shares a
+        UneditableError: a value on the path to the entry is not a mapping, or the entry shares a
             line with something else.
     """
     node = _tree(text)
@@ -115,7 +116,7 @@ def put_yaml(text: str, change: EntryChange) -> str:
 
 
 def _with_entry(text: str, node: _Node, change: EntryChange) -> str:
-    """Return the text with the entry of a change in the mapping or sequence of entries."""
+    """Return the text with the entry of a change in `node`, the mapping or sequence of entries."""
     if node.kind == "sequence":
         return _put_element(text, node, change.name, entry_value(change, listed=True))
 
@@ -136,7 +137,7 @@ def _with_entry(text: str, node: _Node, change: EntryChange) -> str:
 
 
 def remove_yaml(text: str, keys: Sequence[str], name: str) -> str:
-    """Return the text without an entry; the same text if it has none.
+    """Return the text without an entry, or the same text if it has no such entry.
 
     Raises:
         UneditableError: the entry shares a line with something else.
@@ -149,7 +150,7 @@ def remove_yaml(text: str, keys: Sequence[str], name: str) -> str:
         item = inside.find(name)
         if item is None:
             return text
-        # Between brackets, several items can have the name.
+        # Between brackets, several items can have this name.
         return remove_yaml(without_item(text, inside, item), keys, name)
 
     if node.kind == "mapping":
@@ -161,13 +162,13 @@ def remove_yaml(text: str, keys: Sequence[str], name: str) -> str:
 
     for element, dash in zip(node.children, _dashes(text, node), strict=True):
         if _name_of(element) == name:
-            # Several elements of a sequence can have the name.
+            # Several elements in a sequence can have this name.
             return remove_yaml(_without_lines(text, dash, element.end), keys, name)
     return text
 
 
 def _at(node: _Node | None, keys: Sequence[str]) -> _Node | None:
-    """Return the value that keys lead to, or None if it does not exist."""
+    """Return the value that these keys lead to, or None if it does not exist."""
     for key in keys:
         if node is None or node.kind != "mapping":
             return None
@@ -194,7 +195,7 @@ def _is_null(node: _Node) -> bool:
 
 
 def _tree(text: str) -> _Node | None:
-    """Return the root of the text's values; None if it has none. The text is valid."""
+    """Return the root of the tree of values in a valid text, or None if the text has no value."""
     from ruamel.yaml import YAML
 
     open_nodes: list[_Node] = []
@@ -247,7 +248,7 @@ def _empty_place(text: str, parent: _Node, node: _Node) -> int:
 
 
 def _outside_comments(text: str, mark: str, start: int, end: int) -> int | None:
-    """Return the first position of a character that is not in a comment."""
+    """Return the position of the first `mark` that is not in a comment."""
     place = start
     while place < end:
         comment = _COMMENT.match(text, place)
@@ -298,10 +299,10 @@ def _dashes(text: str, sequence: _Node) -> list[int]:
 
 
 def _indent_of(text: str, place: int) -> str:
-    """Return the blanks before a place.
+    """Return the blanks before a position on its line.
 
     Raises:
-        UneditableError: something other than blanks is before it on its line.
+        UneditableError: the line contains something other than blanks before it.
     """
     start = text.rfind("\n", 0, place) + 1
     indent = text[start:place]
@@ -312,13 +313,13 @@ def _indent_of(text: str, place: int) -> str:
 
 
 def _own_end(text: str, end: int) -> int:
-    """Return the end of a value without the line break that a block of text ends with."""
+    """Return the end of a value, without the line break that ends a block of text."""
     return end - len(text[:end]) + len(text[:end].rstrip("\r\n"))
 
 
 def _line_end(text: str, end: int) -> int:
-    """Return the end of the line in which a value ends, before its line break. A block of text ends
-    with its line break.
+    """Return the end of the line on which a value ends, before the line break. The value of a block
+    of text includes its last line break.
     """
     if text[:end].endswith("\n"):
         return len(text[:end].removesuffix("\n").removesuffix("\r"))
@@ -329,7 +330,7 @@ def _line_end(text: str, end: int) -> int:
 
 
 def _with_lines(text: str, end: int, lines: Sequence[str]) -> str:
-    """Return the text with lines added below the line in which a value ends."""
+    """Return the text with lines added below the line on which a value ends."""
     newline = newline_of(text)
     place = _line_end(text, end)
     new = "".join(f"{newline}{line}" for line in lines)
@@ -365,7 +366,7 @@ def _with_member(text: str, mapping: _Node, name: str, value: JSON) -> str:
 
 
 def _in_place_of_null(text: str, mapping: _Node, member: tuple[_Node, _Node], value: JSON) -> str:
-    """Return the text with a value in place of null. If nothing follows the colon, the value is
+    """Return the text with null replaced by a value. If nothing follows the colon, the value is
     written on the lines below it.
     """
     key, null = member
@@ -435,7 +436,7 @@ def _scalar(value: JSON) -> str:
 
 
 def _quoted(value: JSON, indent: str | None = None) -> str:
-    """Return a value as JSON, with the characters escaped that YAML does not allow."""
+    """Return a value as JSON in which characters that YAML does not allow are escaped."""
     written = json.dumps(value, ensure_ascii=False, indent=indent)
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", written)
 
