@@ -142,7 +142,7 @@ def test_what_is_wrong_says_what_helps(page: Page, tmp_path: Path, site: str, fi
     row = page.get_by_role("row", name="has 1 other server")
     expect(row.locator("code").first).to_have_text("ideabridge servers import cursor --move")
     row.get_by_role("link", name="Cursor", exact=True).click()
-    expect(page.get_by_role("heading", name="Connect an assistant")).to_be_visible()
+    expect(page.get_by_role("heading", name="Assistants", exact=True)).to_be_visible()
 
 
 def test_limits_are_written_in_place_and_hold_at_once(page: Page, site: str, file: Path) -> None:
