@@ -32,7 +32,7 @@ class CheckResult:
         topic: what was checked, for example `store` or `module git`.
         text: what the check found.
         is_wrong: whether someone has to fix it.
-        is_warning: whether what was checked works, but differently from what a file says.
+        is_warning: whether what was checked works, but not in the way that a file says.
         hint: what a person can do, or details, in one or more lines.
     """
 
@@ -87,7 +87,7 @@ class Findings:
 
 
 def check_program(findings: Findings) -> None:
-    """Check the versions of ideabridge, of SQLite, and of the interpreter of programs."""
+    """Check the versions of ideabridge, SQLite, and the interpreter for programs."""
     from importlib.metadata import version
 
     versions = ", ".join(f"{name} {version(name)}" for name in ("ideabridge", "mcp"))
@@ -234,8 +234,7 @@ def check_store(findings: Findings, configuration: Configuration) -> None:
 
 
 def describe_store(findings: Findings, store: Store, configuration: Configuration) -> None:
-    """Describe the size of an open store, its latest runs, and which runs will be deleted at what
-    time.
+    """Describe the size of an open store, its latest runs, and which runs will be deleted when.
 
     Raises:
         StoreError: the store cannot be read.
@@ -299,7 +298,7 @@ def _retention(store: Store, configuration: Configuration) -> str:
 
 
 def check_tool_files(findings: Findings, configuration: Configuration) -> None:
-    """Load the files of tools, which runs their code."""
+    """Load the tool files, which runs their code."""
     from ideabridge.tools.tool_files import load_tool_file
 
     for file in configuration.tools:
@@ -349,8 +348,8 @@ def describe_module(findings: Findings, status: ModuleStatus) -> None:
 
 
 async def check_mind(findings: Findings, configuration: Configuration) -> None:
-    """Check which mind answers. No model gets a request, but a model's package and key must exist,
-    and a model server of the user is asked for its models.
+    """Check which mind answers. No request is sent to a model, but the model's package and key must
+    exist, and the user's own model server is asked for its list of models.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.minds.choice import AUTO, choose
@@ -462,12 +461,12 @@ def check_hosts(findings: Findings, project: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _HostServers:
-    """The servers that the files of a host list.
+    """The servers that a host's files list.
 
     Attributes:
         ours: the files that list ideabridge, each with its scope.
         others: the number of other servers that they list.
-        started: the servers in the files that the host uses at present.
+        started: the servers in the files that the host currently uses.
     """
 
     ours: list[str]
@@ -477,10 +476,10 @@ class _HostServers:
 
 @dataclass(frozen=True, slots=True)
 class _StartedServer:
-    """A server that a file of a host names, and the program that starts it.
+    """A server that a host's file names, and the program that starts it.
 
     Attributes:
-        file: the file of the host.
+        file: the host's file.
         name: the name of the server.
         program: the program, or None if the entry names none, as for a server over HTTP.
     """
@@ -491,7 +490,9 @@ class _StartedServer:
 
     @property
     def key(self) -> tuple[Path, str]:
-        """The key of the server, whichever host names it, because several hosts read some files."""
+        """The key that identifies the server, whichever host names it, because some files are read
+        by several hosts.
+        """
         return self.file, self.name
 
     @property
@@ -541,7 +542,7 @@ def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer
 
 
 def _program_in(entry: JSON, key: str) -> str | None:
-    """Return the program of a server's entry, which is text or the first item of a list."""
+    """Return the program in a server's entry, which is a string or the first item in a list."""
     command = entry.get(key) if isinstance(entry, dict) else None
     if isinstance(command, list) and command:
         command = command[0]
@@ -549,7 +550,7 @@ def _program_in(entry: JSON, key: str) -> str | None:
 
 
 def _servers_of(host: Host, places: HostEnvironment, problems: dict[Path, str]) -> _HostServers:
-    """Read the files of a host. Add the errors in a file to `problems`, keyed by its path."""
+    """Read a host's files. Add the errors in each file to `problems`, keyed by the file's path."""
     from ideabridge.server.hosts.host import SERVER_NAME, read_tolerantly
 
     own_names: list[str] = []
@@ -566,7 +567,7 @@ def _servers_of(host: Host, places: HostEnvironment, problems: dict[Path, str]) 
             problems.setdefault(file.path, f"{file.path}: {document.damage}")
 
         servers = file.servers(document.content)
-        # Only the import reads files of older versions and files of other hosts.
+        # Files for older versions and other hosts' files are read only by the import.
         if file.is_current:
             others += sum(name != SERVER_NAME for name in servers)
             started += [

@@ -58,7 +58,7 @@ class HistoryEntry:
 
 @dataclass(slots=True)
 class RunHistory:
-    """A run as its journal records it, with the machine after the last event.
+    """A run as its journal records it, and the state of its machine after the last event.
 
     `broken` is the reason why an event cannot be read. The entries end before that event.
     """
@@ -68,8 +68,8 @@ class RunHistory:
     broken: str | None = None
 
     def add(self, journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> None:
-        """Add the next events of the journal, with their times keyed by number. This stops at an
-        event that cannot be read.
+        """Add the next events of the journal, with their times keyed by number. Stop at an event
+        that cannot be read.
         """
         for number, raw in journal:
             try:
@@ -83,7 +83,7 @@ class RunHistory:
 
 
 def read_history(journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> RunHistory:
-    """Return the history of a run, from the (number, event) pairs of its journal and the events'
+    """Return the history of a run, given the (number, event) pairs in its journal and the events'
     times, keyed by number.
     """
     history = RunHistory()
@@ -185,8 +185,8 @@ def _call_line(event: Event, machine: Machine) -> Line:
 
 
 def _question_line(event: Event, machine: Machine) -> Line:
-    """Return the line about a question or its answer: a question about the outcome of a call, or
-    one that a server asks during a call.
+    """Return the line about a question or the answer to it. The question is about the outcome of a
+    call, or a server asks it during a call.
     """
     match event:
         case events.OutcomeAsked():

@@ -45,13 +45,13 @@ class Pending:
     """One open decision.
 
     Attributes:
-        record: the run. If a room asks, the run that the room belongs to.
-        approval: the id of the question in the run. If a room asks, the room's name comes before
-            it.
+        record: the run that asks or, if a room asks, the run that the room belongs to.
+        approval: the id of the question in the run, preceded by the room's name if a room asks.
         question: the question.
         asked: the time of the question in seconds since 1970, or None if the journal does not have
             it.
-        deadline: the time when the question is refused if nobody has decided, or None for never.
+        deadline: the time at which the question is refused if nobody has decided it, or None if it
+            never is.
         at_work: whether a process executes the run.
         grants: what people have allowed for later calls of the run that asks.
         instances: the number of instances of the run that asks.
@@ -208,11 +208,12 @@ class OpenQuestions:
 
 
 def pending(store: Store, chosen: RunRecord | None = None, *, caller: Viewer) -> Iterator[Pending]:
-    """Yield the open decisions in the journals, newest run first. Each of these journals is folded.
+    """Yield the open decisions that the journals contain, newest run first. Each of these journals
+    is folded.
 
     Args:
         store: the store of the journals.
-        chosen: a run, or a room of the run, whose decisions alone are returned.
+        chosen: a run or a room. If given, only its decisions are returned.
         caller: who looks up the runs. Whether this caller is allowed to see a chosen run is not
             checked.
     """

@@ -34,7 +34,7 @@ _MOST_READ: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class CallOutcomes:
-    """How many calls of a run ended, and how many of those failed.
+    """How many of a run's calls ended, and how many of those failed.
 
     Attributes:
         ended: the number of calls that ended.
@@ -46,15 +46,13 @@ class CallOutcomes:
 
     @classmethod
     def of(cls, failures: Iterable[bool]) -> CallOutcomes:
-        """Count calls that ended. `failures` has True for each call that failed, and False for
-        each other one.
-        """
+        """Count calls that ended. For each of them, `failures` contains whether it failed."""
         listed = list(failures)
         return cls(len(listed), sum(listed))
 
     @property
     def none_succeeded(self) -> bool:
-        """Whether no call succeeded, also if none ended."""
+        """Whether no call succeeded. This is also true if none ended."""
         return self.failed == self.ended
 
 
@@ -68,7 +66,7 @@ def run_status(record: RunRecord) -> tuple[str, str | None]:
 
 
 def errors_of(record: RunRecord) -> int:
-    """Return the number of errors of the last Solution of a run that has ended: failed calls that
+    """Return the number of errors in the last Solution of a run that has ended: failed calls that
     nothing caught, and an output or a Solution that is malformed. Errors of earlier Solutions do
     not count. For a run that has not ended, return 0.
     """
@@ -88,7 +86,8 @@ def listed_runs(
 
     Args:
         store: the store of the runs.
-        caller: who looks up the runs, and sees only some of them unless it is `SEES_ALL`.
+        caller: who looks up the runs. Unless this is `SEES_ALL`, not all runs are visible to the
+            caller.
         limit: the maximum number of runs.
         status: the `run_status` of the runs to return, or None for all.
         after: the id of a run; only runs that follow it in the list are returned.
@@ -120,7 +119,7 @@ def listed_runs(
 
 
 def lineage_of(store: Store, record: RunRecord) -> JSONObject:
-    """Return the runs and ideas that a run comes from or led to."""
+    """Return the runs and ideas that a run came from or led to."""
     lineage: JSONObject = {}
     if record.parent is not None:
         lineage["part_of"] = record.parent
@@ -138,7 +137,7 @@ def lineage_of(store: Store, record: RunRecord) -> JSONObject:
 
 
 def solution_of_plan(store: Store, run_id: str) -> JSONObject:
-    """Return what a run of a plan carries out: `{"calls", "output"}` or `{"program"}`, or an empty
+    """Return what a plan's run carries out: `{"calls", "output"}` or `{"program"}`, or an empty
     object if it has not begun.
     """
     from ideabridge.bridge.loop.event import ProgramProposed, SolutionProposed, event_from_json

@@ -30,14 +30,14 @@ _COLUMNS: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The size of the part of a question that can be shown in one place, such as a form or a page.
+    """How much of a question one place, such as a form or a page, can show.
 
     Attributes:
-        characters: maximum number of characters of the content (what would happen) as JSON on one
+        characters: maximum length, in characters, of the content (what would happen) as JSON on one
             line.
         lines: maximum number of lines of the content, 80 columns wide. Each line break in a string
             begins another line.
-        reasons: maximum number of characters of the reasons for the question.
+        reasons: maximum length, in characters, of the reasons for the question.
     """
 
     characters: int
@@ -71,8 +71,7 @@ class ShownQuestion:
         why: the reasons, or only their beginning.
         omitted: the approximate number of characters that are not shown; 0 if the question is shown
             in full.
-        sums: the number of times that something would happen, such as `3,000 executions`; empty if
-            only once.
+        sums: how often something would happen, such as `3,000 executions`; empty if only once.
         whole: whether the question is shown in full, so that a person sees everything that an
             approval covers.
         digest: a hash of everything that an approval covers; empty if the question is not shown in
@@ -105,7 +104,7 @@ class ShownQuestion:
 
 
 def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> ShownQuestion:
-    """Return a question as it is shown in a place, and whether it is shown there in full.
+    """Return a question as a place shows it, including whether it is shown in full.
 
     Args:
         content: what would happen: the call with its values, the plan, or what a module asks.
@@ -163,7 +162,7 @@ def _reasons_of(why: str, room: Room) -> str | None:
 
 
 def _beginning(text: str, room: Room) -> str:
-    """Return the first part of text that does not fit, as it is shown in that place."""
+    """Return the beginning of a text that does not fit in a place, as it is shown there."""
     lines = text[: room.characters].split("\n")
     return "\n".join(lines[: room.lines])
 
@@ -178,7 +177,7 @@ def content_of(question: Question) -> JSONObject:
 
 
 def shown_without_ids(question: Question) -> JSONObject:
-    """Return the call or the plan of a question as a person sees it."""
+    """Return the call or the plan that a question is about, as a person sees it."""
     if question.kind == "plan":
         return plan_without_ids(question.shown)
     return call_without_ids(question.shown)

@@ -13,7 +13,7 @@ from ideabridge.tools.names import readable_json, visible
 from ideabridge.tools.typed import read_as
 
 _LONGEST_VALUE: Final = 160
-"""Maximum number of characters of a value that is shown on one line."""
+"""Maximum length, in characters, of a value that is shown on one line."""
 
 _SENT: Final = 1000
 """Maximum number of characters shown of a value that a tool sent even though its call failed."""
@@ -32,16 +32,16 @@ def shortened_json(value: JSON, most: int = _LONGEST_VALUE) -> str:
 
 
 class Beginning:
-    """The first part of a value: its readable JSON begins with the same `most` characters as that
-    of the whole value, and is hardly longer.
+    """The first part of a value. Its readable JSON begins with the same `most` characters as the
+    JSON of the whole value, and is hardly longer than that.
 
     Formatting a result of several megabytes as readable JSON takes seconds, and people see only its
     beginning.
 
     Attributes:
-        value: the part.
-        is_cut: whether the part is smaller than the value. If so, the text of the whole value has
-            more than `most` characters.
+        value: this part.
+        is_cut: whether the part is smaller than the value. If so, the whole value's JSON has more
+            than `most` characters.
     """
 
     def __init__(self, value: JSON, most: int) -> None:

@@ -1,10 +1,10 @@
-"""Trace: finds out when each call of a run was listed, asked about, started and finished, from the
-journal alone.
+"""Trace: finds out, from the journal alone, when each call of a run was listed, asked about,
+started and finished.
 
 A page must open at once, even for a run of 10,000 calls. Folding its journal takes seconds, because
-the machine binds references and checks parameters. A trace only records times, which takes 100 ms.
-What a trace cannot know (why a call never started, and what its references resolved to) comes from
-the folded `RunHistory`.
+the machine binds references and checks parameters. A trace only records times, so it takes 100 ms.
+What it cannot know (why a call never started, and what its references resolved to) comes from the
+folded `RunHistory`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _ModuleTool:
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """The event with which a run starts: the tools of modules that it can call."""
+    """The event that starts a run: it names the modules' tools that the run can call."""
 
     tools: tuple[_ModuleTool, ...] = ()
 
@@ -61,13 +61,13 @@ class CallBar:
         approvals: the (decider, seconds) of each decision that the call needed before it could run:
             who decided, in words, and how long after the question. The decision on its plan comes
             first.
-        items: the number of executions that have started; more than 1 with `_each`. One that a
-            person repeats counts once.
-        running: the executions that have started and not ended, by item; None is the execution of a
-            call without `_each`.
-        asking: those of them that wait for an answer: to a question of their module, or about their
-            outcome.
-        again: the executions that a person repeats, until they start again.
+        items: the number of executions that have started; more than 1 with `_each`. An execution
+            that a person repeats counts once.
+        running: the executions that have started and not ended, by item. For a call without
+            `_each`, the item is None.
+        asking: the running executions that wait for an answer, either to their module's question or
+            about their outcome.
+        again: the executions that a person has asked to repeat and that have not started again.
         event: the number of the event that listed the call.
 
     If the process of a run dies during a call that is repeatable, the next process starts the call
@@ -118,8 +118,8 @@ class CallBar:
         self._set_status()
 
     def repeat(self, item: int | None, at: float | None) -> None:
-        """Let one execution of the call wait until it starts again. If the rules no longer allow it
-        to run, it never starts, and no event records this.
+        """Record that one execution of the call will start again. If the rules no longer allow it
+        to run, it never does, and no event records this.
         """
         self._stop(item, at)
         self.again.add(item)
@@ -133,7 +133,7 @@ class CallBar:
             self.finished = at
 
     def ask(self, item: int | None, at: float | None) -> None:
-        """Ask a person about one execution of the call."""
+        """Record that a person is asked about one execution of the call."""
         self.asking.add(item)
         if self.asked is None:
             self.asked = at
@@ -148,15 +148,15 @@ class CallBar:
         self._set_status()
 
     def ask_approval(self, at: float | None) -> None:
-        """Ask whether the call is allowed to run. Stricter rules can ask again: a decision answers
-        the last question.
+        """Record the question whether the call is allowed to run. Stricter rules can ask again; a
+        decision answers the latest question.
         """
         self.asked = at
         self.decided = None
         self.status = "asking"
 
     def approve(self, at: float | None) -> None:
-        """Let the call run after a question."""
+        """Record that the call is allowed to run after a question."""
         self.decided = at
         self._set_status()
 
@@ -170,7 +170,7 @@ class CallBar:
         self._set_status()
 
     def cut_off(self, at: float | None) -> None:
-        """End the call with its run, if it has not ended before."""
+        """End the call together with its run, unless it has already ended."""
         if self.status not in ("waiting", "asking", "running"):
             return
 
@@ -201,7 +201,7 @@ class Trace:
     Attributes:
         bars: a bar for each call, keyed by its number.
         minds: a bar for each answer from the mind.
-        last: the number of the last added event.
+        last: the number of the event that was added last.
         begun, ended: the time of the first event, and the time of the end of the run.
         mode: `plan` or `solve`.
         mind: the name of the mind; empty if the run is answered turn by turn, or needs no mind.
@@ -281,7 +281,7 @@ class Trace:
         if event.get("decision") == "approve":
             self._accept(decider_text(event), at)
         else:
-            # The proposed calls do not run; an edited plan runs instead.
+            # The proposed calls do not run, because an edited plan runs instead.
             del self.bars[self.proposed :]
 
         self._add_calls(event, at)
@@ -360,7 +360,7 @@ class Trace:
             self._note_decision(event, bar.number, at)
 
     def _accept(self, decider: str, at: float | None) -> None:
-        """Accept the plan that waited: from now on, its calls are the ones that wait."""
+        """Accept the plan that waited. From now on, its calls wait instead."""
         if at is None or self.plan_asked is None:
             return
         for bar in self.bars:
@@ -395,6 +395,6 @@ class Trace:
 
 
 def module_of(bar: CallBar, trace: Trace) -> str:
-    """Return the module of the call that a bar shows; empty for code of this process."""
+    """Return the module that the call in a bar belongs to, or "" for in-process code."""
     module = WrittenCall.of(bar.call).module
     return trace.modules.get(bar.name, "") if module is None else module

@@ -19,11 +19,11 @@ MARK: Final = "  | "
 
 _TITLES: Final = ("parameter", "value")
 _WIDEST: Final = 24
-"""Maximum width of the column of names, in columns. A longer name has a line of its own."""
+"""Maximum width of the name column, in terminal columns. A longer name has a line of its own."""
 
 _GAP: Final = 2
 _NARROWEST: Final = 24
-"""Minimum width of the column of values, in columns."""
+"""Minimum width of the value column, in terminal columns."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _LINE_END: Final = re.compile(r"(?<!\\)(?:\\\\)*\\n")
@@ -39,7 +39,7 @@ class ValueTable:
     """The layout of one table.
 
     Args:
-        values: all values of the table, which decide the width of the columns.
+        values: all values in the table. They determine the widths of the columns.
         width: the width of a line, in columns.
         titles: whether the columns have titles, which are shown without a mark.
     """
@@ -63,8 +63,8 @@ class ValueTable:
             yield from self.row(name, readable_json(value))
 
     def row(self, name: str, text: str) -> Iterator[str]:
-        """Yield the lines of one row. Each line break in a string of the JSON `text` begins another
-        line.
+        """Yield the lines of one row. Each line break inside a string in the JSON `text` begins
+        another line.
         """
         label = parameter_label(name)
         further = f"{MARK}{self._indent}"
@@ -95,8 +95,8 @@ def _is_short(label: str) -> bool:
 
 
 def values_of_call(call: JSONObject) -> JSONObject:
-    """Return the values of the table for a call: the parameters, and then the meta-properties,
-    except those that name the tool and the calls that it waited for.
+    """Return the values that the table for a call shows: the parameters, and then the
+    meta-properties, except those that name the tool and the calls that this call waited for.
     """
     omitted = ("_tool", "_module", "_id", "_after")
     shown = {name: value for name, value in call.items() if name not in omitted}
