@@ -1,4 +1,4 @@
-"""Connections of the HTTP server: limits their number, and sets the deadlines that clients must
+"""Connections to the HTTP server: limits their number, and sets the deadlines that clients must
 meet.
 
 A process has only a few thousand file descriptors, and a client could hold a connection open by
@@ -9,7 +9,7 @@ arrived completely is never closed to make room.
 
 Some places are reserved for connections that were just accepted, so that these do not close each
 other before they are read. `/healthz` and `/readyz` are answered on these connections, so neither
-callers nor any number of strangers can take the place of a probe.
+callers nor strangers, however many, can crowd out a probe.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ ACCEPTED_AT_ONCE: Final = 64
 """Maximum number of connections accepted at once, before existing connections are read again."""
 
 _UNREAD: Final = 4 * ACCEPTED_AT_ONCE
-"""Number of connections reserved for requests that are not read yet, and for strangers. A
+"""Number of connections reserved for requests that have not been read yet, and for strangers. A
 connection is read after at most two more rounds of accepting."""
 
 HEADER_SECONDS: Final = 10.0
-"""Time limit, in seconds, from the first byte of a request (on a new connection, from its start) to
-the end of its headers."""
+"""Time limit, in seconds, from the first byte of a request (on a new connection, from the moment it
+is accepted) to the end of its headers.
+"""
 
 BODY_SECONDS: Final = 10.0
 """Extra time, in seconds, for a body, on top of the time that its size needs at `BODY_RATE`."""
@@ -90,8 +91,8 @@ _ADMITTED: Final = (Rank.SENDING, Rank.WORKING)
 
 class Connections:
     """The connections of one server, sorted by rank and age, oldest first: at most `most` that
-    belong to callers, and some that are not read yet. At most half of the callers' connections can
-    be sending.
+    belong to callers, and some that have not been read yet. At most half of the callers'
+    connections can be sending.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS) -> None:
@@ -101,9 +102,9 @@ class Connections:
         self._unread = min(_UNREAD, self._most // 4)
         self._ranks: dict[Rank, dict[GuardedProtocol, None]] = {rank: {} for rank in Rank}
         self._received = 0
-        # Bytes of the answers that clients read too slowly.
+        # The unread bytes of answers that clients read too slowly.
         self._unsent: dict[GuardedProtocol, int] = {}
-        # The connections with an admitted request, by caller.
+        # The number of connections with an admitted request, by caller.
         self._in_progress: Counter[str] = Counter()
 
     def admit(self, connection: GuardedProtocol, caller: str) -> None:
@@ -215,8 +216,8 @@ class Connections:
             self._drop_of_largest_sender()
 
     def _drop_of_largest_sender(self) -> None:
-        """Drop the oldest arriving request from the caller who sends the most requests at once, so
-        that no other caller pays for it.
+        """Drop the oldest arriving request from the caller who is sending the most requests at
+        once, so that this caller alone pays for it.
         """
         sending = self._ranks[Rank.SENDING]
         senders = Counter(connection.caller for connection in sending)
@@ -262,7 +263,7 @@ class GuardedProtocol(H11Protocol):
     Attributes:
         rank: the state of the connection.
         caller: who sent the request that was admitted last.
-        received: the number of bytes of the arriving body that are in memory.
+        received: how many bytes of the arriving body are in memory.
     """
 
     def __init__(
@@ -282,8 +283,8 @@ class GuardedProtocol(H11Protocol):
         self.rank = Rank.STRANGER
         self.caller = ""
         self.received = 0
-        # The header or body that is arriving: its start, its bytes so far, and the timer
-        # of its deadline.
+        # The header or body that is arriving: when it began, how many bytes have arrived, and the
+        # timer for its deadline.
         self._since = 0.0
         self._arrived = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -441,7 +442,7 @@ class GuardedProtocol(H11Protocol):
         assert self._timer is not None
         late = self.loop.time() - self._timer.when()
         if late > _LATE:
-            # The server was too busy to read; don't count this time against the client.
+            # The server was too busy to read, so this time does not count against the client.
             self._since += late
 
         due = self._due()

@@ -1,15 +1,12 @@
 """The gate checks every request over HTTP, in this order.
 
 1. **Health.** `/healthz` and `/readyz` are answered at once, for any Host, and do not count for any
-   caller.
-2. **Host and Origin** must be names of this server (`HostNames`).
-3. **The caller.** The door for the path identifies the caller by the token, or by the page session.
-   If the door must know the caller and does not, it refuses the request.
-4. **Shares** of this caller, counted over all doors together: requests per minute, connections with
-   a request in progress, streams, pages in progress. More sessions, tokens, connections or doors do
-   not give a caller a larger share.
-5. **The body.** Only now is the request admitted, and the application behind the door reads its
-   body.
+caller. 2. **Host and Origin** must be names of this server (`HostNames`). 3. **The caller.** The
+door for the path identifies the caller by the token, or by the page session. A door that must know
+the caller refuses the request if it cannot identify one. 4. **Shares** of this caller, counted over
+all doors together: requests per minute, connections with a request in progress, streams, pages in
+progress. More sessions, tokens, connections or doors do not give a caller a larger share. 5. **The
+body.** Only now is the request admitted, and the application behind the door reads its body.
 
 If the token or the session of a request becomes invalid, the gate ends the request within about a
 second. A page that someone loads ends when the browser disconnects.
@@ -66,13 +63,13 @@ WATCH_SECONDS: Final = 1.0
 """Interval, in seconds, at which the tokens and sessions of requests in progress are checked."""
 
 _MOST_STREAMS: Final = 200
-"""Maximum number of streams that one caller can have open: streams of notifications (GET of MCP;
-each client of the handshake era opens one) and streams of open pages, counted together.
+"""Maximum number of streams that one caller can have open. It covers notification streams (an MCP
+GET; each client of the handshake era opens one) and the streams of open pages, counted together.
 """
 
 _MOST_PAGES: Final = 16
-"""Maximum number of page requests from one caller that are in progress, not counting streams. A
-browser has six connections. The limit is low because some pages take seconds of work.
+"""Maximum number of page requests from one caller that are in progress at once, not counting
+streams. A browser has six connections. The limit is low because some pages take seconds of work.
 """
 
 
@@ -81,15 +78,15 @@ browser has six connections. The limit is low because some pages take seconds of
 
 class HostNames:
     """The names that clients can use for a server, such as `localhost`, `[::1]` or `tools.example`,
-    on every port. A name with a port (`tools.example:8080`) is accepted with this port only.
+    each with any port. A name with a port (`tools.example:8080`) is accepted only with that port.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(name.lower() for name in names)
 
     def doubt(self, scope: Scope) -> tuple[int, str] | None:
-        """Return (status, reason) if a request is for another name, or comes from a page with
-        another name. Return None if both names are fine.
+        """Return (status, reason) if a request is for another name, or comes from a page on another
+        name, and None if both names are accepted.
         """
         host = header(scope, b"host")
         if not self._include(host):
@@ -143,8 +140,8 @@ class Admission:
     """The sender of a request, as identified by a door.
 
     Attributes:
-        caller: whose shares the request uses, or None for someone unknown, who gets only what is
-            needed to sign in.
+        caller: the caller whose shares the request uses, or None for a stranger, who gets only what
+            is needed to sign in.
         token: the token that the caller presented, now or when the session began, or None if no
             token was needed.
         session: the key of the page session, or None if there is no session.
@@ -246,8 +243,8 @@ class TokenDoor:
 
         Args:
             scope: the request.
-            access: who the caller is.
-            token: the token that shows it, or None if no token is needed.
+            access: identifies the caller.
+            token: the token that proves it, or None if no token is needed.
             profile: the profile in the address, or None.
         """
         try:
@@ -294,8 +291,8 @@ _INVALID_REQUEST: Final = -32600
 
 
 def _profile_named(scope: Scope) -> str | None:
-    """Return the profile that the address of a request names, or None. Such a request is then one
-    to `/mcp`, where the SDK serves it.
+    """Return the profile that a request's address names, or None. If it names one, rewrite the
+    address to `/mcp`, where the SDK serves it.
     """
     path: str = scope["path"]
     if path.startswith(PROFILES):
@@ -412,7 +409,7 @@ class Gate:
         quotas = self._quotas
         path = scope["path"]
         if admission.caller is None:
-            # Connections of strangers are closed first.
+            # A stranger's request needs no share, because strangers' connections are closed first.
             return
 
         # A person has one share, whatever profiles the person uses.

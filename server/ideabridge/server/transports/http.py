@@ -54,17 +54,15 @@ _GRACE_SECONDS: Final = 1
 _MOST_DRAINED: Final = 16 * MAX_MESSAGE
 _BACKLOG: Final = 1024
 _DESCRIPTORS: Final = 4096
-"""Number of open files that this process asks the system to allow. The limit of a shell (256 to
-1,024) is too low for a server.
+"""Number of open files that this process asks the system to allow. The limit that a shell sets (256
+to 1,024) is too low for a server.
 """
 
 _MOST_SESSIONS: Final = 200
 """Maximum number of sessions of the handshake era that one caller can have."""
 
 SESSION_SECONDS: Final[float] = DEFAULT_SESSION_IDLE_TIMEOUT
-"""Maximum time, in seconds, for which a session can be unused. Then the SDK ends it without
-notifying anybody.
-"""
+"""Time, in seconds, after which the SDK ends an unused session, without notifying anybody."""
 
 SWEEP_SECONDS: Final = 60.0
 """Interval, in seconds, at which the server looks for sessions that have been unused for so
@@ -122,8 +120,8 @@ def bind_socket(host: str, port: int, *, token: str | None, guarded: bool = Fals
         raise ServeError(f"port {port}: expected 0 to 65535")
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio disables Nagle's algorithm (a delay of 40 ms per answer) only for sockets with
-    # the protocol TCP.
+    # asyncio disables Nagle's algorithm (which delays each answer by 40 ms) only for sockets whose
+    # protocol is set to TCP.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -193,7 +191,7 @@ def application(
 class _LargeAnswers:
     """ASGI middleware that sends an answer over `_MAX_EVENT` as JSON instead of as an event,
     because SDK clients limit only the size of events. After a notification or the first ping (15
-    s), the answer can only be an event, so an error that states its size is sent in its place.
+    s), the answer can only be an event, so an error that states the answer's size is sent instead.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -283,8 +281,8 @@ def _too_late(data: bytes) -> bytes:
 
 @dataclass(slots=True)
 class _Session:
-    """A session of the handshake era, the number of its requests in progress, and when the last
-    one ended, as `time.monotonic` counts.
+    """A session of the handshake era: how many of its requests are in progress, and when the last
+    one ended, on the clock of `time.monotonic`.
     """
 
     caller: str
@@ -432,7 +430,7 @@ class _Messages:
                     self._sessions.move_to_end(session)
 
     def _sweep(self) -> None:
-        """Report the sessions that have ended because their clients have vanished."""
+        """Report sessions that have ended because their clients have vanished."""
         now = time.monotonic()
         if now - self._swept_at < SWEEP_SECONDS:
             return
@@ -534,8 +532,8 @@ class HTTPServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening."""
         await super().startup(sockets)
-        # asyncio uses the same number for the connections that it accepts at once and for those
-        # that wait.
+        # asyncio uses one number both as the length of the queue of waiting connections and as the
+        # number that it accepts at once.
         for listening in sockets or ():
             listening.listen(_BACKLOG)
 

@@ -1,8 +1,9 @@
-"""Identity: identifies the user of an access token (JWT) of the configured identity provider.
+"""Identity: identifies the user that an access token (JWT) from the configured identity provider
+belongs to.
 
-A token is accepted if it names this issuer and this audience, and is signed by a key of the
-provider with an allowed asymmetric algorithm. Addresses in a token are ignored: keys come from the
-configured address, or from the address in the issuer's own metadata.
+A token is accepted if it names this issuer and this audience, and is signed with one of the
+provider's keys and an allowed asymmetric algorithm. Addresses in a token are ignored: keys come
+from the configured address, or from the address in the issuer's own metadata.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _TIMEOUT: Final = 10.0
 _MOST_BYTES: Final = 256 * 1024
 _MOST_KEYS: Final = 64
 _LEEWAY: Final = 30
-"""How many seconds the clocks of the provider and of this machine may differ by."""
+"""Maximum difference, in seconds, between the provider's clock and this machine's."""
 
 _MOST_TEXT: Final = 255
 _KINDS: Final = {
@@ -251,10 +252,10 @@ class IdentityProvider:
 
 @dataclass(frozen=True, slots=True)
 class _Claims:
-    """The claims of a token that say who bears it.
+    """The claims in a token that say who its bearer is.
 
     Attributes:
-        words: the scopes, separated by spaces.
+        words: the scopes, if they are a string; separated by spaces.
         scopes: the scopes, if they are a list.
     """
 

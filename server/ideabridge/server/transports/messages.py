@@ -43,7 +43,7 @@ class RefusedMessage:
 
     Attributes:
         id: the id of the request, or None if it has no usable id.
-        code: the error code of JSON-RPC.
+        code: the JSON-RPC error code.
         why: a sentence that says what is wrong.
     """
 
@@ -59,7 +59,7 @@ class RefusedMessage:
 
 def read_wire_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
     """Return the messages on a line or in a body, in order. If the list is empty, there is nothing
-    to do or to answer.
+    to do and nothing to answer.
 
     `data` must already be within the limits that `problem` checks.
     """
@@ -226,7 +226,7 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
         )
 
     if params == []:
-        # Some languages use the same empty value for lists and objects.
+        # Some languages have only one empty value for both lists and objects.
         params = {}
 
     if isinstance(params, list):
@@ -310,7 +310,7 @@ def _is_fraction(value: object) -> bool:
 
 
 def _without_surrogates(value: object) -> object:
-    """Return a value in which U+FFFD replaces lone surrogates, which UTF-8 text cannot contain."""
+    """Return the value with U+FFFD in place of lone surrogates, which UTF-8 text cannot contain."""
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, list):

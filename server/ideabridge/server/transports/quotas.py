@@ -46,8 +46,8 @@ class Quotas:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._amounts: dict[tuple[str, str], int] = {}
-        # Each pair's (remaining uses, time when they were counted), the least recently used pair
-        # first.
+        # For each pair, (remaining uses, time at which they were counted). The least recently used
+        # pair is first.
         self._left: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     @contextmanager
@@ -101,8 +101,8 @@ class Quotas:
 
 # -- limits of a message ---------------------------------------------------------------------------
 #
-# The SDK does not answer a message over the limits on stdio, and answers with a bare status over
-# HTTP. Here such a message gets an error that states what is wrong, if its id can be found.
+# On stdio, the SDK does not answer a message that is over the limits; over HTTP, it answers with a
+# bare status. Here, such a message gets an error that states what is wrong, if its id can be found.
 
 MAX_MESSAGE: Final = 2 * MAX_BYTES
 """Maximum size of one message, in bytes."""
@@ -111,14 +111,13 @@ MAX_MESSAGE_DEPTH: Final = MAX_DEPTH + 20
 """Maximum depth of nesting in one message: the depth of the arguments plus that of the envelope."""
 
 MAX_MESSAGE_VALUES: Final = 250_000
-"""Maximum number of JSON values in one message. Parsing, checking and copying them takes less than
-a second, during which the server answers no other request. 8 MB of empty lists would contain ten
-times as many."""
+"""Maximum number of JSON values in one message. Parsing, checking and copying that many takes less
+than a second, during which the server answers no other request. 8 MB of empty lists would be ten
+times as many values.
+"""
 
 ENDS: Final = 4096
-"""Number of bytes that are kept from the start, and from the end, of a message that is too
-large.
-"""
+"""Number of bytes that are kept from each end of a message that is too large."""
 
 _SIMPLE: Final = rb'"(?:jsonrpc|method)"\s*:\s*"([^"\\]{0,80})"'
 # The pattern includes what follows the id, because an integer that is cut off would be a different

@@ -1,5 +1,5 @@
-"""The stdio transport: one message per line, of limited length. It ends as soon as the host closes
-the stream.
+"""The stdio transport: one message per line, of limited length. The transport ends as soon as the
+host closes the stream.
 
 The SDK's own transport reads in a thread that cannot be stopped, accepts lines of any length, and
 does not answer an invalid line.
@@ -130,7 +130,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
                 self._messages.append(SessionMessage(message))
 
     async def _refuse(self, head: bytes, tail: bytes, reason: str) -> None:
-        """Answer a message over the limits. Only its first and last bytes are known."""
+        """Answer a message that is over the limits. Only its first and last bytes are known."""
         answer = refused(head, tail, reason)
         if answer is None:
             answer = RefusedMessage(None, types.INVALID_REQUEST, reason).answer

@@ -1,9 +1,9 @@
 """The door of a server with workspaces: `/mcp/w/NAME` leads to the workspace of this name, and
 `/ui/w/NAME` to its pages.
 
-A workspace is served like a server of its own, with the configuration, the tool files and the store
-of its folder. It is opened by its first request, and stays open until the server ends. Servers of
-the user's own configuration are those of `/mcp`.
+Each workspace is served as if it were a separate server, with the configuration, tool files and
+store of its folder. It is opened by its first request, and stays open until the server ends. The
+servers in the user's own configuration are shared with `/mcp`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WORKSPACE: Final = "ideabridge.workspace"
 """The key, in the scope of a request, of the workspace that its address names."""
 
 _DOOR: Final = "ideabridge.door"
-"""The key, in the scope of a request, of the door of its workspace."""
+"""The key, in the scope of a request, of the door to the request's workspace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ServedWorkspace:
         bridge: its bridge.
         door: its door.
         pages: the application of its pages, or None if the server has no page.
-        close: ends the requests that listen there. The server is about to end.
+        close: ends the requests that listen in the workspace, because the server is about to end.
     """
 
     bridge: Bridge
@@ -76,8 +76,9 @@ class Workspaces:
 
     Args:
         group: runs the open workspaces.
-        folder_of: returns the folder with a name. Raises `UnknownWorkspaceError`.
-        serve: serves the workspace with a name, in a folder, until its context ends.
+        folder_of: returns the folder that is registered under a name. Raises
+            `UnknownWorkspaceError`.
+        serve: serves a folder as the workspace with a name, until its context ends.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Workspaces:
         self._openings: dict[str, _Opening] = {}
 
     def open_now(self) -> dict[str, ServedWorkspace]:
-        """Return the workspaces that are open, by name."""
+        """Return the open workspaces, keyed by name."""
         return {
             name: opening.served
             for name, opening in self._openings.items()
@@ -138,8 +139,8 @@ class Workspaces:
             opening.scope.cancel()
 
     async def _run(self, name: str, opening: _Opening) -> None:
-        """Serve a workspace until it is ended. An error ends it alone, and the next request opens
-        it again.
+        """Serve a workspace until it is ended. An error ends only this workspace, and the next
+        request opens it again.
         """
         try:
             with opening.scope:
@@ -163,11 +164,11 @@ class Workspaces:
 
 
 class WorkspaceDoor:
-    """The door of `/mcp` and of workspaces. Only the user of this machine is allowed to use
+    """The door to `/mcp` and to workspaces. Only the user of this machine is allowed to use
     workspaces.
 
     Args:
-        own: the door of `/mcp`. It identifies everybody before a workspace is looked up.
+        own: the door to `/mcp`. It identifies everybody before a workspace is looked up.
         workspaces: the workspaces, or None if the server has none.
     """
 
@@ -220,8 +221,8 @@ class WorkspaceDoor:
 
 
 def _workspace_named(scope: Scope) -> str | None:
-    """Return the workspace that the address of a request names, or None. Such a request is then one
-    to the rest of its address below `/mcp`, where the workspace serves it.
+    """Return the workspace that a request's address names, or None. If it names one, rewrite the
+    address to `/mcp` and the rest of the path, where the workspace serves it.
     """
     path: str = scope["path"]
     if path.startswith(WORKSPACES):
