@@ -1,3 +1,3 @@
-"""Extensions of the protocol: views of runs (Apps), long runs as tasks, and published ideas as
+"""Extensions to the protocol: views of runs (Apps), long runs as tasks, and published ideas as
 skills.
 """

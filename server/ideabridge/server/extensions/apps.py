@@ -1,15 +1,15 @@
 """Apps: a view of a run inside an assistant, for clients that declare MCP Apps (SEP-1865).
 
 Such a client reads the resource `ui://ideabridge/run`, a page that loads nothing from elsewhere. It
-shows the page next to the answers of `run_plan`, `solve`, `check_run` and `decide_approval`, and
-passes on the calls that the page makes. The view calls `view_run`, a tool only for views that is
-not shown to models. Other clients see neither.
+shows the page next to the answers from `run_plan`, `solve`, `check_run` and `decide_approval`, and
+passes on the calls that the page makes. The view calls `view_run`, a tool for views only, which is
+not shown to models. Other clients see neither the view nor this tool.
 
 The view shows a question as the page does (`views/shown.py`). If it cannot show a question in full,
 the question can only be denied there. A click in the view reaches the server as a call to
 `decide_approval`, which a model could also send. So a decision in the view counts as the
-assistant's. It is refused if only a person is allowed to decide: in a client with forms, and with
-`approval.by` in the configuration.
+assistant's. The decision is refused if only a person is allowed to decide, because the client has
+forms or because of `approval.by` in the configuration.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class RunViews:
         if history is None and waits:
             decisions = await self._histories.pending(record)
 
-        # This runs in a thread, because a call can be large.
+        # This runs in a thread because a call can be large.
         approvals = await compute_in_thread(lambda: [_approval(pending) for pending in decisions])
         answered: JSONObject = {
             "run": record.id,

@@ -1,4 +1,5 @@
-"""The views of modules: which of them are passed on to hosts, and what replaces the others.
+"""Module views: decides which views of modules are passed on to hosts, and what replaces the
+others.
 
 A host knows only one server, ideabridge, and lets a view call any of its tools that is marked for
 views. So ideabridge passes on the views of at most one module. If it does, it marks all other tools
@@ -40,7 +41,7 @@ class ModuleViews:
         self.follow()
 
     def follow(self) -> None:
-        """Switch to the configuration that the bridge follows now."""
+        """Switch to the bridge's current configuration."""
         bridge = self._bridge
         configuration = bridge.configuration
         allowed = [
@@ -71,7 +72,7 @@ class ModuleViews:
         return without_views(meta)
 
     def part(self, module: str, part: JSONObject) -> JSONObject:
-        """Return a part of a module's message, with its `_meta` as it is passed on."""
+        """Return a part of a module's message with the `_meta` that is passed on."""
         meta = object_or_empty(part.get("_meta"))
         changed = self.meta(module, meta)
         if changed == meta:
@@ -87,14 +88,14 @@ class ModuleViews:
         return [self.part(module, entry) for entry in entries if not self._withholds(module, entry)]
 
     def for_models(self, tool: dict[str, Any]) -> dict[str, Any]:
-        """Return the definition of a tool that does not belong to the module, marked so that no
-        view of the module can call it.
+        """Return the definition of a tool from elsewhere, marked so that none of the module's views
+        can call it.
         """
         meta = {**tool.get("_meta", {}), "ui": _FOR_MODELS}
         return {**tool, "_meta": meta}
 
     def result(self, module: str, result: JSONObject) -> JSONObject:
-        """Return the result of a module's call or prompt, with each withheld view replaced by a
+        """Return the result of a module's call or prompt, with each withheld view replaced with a
         text. HTML that is not a view is passed on as plain text.
         """
         changed = dict(self.part(module, result))

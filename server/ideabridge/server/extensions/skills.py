@@ -3,9 +3,9 @@ extension, SEP-2640).
 
 The skill of the idea `weekly_report` is `skill://weekly_report/weekly-report/SKILL.md`. It says how
 to call the tool; a file next to it contains what a call runs. The last folder is the name in the
-format of skills. The first one distinguishes ideas whose names would be equal in that format.
-Nothing is stored: a skill is built from the current version of its idea, and its digests change
-when the idea changes. A list does not rebuild the files if it already knows their digests.
+format that skills require. The first folder distinguishes ideas whose names would be equal in that
+format. Nothing is stored: a skill is built from the current version of its idea, and its digests
+change when the idea changes. Listing skills does not rebuild files whose digests are already known.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _URI: Final = re.compile(
 )
 _MAIN: Final = "SKILL.md"
 _LONGEST: Final = 1024
-"""Maximum length of a skill's description, in characters, in the format of skills."""
+"""Maximum length, in characters, of a description in the format that skills require."""
 
 LARGEST: Final = 200_000
 """Maximum length, in characters, of a plan or program that a skill includes as a file. A model
@@ -60,12 +60,12 @@ class GetSkillParams(types.RequestParams):
 
 @dataclass(frozen=True, slots=True)
 class _Stamp:
-    """The data on which the files of a skill depend. The files change only if the stamp changes.
+    """The data that the files of a skill depend on. The files change only if the stamp changes.
 
     Attributes:
         version: the version of the publication.
-        time: the time when it was published. It is needed because a store that replaced another can
-            use the same version numbers for other ideas.
+        time: the time at which that version was published. It is needed because a store that
+            replaced another can use the same version numbers for other ideas.
         learned: the digest of what the evidence shows.
         secrets: the number of strings that are hidden as secrets.
     """
@@ -150,14 +150,14 @@ class IdeaSkills:
         }
 
     def _find(self, uri: str, caller: str) -> tuple[Publication, str]:
-        """Return the idea of a skill, and the path of a file within the skill."""
+        """Return the idea that a skill belongs to, and the path of a file within the skill."""
         match = _URI.match(uri)
         if match is not None:
             publication = self._bridge.store.publications.look_up(match[1], caller=caller)
             if publication is not None and match[2] == skill_name(publication.name):
                 return publication, match[3]
 
-        # The answer is the same for a name that nobody has ever used.
+        # The error is the same as for a name that nobody has ever used.
         raise MCPError(types.INVALID_PARAMS, f"unknown skill {uri[:120]!r}", {"uri": uri})
 
     def _entry(self, publication: Publication) -> JSONObject:
@@ -262,7 +262,7 @@ class IdeaSkills:
 
 
 _READ: Final = ("calls", "output", "instances", "fixed", "explained")
-"""The members of a plan that a skill contains."""
+"""The members of a plan that are included in a skill."""
 
 _RUNS: Final = (
     "A call runs [{path}]({path}); `†` begins a reference to an earlier value, and `†explained` "
@@ -293,7 +293,9 @@ def skill_name(name: str) -> str:
 
 
 def _input(schema: JSONObject, indent: str = "") -> list[str]:
-    """Describe the parameters, one line each. The members of an object follow below its line."""
+    """Describe the parameters, one line each. The members of an object follow below the object's
+    own line.
+    """
     takes = read_as(SchemaKeywords, schema)
     if not takes.properties:
         return [f"{indent}It takes no input."]

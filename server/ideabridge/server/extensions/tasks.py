@@ -3,8 +3,8 @@
 A task is a run under the same id; nothing else is stored. `run_plan` and `solve` answer such a
 client with a task if the run has not ended after a few seconds. The client then calls `tasks/get`
 until it gets a result, which is the answer that `check_run` would give. If a run waits for a
-decision or a solution, its task is completed, because the next step is the assistant's: the result
-says what to do, as the tool's own answer does.
+decision or a solution, its task is completed, because the assistant has to take the next step. The
+result says what to do, as the tool's own answer does.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RunTasks:
         self._running = running
 
     def answer(self, result: ToolAnswer) -> ToolAnswer:
-        """Return the answer of a tool that has started a run: a task if the run is still working,
+        """Return the answer from a tool that has started a run: a task if the run is still working,
         otherwise the tool's own answer.
         """
         content = cast("JSONObject", result.get("structuredContent") or {})
