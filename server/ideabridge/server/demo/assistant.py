@@ -1,5 +1,5 @@
-"""The assistants of the demo: MCP clients that know only the protocol, and timelines
-of what they see.
+"""The demo's assistants, which are MCP clients that know only the protocol, and timelines of what
+they see.
 
 `python -m ideabridge.server.demo.assistant ADDRESS TOOL INPUT` is assistant B, a separate process
 that uses HTTP.

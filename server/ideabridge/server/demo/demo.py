@@ -51,8 +51,8 @@ DESCRIPTION: Final = (
 _ADDRESS: Final = re.compile(r"serving on (http://\S+)\n")
 _GIT_SECONDS: Final = 30
 _LARGE: Final = 4_000_000
-"""Size of a patch, in bytes, from which the server might refuse it: a result can have at most 8 MiB
-of JSON.
+"""Size of a patch, in bytes, above which the server might refuse it, because a result can have at
+most 8 MiB of JSON.
 """
 
 _OUTSIDE: Final = Path(sys.executable).absolute().parents[-1]
@@ -65,16 +65,14 @@ class DemoSetupError(IdeabridgeError):
 
 
 def example(name: str) -> Path:
-    """Return a file from `examples/`: the one in the checkout, or the copy in an installed
-    package.
-    """
+    """Return a file from `examples/` in the checkout, or its copy in an installed package."""
     module_file = Path(__file__).absolute()
     copy = module_file.with_name(name)
     return copy if copy.is_file() else module_file.parents[4] / "examples" / name
 
 
 PLAN: Final[Members] = json.loads(example("git_history.json").read_text(encoding="utf-8"))
-"""A plan of nine calls, to two MCP servers and a file of Python tools. In a shallow clone, git
+"""A plan with nine calls to two MCP servers and a file of Python tools. In a shallow clone, git
 cannot create a patch; then `no_patch` contains the reason, and the plan continues."""
 
 
@@ -211,7 +209,7 @@ class Checks:
         )
 
     def holds(self, check: str, truth: bool, otherwise: str) -> None:
-        """Record whether a check holds. `otherwise` says why, if it does not."""
+        """Record whether a check holds. `otherwise` says why it does not."""
         self.found.append({"check": check, "holds": truth, **({} if truth else {"why": otherwise})})
 
     @property
