@@ -22,7 +22,7 @@ from ideabridge.server.transports.gate import ALIVE
 
 _HEADERS: Final = {"Cache-Control": "no-store", "Connection": "close"}
 """The connection is closed after each answer. It does not count as a caller's connection, so nobody
-is allowed to keep it for other requests.
+is allowed to use it for further requests.
 """
 
 
@@ -31,7 +31,7 @@ class Health:
 
     Args:
         running: the server.
-        workspaces: returns the bridges of its open workspaces.
+        workspaces: returns the bridges of the server's open workspaces.
     """
 
     def __init__(self, running: Running, workspaces: Callable[[], Iterable[Bridge]]) -> None:
@@ -59,7 +59,7 @@ class Health:
             reasons.append("the server is shutting down")
 
         reasons += [f"the store {problem}" for problem in _store_problems(bridge)]
-        # Who asks need not know the names of workspaces.
+        # Whoever asks must not learn the names of workspaces.
         of_workspaces = [
             problem for other in self._workspaces() for problem in _store_problems(other)
         ]
@@ -69,7 +69,7 @@ class Health:
 
         # A module that failed is tried again later. In the meantime, the server serves requests
         # without it. The modules of a workspace connect after the request that has opened it, so
-        # they are no reason to send the server no requests.
+        # they do not make the server unready.
         self._connected = self._connected or all(
             status.state != "connecting" for status in bridge.modules.statuses()
         )
@@ -80,7 +80,7 @@ class Health:
 
 
 def _store_problems(bridge: Bridge) -> list[str]:
-    """Return what is wrong with the store of a bridge now."""
+    """Return what is currently wrong with a bridge's store."""
     problems: list[str] = []
     try:
         bridge.store.data_version()

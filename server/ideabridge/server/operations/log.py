@@ -1,8 +1,8 @@
 """The log of a server on standard error, which no client can flood.
 
 uvicorn, asyncio and the MCP SDK log each malformed request or refused socket, so a client could
-produce any number of records. Per period, only a few similar records are written, followed by the
-number of omitted ones.
+produce any number of records. In each period, only a few similar records are written, and then the
+number of those that were left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STRETCH_SECONDS: Final = 10.0
 """Length of a period, in seconds."""
 
 MOST_ALIKE: Final = 5
-"""Maximum number of records per period from one logger with the same unformatted text."""
+"""Maximum number of records per period that one logger writes with the same unformatted text."""
 
 MOST: Final = 50
 """Maximum number of records per period."""
@@ -63,7 +63,7 @@ class BoundedLog(logging.Handler):
             self.handleError(record)
 
     def close(self) -> None:
-        """Write the number of records that were omitted in the last period."""
+        """Write how many records were left out in the last period."""
         self._sum_up()
         super().close()
 

@@ -1,13 +1,14 @@
 """Metrics of a server for Prometheus, at `/metrics`. They exist only with `serve --http --metrics`.
 
-A label never contains text that a user or a model wrote. Methods are MCP methods; tools are those
-of this server, of its tool files and of the modules; published ideas and tools without code are
-counted under `idea` and `latent`. The first `MOST_TOOLS` tools have series of their own, and all
-later tools share `other`. So the number of series is bounded.
+A label never contains text that a user or a model wrote. Methods are MCP methods. Tools are this
+server's own tools and those from its tool files and modules; published ideas and tools without code
+are counted under `idea` and `latent`. The first `MOST_TOOLS` tools have series of their own, and
+all later tools share `other`. So the number of series is bounded.
 
-The label `workspace` is the name of a workspace in the service of a user. It is empty for the
-server itself, which for Prometheus is the same as a series without this label. What several
-workspaces share is reported once: a server where it runs, a store where it was opened first.
+The label `workspace` is the name of a workspace in a user's service. It is empty for the server
+itself, which for Prometheus is the same as a series without this label. Whatever several workspaces
+share is reported only once: a server in the workspace where it runs, and a store in the workspace
+that opened it first.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ class CountedTool:
 
 
 class Metrics:
-    """The metrics of one process. `observe` counts its requests. Runs and direct calls of a bridge
-    are counted while it is watched.
+    """The metrics of one process. `observe` counts its requests. A bridge's runs and direct calls
+    are counted while the bridge is watched.
     """
 
     def __init__(self, version: str) -> None:
@@ -148,12 +149,12 @@ class Metrics:
 
         Args:
             bridge: the bridge.
-            direct_calls: the record of its direct calls.
-            workspace: the name of its workspace, or "" for the server itself.
+            direct_calls: the record of the bridge's direct calls.
+            workspace: the name of the bridge's workspace, or "" for the server itself.
         """
         bridge.executor.observers.append(partial(_RunCount, self, bridge, workspace))
         direct_calls.observers.append(partial(self._observe_direct, bridge, workspace))
-        # A sum that first appears with 1 would hide this increase.
+        # If the counter first appeared with the value 1, this increase would be lost.
         self.asked.labels(workspace)
         self._bridges[workspace] = bridge
         try:
@@ -172,8 +173,8 @@ class Metrics:
         for workspace, bridge in self._bridges.items():
             at_work.add_metric([workspace], bridge.runs_at_work(SEES_ALL))
             for status in bridge.modules.statuses():
-                # A server that waits for its use is not missing, and one that another bridge lends
-                # is reported there.
+                # A server that starts only when it is used is not missing, and a server that
+                # another bridge lends is reported by that bridge.
                 is_own = status.name in bridge.modules.own_names
                 if is_own and status.state not in ("disabled", "idle"):
                     up.add_metric([workspace, status.name], status.state == "up")
@@ -194,7 +195,7 @@ class Metrics:
                 continue
 
             paths.add(store.path)
-            # If the store cannot be read, this number is unknown, and the next metric is 0.
+            # If the store cannot be read, this number is unknown and the next metric is 0.
             with suppress(StoreError):
                 queued.add_metric([workspace], store.queue.count(most=MOST_QUEUED))
 

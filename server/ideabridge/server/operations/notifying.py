@@ -1,8 +1,10 @@
-"""Notifying: tells a person who has no client or page open that something waits for a decision.
+"""Notifying: tells a person who has neither a client nor the page open that something is waiting
+for a decision.
 
-A message says how many decisions wait and where to make them. It contains no values of calls, no
-titles and no names, because others might read it on its way. Questions that are asked within a few
-seconds share one message. Nothing waits for a message: a command or a webhook that fails is logged.
+A message says how many decisions wait and where to make them. It contains no values from calls, no
+titles and no names, because others might read it in transit. Questions that are asked within a few
+seconds share one message. Nothing waits for a message to be sent; a command or a webhook that fails
+is logged.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 
 GATHER_SECONDS = 2.0
-"""Time, in seconds, for which further questions are awaited after the first one. A person who
-answers at once, in a form or on the page, gets no message.
+"""Time, in seconds, to wait for further questions after the first one. A person who answers at
+once, in a form or on the page, gets no message.
 """
 
 REST_SECONDS = 30.0
@@ -72,8 +74,8 @@ class Notifying:
 
     Args:
         bridge: the bridge. Its configuration says whether and how messages are sent.
-        commands: contains the address of the page, if there is one, and the command that lists what
-            waits.
+        commands: contains the address of the page, if there is one, and the command that lists the
+            open decisions.
     """
 
     def __init__(self, bridge: Bridge, commands: Commands) -> None:

@@ -2,8 +2,8 @@
 ended, and how long it took.
 
 `RequestWatch` records this for each request, and passes it to observers. One observer comes from
-`request_log`, and writes a line for each request. Nothing here contains parameters, results, error
-messages or names that a client made up.
+`request_log`, and writes a line for each request. Neither records nor lines contain parameters,
+results, error messages or names that a client made up.
 """
 
 from __future__ import annotations
@@ -58,14 +58,15 @@ class ServedRequest:
     """A request that has ended.
 
     Attributes:
-        method: the MCP method, or the HTTP method and path of any other request; `unknown` if no
-            method has that name.
-        tool: the name of the called tool; "" if no tool has that name, or none was called.
+        method: the MCP method, or the HTTP method and path of any other request; `unknown` if there
+            is no such method.
+        tool: the name of the called tool; "" if there is no such tool, or none was called.
         kind: whose tool it is.
         workspace: the name of the workspace that the request was sent to, or "".
-        user: the name of the user, or another caller; "" if nobody proved who they are.
+        user: the name of the user, or another caller; "" if the sender is not identified.
         status: how the request ended.
-        seconds: from the arrival of the request to its answer, or to the end of its stream.
+        seconds: the time from the arrival of the request to its answer, or to the end of its
+            stream.
         http: the HTTP status; None on stdio.
         is_call: whether it is an MCP request.
     """
@@ -146,7 +147,7 @@ class RequestWatch:
         self._server = server
         self._workspace = workspace
         self._observers = observers
-        # This middleware is outside everything that turns errors into answers.
+        # This middleware is the outermost one, outside everything that turns errors into answers.
         server.middleware.insert(0, self._watched)
 
     def over(self, app: ASGIApp) -> ASGIApp:

@@ -11,8 +11,8 @@ trace (`traceparent` in `_meta`), the run becomes part of that trace; the journa
 traceparent. While a call runs, its span is the current span, and the MCP SDK passes it on to the
 module. A span is sent once it has ended. The process in which a run ends sends the span of the run.
 
-The spans do not come from the global tracer provider, because the MCP SDK would add error messages
-to them.
+The spans do not come from the global tracer provider, because the MCP SDK would then add error
+messages to them.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 
 ENDS_SECONDS: Final = 0.5
-"""Maximum time, in seconds, that the server can spend on sending the last spans when it ends."""
+"""Maximum time, in seconds, that the server spends on sending the last spans when it shuts down."""
 
 _WRITER: Final = TraceContextTextMapPropagator()
 _TRACEPARENT: Final = "traceparent"
 
 
 class Telemetry:
-    """Creates the spans of one process, within `with telemetry:`. It watches runs that begin or are
-    read after it is created.
+    """Creates the spans of one process, within `with telemetry:`. It watches every run that begins
+    or is read after the `Telemetry` is created.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Telemetry:
     def call_span(
         self, name: str, attributes: Mapping[str, AttributeValue], within: Context
     ) -> Generator[Span]:
-        """A context manager for a call, within which the call's span is the current one."""
+        """Return a context manager for a call, within which the call's span is the current one."""
         with self._tracer.start_as_current_span(
             name,
             within,
@@ -166,8 +166,8 @@ class Telemetry:
             yield span
 
     def above(self, run: ObservedRun) -> Context:
-        """Return the context above a run: for a room the context of its run, otherwise the context
-        of the request that asked for the run.
+        """Return the context above a run: for a room, the context of its run; otherwise, the
+        context of the request that asked for the run.
         """
         if run.parent is not None:
             return self.within(run.parent)
@@ -177,8 +177,8 @@ class Telemetry:
         return _WRITER.extract({_TRACEPARENT: parent}, Context())
 
     def within(self, run: ObservedRun) -> Context:
-        """Return the context for everything inside a run. It is the same in every process, and so a
-        sampler decides the same in every process.
+        """Return the context for everything inside a run. It is the same in every process, so a
+        sampler makes the same decision in every process.
         """
         trace_id, span_id = _ids_of(run)
         above = trace.get_current_span(self.above(run)).get_span_context()
