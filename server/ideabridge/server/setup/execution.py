@@ -40,7 +40,7 @@ class SetupOutcome:
     Attributes:
         written: the files that were changed.
         problems: a line for each host's file that could not be changed, with the reason.
-        secrets: the secrets that were stored, each with where it is stored, as text for users.
+        secrets: the secrets that were stored and where each is stored, as text for users.
         trusted: the project files that were trusted.
     """
 
@@ -51,20 +51,21 @@ class SetupOutcome:
 
 
 def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutcome:
-    """Make the changes of a plan. A host's file that cannot be changed does not affect the others.
+    """Make the changes of a plan. A host's file that cannot be changed does not prevent changes to
+    the others.
 
     Args:
-        plan: the plan, as the person saw it.
+        plan: the plan that the person has seen.
         choice: whether servers stay in their hosts.
         record: receives each change before it is made.
 
     Raises:
         StoredSecretError: a secret cannot be stored. No file was changed.
-        HostFileError: a configuration of ideabridge cannot be written. No file of a host was
+        HostFileError: one of ideabridge's configurations cannot be written. No host's file was
             changed.
         SetupRecordError: the record cannot be written.
-        SetupError: the project's file was changed by another program just now.
-        ServiceError: the service cannot be installed. No file of a host was changed.
+        SetupError: another program has just changed the project's file.
+        ServiceError: the service cannot be installed. No host's file was changed.
     """
     outcome = SetupOutcome()
     expected = {
@@ -109,7 +110,8 @@ def _install(planned: PlannedService, record: SetupRecord) -> None:
 
 
 def _expected_digest(plan: SetupPlan, change: FileChange) -> str:
-    """Return the digest of a project file after a change to the version that the person has seen.
+    """Return the digest that a project file has after a change to the version that the person has
+    seen.
 
     Raises:
         SetupError: the file has changed since the person was asked.
@@ -164,7 +166,7 @@ def _write(change: FileChange, record: SetupRecord) -> str | None:
 
 
 def _forget(steps: list[FileStep], record: SetupRecord) -> None:
-    """Remove the step of an edit that was not made."""
+    """Remove the step for an edit that was not made."""
     while steps:
         record.remove(steps.pop())
 

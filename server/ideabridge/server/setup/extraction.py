@@ -1,4 +1,4 @@
-"""Extraction: replaces the secrets in the entries of servers by references, `${secret:NAME}`."""
+"""Extraction: replaces the secrets in servers' entries with references, `${secret:NAME}`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ideabridge.tools.encoding import JSONObject
 _REFERENCE: Final = re.compile(rf"(?<!\$)\$\{{secret:({NAME_PATTERN})\}}")
 
 _Key = tuple[str | None, str]
-"""The file of a secret, as in `StoredSecret`, and its name."""
+"""The file that a secret belongs to, as in `StoredSecret`, and the secret's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ExtractedEntry:
     Attributes:
         entry: the entry, in which references stand for the secrets.
         secrets: the secrets that are not stored yet.
-        left: the places of secrets that remain in the entry.
+        left: the places where secrets remain in the entry.
     """
 
     entry: JSONObject
@@ -70,7 +70,7 @@ class KnownSecrets:
 
     Attributes:
         names: the secrets.
-        values: the values of the secrets that entries of the configurations name and that can be
+        values: the values of those secrets that the configurations' entries name and that can be
             read.
     """
 
@@ -78,8 +78,8 @@ class KnownSecrets:
     values: Mapping[_Key, str] = field(default_factory=dict[_Key, str], repr=False)
 
     def filled(self, target: Destination, entry: JSONObject) -> JSONObject | None:
-        """Return an entry of a configuration with the values of its secrets, or None if one of them
-        cannot be read.
+        """Return an entry in a configuration with the values of its secrets filled in, or None if
+        one of them cannot be read.
         """
         owner = secret_owner(target.file)
         names = secret_names_in(entry)
@@ -90,13 +90,13 @@ class KnownSecrets:
 
 
 def masked(entry: JSONObject) -> JSONObject:
-    """Return an entry with the same mark instead of each secret and each `${secret:NAME}`."""
+    """Return an entry with the same mark in place of every secret and every `${secret:NAME}`."""
     named = recognise_secrets("", entry).entry
     return with_secret_values(named, dict.fromkeys(secret_names_in(named), MASK))
 
 
 def known_secrets(targets: Destinations) -> KnownSecrets:
-    """Read the secrets that entries of the configurations name. Blocks.
+    """Read the secrets that the configurations' entries name. Blocks.
 
     Raises:
         StoredSecretError: the list of secrets cannot be read.

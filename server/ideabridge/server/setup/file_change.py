@@ -16,7 +16,7 @@ class EntryEdit:
     """An entry that is put into a file, or removed from it.
 
     Attributes:
-        keys: the keys that lead to the entries.
+        keys: the keys that lead to the file's entries.
         name: the name of the entry.
         entry: the entry, or None to remove it.
         is_list: whether a new file lists the entries as objects with a `name`.
@@ -51,7 +51,7 @@ class FileChange:
     new_content: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
     def applied(self, text: HostText) -> HostText:
-        """Return the text of the file with the changes.
+        """Return the text of the file with the changes applied.
 
         Raises:
             HostFileError: the file cannot be edited without changing other parts of it.

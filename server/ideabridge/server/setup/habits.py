@@ -1,7 +1,7 @@
-"""Habits: finds the rules of hosts about tools that name a server.
+"""Habits: finds hosts' rules about tools that name a server.
 
-These rules have no effect after the server is removed from the host, because its tools have other
-names in ideabridge. The files are only searched for the names.
+Once the server is removed from the host, these rules have no effect, because the server's tools
+have other names in ideabridge. The files are only searched for the names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 _MOST_FILES: Final = 500
 _SHOWN: Final = 3
 _MOST_WORD: Final = 200
-"""Maximum number of characters shown of a rule. A repository can contain the file."""
+"""Maximum number of characters shown from a rule. A repository can contain the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ _HABITS: Final[dict[str, tuple[_Habits, ...]]] = {
     "kiro": (_Habits(("{home}/.kiro/agents/*.json",), r"@{name}(?:/[\w*-]+|\b)"),),
     "amazon-q": (_Habits(("{home}/.aws/amazonq/cli-agents/*.json",), r"@{name}(?:/[\w*-]+|\b)"),),
 }
-"""The rules about servers, according to the documentation of the hosts."""
+"""The rules about servers, according to the hosts' documentation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ class Habit:
         host: the title of the host.
         server: the name of the server in the host.
         path: the file.
-        words: the first different words that name the server.
-        count: the number of different words.
+        words: the first few distinct words that name the server.
+        count: the number of distinct words.
     """
 
     host: str
@@ -123,7 +123,7 @@ def find_habits(host: Host, environment: HostEnvironment, names: Collection[str]
 
     Args:
         host: the host.
-        environment: the folders and variables that locate its files.
+        environment: the folders and variables that locate the host's files.
         names: the names of the servers in the host.
     """
     habits = [
@@ -157,5 +157,5 @@ def _habits_in(path: Path, host: Host, pattern: str, names: Collection[str]) -> 
 
 
 def _in_rules(name: str) -> str:
-    """Return the name of a server as it occurs in the names of its tools."""
+    """Return the name of a server in the form that occurs in the names of its tools."""
     return re.sub(r"[^\w-]", "_", name)

@@ -1,5 +1,5 @@
-"""Inventory: lists the hosts that are on this machine, their servers, and their entries of
-ideabridge, without changing anything.
+"""Inventory: lists the hosts on this machine, their servers, and their entries for ideabridge,
+without changing anything.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class HostInventory:
         is_here: whether the host is installed for this user. A file in the project's folder does
             not prove that, because other users of the project might have created it.
         servers: its servers, each with its entry for `ideabridge.json`.
-        own: the place for the entry of ideabridge that the host uses everywhere.
-        problems: the errors in files of the host, each with its path.
+        own: the place for the ideabridge entry that the host uses everywhere.
+        problems: the errors in the host's files, each with the file's path.
     """
 
     host: Host
@@ -52,7 +52,7 @@ class Inventory:
         targets: the configurations that receive servers.
         hosts: the hosts that are installed, or that have servers in the project's files.
         texts: the files that setup might write.
-        unreadable: the reason why a file cannot be written, by path.
+        unreadable: the reasons why files cannot be written, keyed by path.
         secrets: the secrets that are stored.
         project_problem: the reason why the project's configuration cannot receive servers, or "".
     """
@@ -73,7 +73,7 @@ def take_inventory(environment: HostEnvironment) -> Inventory:
         environment: the folders and variables that locate the files.
 
     Raises:
-        HostFileError: a configuration of ideabridge cannot be read.
+        HostFileError: one of ideabridge's configurations cannot be read.
         StoredSecretError: the list of stored secrets cannot be read.
     """
     targets = _targets(environment)
@@ -105,8 +105,8 @@ def take_inventory(environment: HostEnvironment) -> Inventory:
 
 
 def _without_absent(hosts: list[HostInventory]) -> Iterator[HostInventory]:
-    """Yield the hosts. A file of the project that several hosts read counts for the installed ones
-    or, if none is installed, for one of them.
+    """Yield the hosts. A project file that several hosts read counts for the installed ones or, if
+    none is installed, for one of them.
     """
     read = {server.file for host in hosts if host.is_here for server in host.servers}
     for host in hosts:
@@ -126,7 +126,7 @@ def _targets(environment: HostEnvironment) -> Destinations:
     file = environment.project / FILE_NAME
     if not _is_project(environment) or _is_folder_of(environment, own_file):
         return Destinations(own, own)
-    # Secrets of its servers become `${secret:NAME}`, so no secret is shared.
+    # Secrets in the file's entries become `${secret:NAME}`, so no secret is shared.
     try:
         text = _read_project_file(file)
     except HostFileError:
@@ -184,7 +184,7 @@ def _host(host: Host, environment: HostEnvironment, targets: Destinations) -> Ho
 
 
 def is_installed(host: Host, environment: HostEnvironment) -> bool:
-    """Return whether a file of the host, or its folder, exists for the user."""
+    """Return whether one of the host's files, or its folder, exists for the user."""
     if host.platforms and environment.platform not in host.platforms:
         return False
 

@@ -46,11 +46,11 @@ class PlannedServer:
         name: its name in `ideabridge.json`.
         entry: its entry in `ideabridge.json`, which names stored secrets.
         target: the configuration that contains it.
-        sources: the hosts that have it.
+        sources: the servers in hosts that it was merged from.
         secrets: the secrets that its entry names and that still have to be stored.
         is_new: whether it is added to the configuration.
-        is_certain: whether the secrets of the configuration's entry could be compared.
-        notes: sentences for users about the differences from its hosts.
+        is_certain: whether the secrets in the configuration's entry could be compared.
+        notes: sentences for users about how it differs from the servers in its hosts.
     """
 
     name: str
@@ -64,7 +64,7 @@ class PlannedServer:
 
     @property
     def titles(self) -> list[str]:
-        """The titles of the hosts that have it, without duplicates."""
+        """The titles of the hosts that have the server, without duplicates."""
         return list(dict.fromkeys(source.host.title for source in self.sources))
 
 
@@ -79,7 +79,7 @@ class RefusedServer:
 
 @dataclass(frozen=True, slots=True)
 class PlannedHost:
-    """The entry of ideabridge in a host.
+    """The entry for ideabridge in a host.
 
     Attributes:
         host: the host.
@@ -122,12 +122,12 @@ class SetupPlan:
 
     Attributes:
         inventory: the hosts on this machine.
-        servers: the servers of hosts that ideabridge offers afterwards.
+        servers: the hosts' servers that ideabridge offers afterwards.
         refused: the servers that cannot be taken over.
-        hosts: the entries of ideabridge in hosts.
-        habits: rules of hosts that name servers, and have no effect after the servers move.
+        hosts: the entries for ideabridge in hosts.
+        habits: the hosts' rules that name servers and have no effect once the servers have moved.
         note: a note for the person about the command with which hosts start ideabridge, or "".
-        asks_person: servers of the project, which only a person at a terminal can take over.
+        asks_person: the project's servers, which only a person at a terminal can take over.
         service: the service to which hosts connect, or None if each host starts its own ideabridge.
     """
 
@@ -180,8 +180,8 @@ class SetupPlan:
         }
 
     def approved(self) -> dict[str, tuple[str, ...]]:
-        """Return the tools that the user's own files of hosts allow without asking, keyed by
-        server; `*` stands for all tools of a server.
+        """Return the tools that the hosts allow without asking in the user's own files, keyed by
+        server; `*` stands for all of a server's tools.
         """
         approved: dict[str, tuple[str, ...]] = {}
         for server in self.servers:
@@ -197,8 +197,8 @@ class SetupPlan:
 
     def movable(self) -> list[ServerSource]:
         """Return the servers that a move removes from their hosts: those in the user's own files.
-        Other people use the files of the project, too. A server with a secret that could not be
-        compared stays, because its host might have the only copy.
+        The project's files stay, because other people use them, too. A server with a secret that
+        could not be compared stays, because its host might have the only copy.
         """
         return [
             source
@@ -286,10 +286,10 @@ def plan_setup(
 
     Args:
         inventory: the hosts on this machine.
-        command: the words of the command with which hosts start ideabridge.
+        command: the command, in words, with which hosts start ideabridge.
         note: a note for the person about this command.
-        service: the service to which hosts connect, or None. Hosts start the command if their way
-            to connect to an address is not known.
+        service: the service to which hosts connect, or None. A host whose form for an address is
+            not known starts the command instead.
     """
     merging = _Merging(inventory)
     for host in inventory.hosts:
@@ -312,7 +312,7 @@ def plan_setup(
 
 
 def _habits(inventory: Inventory, servers: tuple[PlannedServer, ...]) -> Iterator[Habit]:
-    """Yield the rules of hosts that name servers which can be moved."""
+    """Yield the hosts' rules that name movable servers."""
     names: dict[str, list[str]] = {}
     for server in servers:
         for source in server.sources:
@@ -322,7 +322,7 @@ def _habits(inventory: Inventory, servers: tuple[PlannedServer, ...]) -> Iterato
 
             names.setdefault(source.host.name, []).append(adoption.name)
             if adoption.approved:
-                # The entry itself contains the rule.
+                # These rules are in the entry itself.
                 words = tuple(
                     "calls every tool without asking"
                     if name == "*"
@@ -359,7 +359,7 @@ def _planned_host(
         return planned
     connects = isinstance(present, dict) and connects_here(with_own_keys(present))
     if connects and service is None:
-        # It connects to the service of the user, as they chose.
+        # The host connects to the user's service, as the user chose.
         return replace(planned, state="present")
     if not isinstance(present, dict) or not (connects or is_ourselves(present)):
         why = f"{place.path} has another server named {SERVER_NAME!r}"
@@ -392,7 +392,7 @@ class _Merging:
         self._groups: dict[tuple[Path, str], _Group] = {}
 
     def add(self, source: ServerSource) -> None:
-        """Add a server of a host, unless it is ideabridge."""
+        """Add a host's server, unless it is ideabridge."""
         adoption = source.adoption
         if adoption.verdict == "ourselves":
             return
@@ -442,8 +442,8 @@ class _Merging:
 
             name = _free_name(sources[0], digests)
             digests[name] = digest
-            # The settings of a server in a project do not change a server that the user has in
-            # every project.
+            # A server's settings in one project do not change a server that the user has in every
+            # project.
             merged, notes = _merged(
                 [source for source in sources if source.adoption.target is group.target]
             )
@@ -511,8 +511,8 @@ def _free_name(source: ServerSource, present: Mapping[str, str]) -> str:
 
 
 def _merged(sources: Sequence[ServerSource]) -> tuple[JSONObject, tuple[str, ...]]:
-    """Return the merged entry of servers with the same command or address, with notes. Everything
-    that one of the hosts forbids stays forbidden.
+    """Return the merged entry for servers with the same command or address, with notes. Everything
+    that any of the hosts forbids stays forbidden.
     """
     entries = [source.adoption.host_entry for source in sources]
     entry: JSONObject = dict(entries[0])
@@ -533,7 +533,7 @@ def _merged(sources: Sequence[ServerSource]) -> tuple[JSONObject, tuple[str, ...
 
 
 def _restrictions(entry: JSONObject, sources: Sequence[JSONObject]) -> Iterator[str]:
-    """Yield the restrictions of a merged entry that are missing in some of its sources."""
+    """Yield the restrictions in a merged entry that some of its sources lack."""
     allowed = _names(entry, "allow")
     if allowed is not None and any(_names(source, "allow") != allowed for source in sources):
         names = ", ".join(map(str, allowed)) or "none"

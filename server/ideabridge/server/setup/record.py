@@ -1,8 +1,8 @@
 """Record: saves the changes of one `ideabridge setup`, so that `--undo` can revert them.
 
-Each change is added to the record before it is made, so a setup that was killed in the middle can
-be undone, too. The records are in the user's data folder, and only the user can read them. They
-contain no entries, which are only in the backups of the files.
+Each change is added to the record before it is made, so even a setup that was killed halfway can be
+undone. The records are in the user's data folder, and only the user can read them. They contain no
+entries; only the backups of the files do.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FileStep(BaseModel):
     Attributes:
         title: the name of the file's owner, for users.
         file: the data that undoing the edit needs.
-        mode: the former permissions of the file, or None if there was no file.
+        mode: the previous permissions of the file, or None if there was no file.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -76,7 +76,7 @@ class ServiceStep(BaseModel):
 
 
 class RuleStep(BaseModel):
-    """A tool that a person has always allowed, by the id of the rule."""
+    """A tool that a person has allowed for good, given as the id of the standing rule."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -106,7 +106,7 @@ class SetupRecord:
     """The record of one setup.
 
     Args:
-        path: its file, which exists if it has steps.
+        path: the file of the record, which exists if the record has steps.
         steps: its steps.
     """
 
@@ -151,7 +151,7 @@ def _folder() -> Path:
 
 @contextmanager
 def one_at_a_time() -> Generator[None]:
-    """Wait until no other process runs a setup, and make other processes wait.
+    """Wait until no other process runs a setup, then make other processes wait.
 
     Raises:
         SetupRecordError: the folder of the records cannot be written.
@@ -168,7 +168,7 @@ def one_at_a_time() -> Generator[None]:
 
 
 def setup_records() -> list[SetupRecord]:
-    """Return the records of all setups that were not undone, oldest first.
+    """Return the records of all setups that have not been undone, oldest first.
 
     Raises:
         SetupRecordError: a record cannot be read.

@@ -22,14 +22,14 @@ TITLES = ("server", "from", "what it starts or calls")
 
 
 def server_rows(plan: SetupPlan) -> list[tuple[str, str, str]]:
-    """Return a row for each server of the user: its name, the hosts that have it, and its command
-    or address.
+    """Return a row for each of the user's servers: its name, the hosts that have it, and its
+    command or address.
     """
     return [_row(server) for server in plan.servers if server.target.is_own]
 
 
 def project_rows(plan: SetupPlan) -> list[tuple[str, str, str]]:
-    """Return such a row for each server of the project."""
+    """Return such a row for each of the project's servers."""
     servers = [server for server in plan.servers if not server.target.is_own]
     return [_row(server) for server in (*servers, *plan.asks_person)]
 
@@ -86,8 +86,8 @@ def refused_lines(plan: SetupPlan) -> list[str]:
 
 
 def difference_lines(plan: SetupPlan) -> list[str]:
-    """Return a line for each difference between ideabridge and the hosts of a server, and for each
-    server that is not moved.
+    """Return a line for each difference between a server in ideabridge and in its hosts, and for
+    each server that is not moved.
     """
     lines = [f"{server.name}: {note}" for server in plan.new_servers for note in server.notes]
     lines += [
@@ -154,7 +154,7 @@ def _service_lines(plan: SetupPlan, planned: PlannedService) -> Iterator[str]:
 
 
 def habit_lines(plan: SetupPlan) -> list[str]:
-    """Return the rules of hosts that would have no effect after a move."""
+    """Return the hosts' rules that would have no effect after a move."""
     return [
         f"{habit.host}, {habit.server}: {habit.shown} ({near(habit.path)})" for habit in plan.habits
     ]

@@ -1,8 +1,8 @@
 """Undo: reverts the changes of setups, the latest change first.
 
-A file that nobody has changed since the setup gets its former bytes back. If another program has
-changed the file since, its changes stay: only the entries of the setup are removed from it, and
-those that the setup had removed are added again.
+A file that nobody has changed since the setup gets its previous bytes back. If another program has
+changed the file since, that program's changes stay: only the entries that the setup added are
+removed, and those that it removed are added again.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class UndoneStep:
     """The result of undoing one change of a setup.
 
     Attributes:
-        what: the changed file, or a name for another kind of change.
-        result: restored: as before the setup. edited: another program has written the file since,
-            and only the entries of the setup were changed. left: it was not undone. failed: it
-            could not be undone, and stays in the record.
+        what: the changed file, or the name of another kind of change.
+        result: restored: it is as it was before the setup. edited: another program has written the
+            file since, so only the setup's entries were changed. left: it was not undone. failed:
+            it could not be undone, and stays in the record.
         text: a description of the result for users.
     """
 
@@ -74,7 +74,7 @@ def describe_step(step: SetupStep) -> str:
 
 
 def undo(records: Sequence[SetupRecord]) -> Iterator[UndoneStep]:
-    """Undo setups, the latest first, and yield the result for each change. A change that cannot be
+    """Undo setups, latest first, and yield the result for each change. A change that cannot be
     undone stays in its record.
 
     Raises:
@@ -116,8 +116,8 @@ def _undo_file(step: FileStep) -> UndoneStep:
     """Undo the changes to one file.
 
     Raises:
-        HostFileError: it cannot be written, or another program has written it in a form that cannot
-            be read.
+        HostFileError: the file cannot be written, or another program has written it in a form that
+            cannot be read.
     """
     file = step.file
     undone = undo_file(file)
@@ -161,7 +161,7 @@ def _remove_staged(file: EditedFile) -> None:
 
 
 def _remove_backup(file: EditedFile) -> None:
-    """Remove the copy of a file that has its former bytes again."""
+    """Remove the backup of a file that has its previous bytes again."""
     if file.backup is not None:
         file.backup.unlink(missing_ok=True)
 
