@@ -1,5 +1,5 @@
-"""Call: reads and checks a call, which is a tool with its parameters filled in, as a mind or a plan
-lists it.
+"""Call: reads and checks a call as a mind or a plan lists it. A call is a tool with its parameters
+filled in.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from ideabridge.tools.shaping import check_query
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Annotations, Tool
 
 ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
-"""The reason why a call failed. `structural`: a fault was found before it ran. `runtime`: it failed
-while it ran. `dependency`: a call that it depends on failed. `denied`: a decision or the policy
-denied it. `output`: the output of a Solution could not be resolved or validated.
+"""Why a call failed. `structural`: a fault in the call was found before it ran. `runtime`: the call
+failed while it ran. `dependency`: a call that it depends on failed. `denied`: the policy or a
+decision denied it. `output`: the output of a Solution could not be resolved or validated.
 """
 
 UNCERTAIN = ("unknown", "ran")
-"""Kinds of errors after which a call might have taken effect: its outcome is unknown, or its result
-cannot be used.
+"""Kinds of errors after which a call might nevertheless have taken effect: its outcome is unknown,
+or its result cannot be used.
 """
 
 UNCAUGHT = ("structural", *UNCERTAIN)
-"""Kinds of errors that `p || q` does not catch: faults in the plan itself, and errors of a call
-that might have done its work.
+"""Kinds of errors that `p || q` does not catch: faults in the plan itself, and errors after which
+the call might have done its work.
 """
 
 Room: TypeAlias = Literal["latent", "anonymous", "idea"]
@@ -63,11 +63,11 @@ _META = frozenset(META_PROPERTIES)
 
 @dataclass(slots=True)
 class Read:
-    """One reference string of a call, and the calls that its operands are bound to.
+    """One reference string in a call, and the calls that its operands are bound to.
 
     `bound` lists, for each operand of each alternative, the calls whose writes the operand sees. An
     entry is None while the answer is still streaming and no earlier call supplies the operand. A
-    `lenient` read belongs to an explanation and can be without a value.
+    `lenient` read belongs to an explanation, so it need not have a value.
     """
 
     expression: Expression
@@ -83,30 +83,30 @@ class Call:
 
     Attributes:
         index: its number in the run, from 0.
-        place: its place, as in `†results.PLACE`. This is the index, unless the instances of a plan
-            share the plan's places.
-        first: the place of the first call of its Solution.
-        raw: the call as it was written. If the configuration changes its tool, it is the call to
-            the real tool, with the defaults.
+        place: its place, as in `†results.PLACE`. The place equals the index unless instances share
+            the places of a plan.
+        first: the place of the first call in its Solution.
+        raw: the call as it was written. If the configuration changes the call's tool, this is the
+            call to the real tool, with the defaults filled in.
         tool: its tool, or None if the tool is unknown.
         parameters, each, written_result: the compiled values (see `compile_value`) of the
-            parameters, `_each` and `_output`, which the mind wrote.
+            parameters, of `_each`, and of `_output`, the result that a mind wrote.
         reads: every reference string in the call, including those in `_imports`.
-        writes: the full paths that it can write to.
+        writes: the full paths that the call can write to.
         after: the ids in `_after`.
         edges: the calls with these ids, or None while an id is unknown.
-        problems: structural problems, each one sentence.
-        imports: the references in `_imports`, which its room can read.
-        room: the kind of room that answers it: `latent` (a mind writes the result and sees the
-            context of the run), `anonymous` (a clean room) or `idea`. None if code, a module or
-            `_output` answers it.
+        problems: the structural problems, each in one sentence.
+        imports: the references in `_imports`, which the call's room can read.
+        room: the kind of room that answers the call: `latent` (a mind, which sees the run's
+            context, writes the result), `anonymous` (a clean room) or `idea`. None if code, a
+            module or `_output` answers it.
         order: the earlier calls that it waits for directly because of the listed order.
         clean: whether code in this process runs the call and sees only the parameters and
             `_imports`.
         constant: whether the parameters contain no references and are already validated.
-        code: the tool of the code that `_activity` names, if that is not the call's own tool. It
-            has no hints if the run does not have that tool.
-        changed: the tool that the author of the call was shown, if the configuration changes it.
+        code: the tool whose code `_activity` names, if that is not the call's own tool. If the run
+            does not have that tool, this one has no hints.
+        changed: the tool that the call's author was shown, if the configuration changes that tool.
         as_written: the call as its author wrote it. None if the configuration does not change its
             tool.
     """
@@ -155,7 +155,7 @@ class Call:
 
     @property
     def label(self) -> str:
-        """The call's name in errors: `call 0 (git_log)`, or in a later Solution `call 0 of its
+        """The call's name in errors: `call 0 (git_log)` or, in a later Solution, `call 0 of its
         solution, 7 of the run (git_log)`.
         """
         where = f" of its solution, {self.place} of the run" if self.first else ""
@@ -168,7 +168,7 @@ class Call:
     def located(self) -> JSONObject:
         """The part of an error that identifies the call: `{"call", "place", "in_solution"?}`.
 
-        `in_solution` is omitted if it is the same as the place.
+        `in_solution` is omitted if it equals the place.
         """
         located: JSONObject = {"call": self.as_written or self.raw, "place": self.place}
         if self.first:
@@ -206,8 +206,8 @@ def look_for_wrong_references(
         value: what a mind or the author of a plan wrote.
         where: the path of the value, for messages.
         problems: receives a sentence for each such string.
-        placeholders: an object. In strings for `template`, `{name.path}` is a placeholder if `name`
-            is one of its keys.
+        placeholders: an object whose keys are the names that strings for `template` can use in
+            placeholders (`{name.path}`).
     """
     if isinstance(value, str):
         hint = wrong_reference_hint(value)
@@ -327,7 +327,7 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
         return
 
     if call.changed is not None:
-        # Errors and summaries use the name by which the author of the call knows the tool.
+        # Errors and summaries use the name by which the call's author knows the tool.
         call.name = call.changed.name
     elif call.name != tool.remote_name:
         # The call was written as `module.tool`.
@@ -382,7 +382,7 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
 
 
 def _reader_parameters(call: Call, parameters: JSONObject) -> JSONObject:
-    """Return the parameters of a call to the reading tool, which reads `state.log` as
+    """Return the parameters of a call to the reading tool. That tool reads `state.log` as
     `†state.log`.
     """
     meant = meant_reference(parameters.get("reference"))
@@ -444,8 +444,8 @@ def read_call(
         index: its number in the run.
         place: its place in the run or plan.
         catalogue: the tools of the run.
-        briefly: report faults without explanations and suggestions, because the errors of earlier
-            calls already contain enough of them.
+        briefly: whether to report faults without explanations and suggestions, because the errors
+            of earlier calls already contain enough of them.
     """
     if not isinstance(raw, dict):
         call = Call(index, place, {"_tool": raw})

@@ -19,7 +19,7 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import ANONYMOUS, IDEA, QUERY_FORMAT, Tool, ToolKey
 
 MAX_QUALIFIED: Final = 300
-"""Number of characters, from the start of a name, that are searched for a module's name."""
+"""How many characters at the start of a name are searched for the name of a module."""
 
 
 class Catalogue:
@@ -32,9 +32,9 @@ class Catalogue:
     Args:
         tools: the tools. If two have the same name and module, the later one counts.
         latent: keys of the tools without an activity, for which the mind writes `_output`.
-        missing: a sentence about modules that are not connected, which is added to the error for an
-            unknown tool or module.
-        unlisted: tools that calls can name but that are not shown to anyone.
+        missing: a sentence about modules that are not connected. The error for an unknown tool or
+            module ends with it.
+        unlisted: tools that calls can name although nobody is shown them.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Catalogue:
         changed = [tool.real for tool in passing if tool.is_changed]
         unshown = [*changed, *self._unlisted]
 
-        # The last tool with an origin counts: a tool that passes its calls on to another tool never
-        # takes that tool's place.
+        # Of the tools with the same origin, the last one counts. A tool that only passes its calls
+        # on to another never takes that tool's place.
         by_origin = [*passing, *unshown, *own]
         self._by_origin: dict[ToolKey, Tool] = {tool.origin: tool for tool in by_origin}
         self._by_key: dict[ToolKey, Tool] = dict(self._listed)
@@ -73,11 +73,11 @@ class Catalogue:
         for tool in tools:
             self._by_name.setdefault(tool.name, []).append(tool)
             if tool.remote_name is not None and tool.module is not None:
-                # With `_module`, a call can use the name that the module itself uses.
+                # A call that has `_module` can use the name that the module itself uses.
                 self._by_key.setdefault((tool.module, tool.remote_name), tool)
 
     def _index_unshown(self, tools: list[Tool]) -> None:
-        """Index tools that calls can name but that are not shown, after the listed tools, which
+        """Index the tools that calls can name but nobody is shown. The listed tools, indexed first,
         take precedence.
         """
         shown_names = frozenset(self._by_name)
@@ -96,8 +96,8 @@ class Catalogue:
         """Return the tool that a call names.
 
         Args:
-            name: `_tool` of the call.
-            module: `_module` of the call. It can be None if only one tool has the name.
+            name: the call's `_tool`.
+            module: the call's `_module`. It can be None if only one tool has the name.
             briefly: whether to leave the nearest names out of the error.
 
         Raises:
@@ -125,8 +125,8 @@ class Catalogue:
         return tool if tool is not None and tool.is_changed else None
 
     def as_real(self, call: JSONObject) -> JSONObject:
-        """Turn a call to a changed tool into a call to the real tool, with the name that the server
-        uses and with the defaults, which are never references. Any other call is returned
+        """Turn a call to a changed tool into a call to the real tool, with the server's name for it
+        and with the defaults filled in. Defaults are never references. Any other call is returned
         unchanged.
         """
         tool = self.changed(WrittenCall.of(call))
@@ -161,7 +161,7 @@ class Catalogue:
         return candidates[0] if len(candidates) == 1 else None
 
     def _why_not_in(self, module: str, name: str, *, briefly: bool) -> str:
-        """Return a sentence that says why a module has no tool with this name."""
+        """Return a sentence that explains why a module has no tool with this name."""
         if module.startswith(IDEA):
             return _no_idea(module, name, [key for key in self._by_key if key[0] == module])
 
@@ -180,7 +180,7 @@ class Catalogue:
         return f"unknown server {quoted(module)}.{hint}{self.missing}"
 
     def _why_not_one(self, name: str, *, briefly: bool) -> str:
-        """Return a sentence that says why a name without a module does not identify exactly one
+        """Return a sentence that explains why a name without a module does not identify exactly one
         tool.
         """
         namesakes = self._by_name.get(name)
@@ -197,15 +197,15 @@ class Catalogue:
 
         misleading: set[str] = set()
         if len({tool.key for tool in alike}) == 1:
-            # The only candidate is not offered under its own name: that name belongs to another
-            # tool, which is missing.
+            # The only candidate is not offered under its own name, because that name belongs to
+            # another tool, which is missing.
             misleading = {tool.name for tool in alike if tool.name != tool.origin[1]}
 
         hint = self._hint(name, [other for other in self._by_name if other not in misleading])
         return f"unknown tool {quoted(name)}.{hint}{self.missing}"
 
     def _hint(self, name: str, candidates: Iterable[str], *, briefly: bool = False) -> str:
-        """Return the end of an error message: the known names that are closest to an unknown
+        """Return the end of an error message, which lists the known names closest to an unknown
         one.
         """
         if briefly:
@@ -226,8 +226,8 @@ class Catalogue:
         )
 
     def _qualified(self, name: str, module: str | None) -> list[Tool]:
-        """Return the tools that `module.tool` or `module/tool` could refer to. Lists of tools show
-        names to people in this form.
+        """Return the tools that `module.tool` or `module/tool` could refer to. People see names in
+        this form in lists of tools.
         """
         tools: dict[ToolKey, Tool] = {}
         for place, mark in enumerate(name[:MAX_QUALIFIED]):
@@ -240,23 +240,23 @@ class Catalogue:
         return list(tools.values())
 
     def same(self, tool: Tool) -> Tool | None:
-        """Return the tool with the same module and the same name in that module, no matter what
-        this catalogue calls it, or None.
+        """Return this catalogue's tool with the same module and the same name in that module,
+        whatever the catalogue calls it, or None.
         """
         namesake = self._by_origin.get(tool.origin)
         return None if namesake is None else namesake.real
 
     def get(self, key: ToolKey) -> Tool | None:
-        """Return the tool of this module, by its name in the catalogue or in the module, or None. A
-        module of None stands for this process.
+        """Return the tool of this module that has this name in the catalogue or in the module, or
+        None. A module of None stands for this process.
         """
         tool = self._by_origin.get(key) or self._by_key.get(key)
         return None if tool is None else tool.real
 
     def used_by(self, calls: Iterable[WrittenCall], more: Iterable[Tool] = ()) -> Catalogue:
-        """Return a catalogue of the tools that the calls name, plus `more`: the tools that the
-        journal of a plan needs. Unknown tools are skipped, because the check of the plan reports
-        them.
+        """Return a catalogue of the tools that the calls name, plus `more`. These are the tools
+        that a plan's journal needs. Unknown tools are skipped, because the check of the plan
+        reports them.
         """
         tools: list[Tool | None] = []
         activities: list[Tool | None] = []
@@ -269,8 +269,8 @@ class Catalogue:
         return Catalogue(tools_by_key.values(), [key for key in self.latent if key in tools_by_key])
 
     def with_real(self, calls: Iterable[WrittenCall]) -> Catalogue:
-        """Return a catalogue in which the changed tools that these calls name are listed as their
-        servers list them.
+        """Return a catalogue that lists the changed tools which these calls name as their servers
+        list them.
         """
         named = [self.changed(call) for call in calls]
         keys = {tool.key for tool in named if tool is not None}
@@ -288,7 +288,7 @@ class Catalogue:
         )
 
     def exact(self, tool: Tool) -> Validator:
-        """Return the validator of the tool's parameters, for values without references."""
+        """Return the validator for the tool's parameters when they contain no references."""
         validator = self._exact.get(tool.key)
         if validator is None:
             validator = Validator(tool.parameters, what="parameters")
@@ -297,8 +297,8 @@ class Catalogue:
         return validator
 
     def admitted(self, tool: Tool) -> Validator:
-        """Return the validator of calls as written, which accepts a reference in place of any part
-        of the parameters.
+        """Return the validator for calls as written. It accepts a reference in place of any part of
+        the parameters.
         """
         validator = self._admitted.get(tool.key)
         if validator is None:
@@ -318,7 +318,7 @@ class Catalogue:
         return names
 
     def queries(self, tool: Tool) -> tuple[str, ...]:
-        """Return the names of the tool's parameters that are JMESPath expressions."""
+        """Return the names of the tool's parameters that take JMESPath expressions."""
         queries = self._queries.get(tool.key)
         if queries is None:
             properties = self.parameters_of(tool)
@@ -329,7 +329,7 @@ class Catalogue:
 
     def to_json(self) -> tuple[list[JSON], list[JSON]]:
         """Return the tools and the latent keys as a journal stores them. The result is cached, so
-        do not change it.
+        callers must not change it.
         """
         if self._json is None:
             tools: list[JSON] = []
@@ -344,7 +344,7 @@ class Catalogue:
         return cls(definitions, read_keys(latent), missing)
 
     def parameters_of(self, tool: Tool) -> JSONObject:
-        """Return the properties of the tool's parameters, by name."""
+        """Return the properties of the tool's parameters, keyed by name."""
         return object_or_empty(tool.parameters.get("properties"))
 
 
@@ -357,13 +357,13 @@ def stored_tool(tool: Tool) -> JSONObject:
 
 
 def stored_keys(keys: Iterable[ToolKey]) -> list[JSON]:
-    """Return the keys of tools as a journal stores them: `[[module, name]...]`, sorted."""
+    """Return the keys of tools as a journal stores them, sorted: `[[module, name]...]`."""
     return [[module, name] for module, name in sorted(keys, key=str)]
 
 
 def read_keys(stored: Iterable[JSON]) -> list[ToolKey]:
-    """Read the keys of tools that a journal stores as `[[module, name]...]`. Anything else is left
-    out.
+    """Read keys of tools that a journal stores as `[[module, name]...]`. Entries in another form
+    are left out.
     """
     keys: list[ToolKey] = []
     for pair in stored:
@@ -376,7 +376,7 @@ def read_keys(stored: Iterable[JSON]) -> list[ToolKey]:
 
 
 def has_wildcard(pattern: str) -> bool:
-    """Return whether a pattern can match names other than itself."""
+    """Return whether a pattern contains a wildcard."""
     return any(wildcard in pattern for wildcard in "*?[")
 
 
@@ -417,7 +417,7 @@ def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
 
 
 def _is_query(schema: JSON) -> bool:
-    """Return whether a parameter is a JMESPath expression, possibly an optional one."""
+    """Return whether a parameter takes a JMESPath expression, perhaps an optional one."""
     schemas = [schema, *list_or_empty(object_or_empty(schema).get("anyOf"))]
     return any(object_or_empty(part).get("format") == QUERY_FORMAT for part in schemas)
 

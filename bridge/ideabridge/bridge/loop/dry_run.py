@@ -1,5 +1,5 @@
-"""Dry run: shows what a plan would do, as data and as a drawing (Mermaid for documents and hosts,
-text for terminals).
+"""Dry run: shows what a plan would do, both as data and as a drawing (Mermaid for documents and
+hosts, text for terminals).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def _waits(graph: Graph) -> dict[int, set[int]]:
 
 
 def _layers(graph: Graph) -> list[list[Call]]:
-    """Arrange the calls of a closed graph in layers: each call is in a layer after the calls that
-    it waits for.
+    """Arrange the calls of a closed graph in layers, each call in a later layer than the calls it
+    waits for.
     """
     before = _waits(graph)
     depth: dict[int, int] = {}
@@ -31,7 +31,8 @@ def _layers(graph: Graph) -> list[list[Call]]:
         for index in part:
             earlier |= before[index]
 
-        # Later alternatives can wait for each other in a circle. Such calls share a layer.
+        # Calls can wait for each other in a circle through later alternatives. They then share a
+        # layer.
         earlier.difference_update(part)
         level = 1 + max((depth[index] for index in earlier), default=-1)
         depth.update(dict.fromkeys(part, level))
@@ -44,7 +45,7 @@ def _layers(graph: Graph) -> list[list[Call]]:
 
 
 def _name_of(call: Call) -> int | str:
-    """Return the place of a call, and its instance if it has one."""
+    """Return the call's place, with the call's instance if it has one."""
     return f"{call.place} ({call.instance})" if call.instance else call.place
 
 
@@ -63,20 +64,20 @@ def _order_of(graph: Graph, call: Call) -> set[int]:
 
 
 def dry_run_report(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
-    """Report the order of a closed graph: which calls run in parallel, what each one reads and
-    writes, and which ones are not read-only.
+    """Report the order of a closed graph: which calls run in parallel, what each call reads and
+    writes, and which calls are not read-only.
 
     Args:
         graph: the graph of a plan that can run.
-        missing: references to an input that the plan was not given.
+        missing: the references to an input that the plan did not receive.
 
     Returns:
         `{"layers": [[place...]...], "calls": [{"place", "tool", "module"?, "instance"?, "reads",
         "writes", "after", "ordered_after"?, "read_only"}], "not_read_only": [place...],
         "missing_inputs": [reference...], "notes"?: [text...]}`. The calls in a layer can run at the
-        same time. A call starts as soon as its own inputs exist, so layers show what is possible,
-        not the actual timing. `after` lists every call that a call waits for directly,
-        `ordered_after` lists those it waits for only because of the order of effects.
+        same time. A call starts as soon as its own inputs exist, so the layers show what is
+        possible rather than the actual timing. `after` lists every call that a call waits for
+        directly, and `ordered_after` those it waits for only because of the order of effects.
     """
     before = _waits(graph)
     calls: list[JSON] = []
@@ -117,11 +118,11 @@ def _entry(graph: Graph, call: Call, before: set[int]) -> JSONObject:
 
 
 _NAMED: Final = 5
-"""Maximum number of tools that one note names."""
+"""Maximum number of tools named in one note."""
 
 
 def _notes(graph: Graph) -> list[str]:
-    """Return notes for the author of a plan about the plan's order of effects."""
+    """Return notes about a plan's order of effects, for the plan's author."""
     notes: list[str] = []
     undeclared = list(_undeclared(graph))
     if undeclared:
@@ -173,20 +174,20 @@ _LONGEST: Final = 60
 
 
 def plan_drawing(graph: Graph, form: Form = "mermaid", missing: Collection[str] = ()) -> str:
-    """Draw a closed graph. The drawing ends in a line break.
+    """Draw a closed graph. The drawing ends with a line ending.
 
     Args:
         graph: the graph of a plan that can run.
         form: `mermaid` for a flowchart with named arrows for values and dotted arrows for order;
             `text` for one line per call, grouped by layer.
-        missing: references to an input that the plan was not given; the drawing marks them.
+        missing: the references to an input that the plan did not receive. The drawing marks them.
     """
     lines = _Flowchart(graph, missing).lines() if form == "mermaid" else _text(graph, missing)
     return "\n".join(lines) + "\n"
 
 
 def _shown(text: str) -> str:
-    """Return the first part of an external text, on one line and without control characters."""
+    """Return the beginning of an external text, on one line and without control characters."""
     return "".join(char if char.isprintable() else "·" for char in clipped(text, _LONGEST))
 
 
@@ -301,8 +302,8 @@ class _Flowchart:
 
 
 def _sources(read: Read) -> Iterator[tuple[Reference, tuple[int, ...]]]:
-    """Yield each operand that might be read, with the calls that write it. There are no calls if
-    the value exists from the start.
+    """Yield each operand that might be read, with the calls that write it. If the value exists from
+    the start, no call does.
     """
     for alternative, bound in zip(read.expression.alternatives, read.bound, strict=False):
         for operand, writers in zip(alternative, bound, strict=True):
@@ -311,14 +312,14 @@ def _sources(read: Read) -> Iterator[tuple[Reference, tuple[int, ...]]]:
 
 
 def _styled(nodes: list[str], name: str, style: str) -> Iterator[str]:
-    """Yield the lines that give nodes a style, if there are any nodes."""
+    """Yield the lines that style nodes, if there are any nodes."""
     if nodes:
         yield f"  class {','.join(nodes)} {name}"
         yield f"  classDef {name} {style}"
 
 
 def _label(text: str) -> str:
-    """Return a string for use inside quotes: characters with a meaning in Mermaid or HTML become
-    character codes.
+    """Return a string for use inside quotes, with character codes in place of characters that have
+    a meaning in Mermaid or HTML.
     """
     return "".join(f"#{ord(char)};" if char in '"#&<>`\\|;' else char for char in text)

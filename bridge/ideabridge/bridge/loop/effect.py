@@ -1,5 +1,5 @@
-"""Effects: the actions that the machine asks the runner to perform. The runner acknowledges each
-with an event.
+"""Effects: the actions that the machine asks the runner to perform. The runner acknowledges each of
+them with an event.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """Run a call, or one item of the call; acknowledged by `CallStarted`, answered by
-    `CallFinished`.
+    """Run a call or one of its items; acknowledged by `CallStarted`, answered by `CallFinished`.
 
     If the mind wrote the result itself (`is_latent`), `latent` is the resolved result and nothing
     runs. If `call.room` is set, a room answers the call. For `imports` and `unchecked`, see `Item`.
@@ -81,7 +80,7 @@ class Execute:
 
     @property
     def activity(self) -> str | None:
-        """The activity that the call names, or None if another tool replaced the call's own."""
+        """The activity that the call names, or None if another tool has replaced the call's own."""
         return self.call.activity if self.tool is self.call.tool else None
 
     @property
@@ -96,7 +95,7 @@ class Execute:
 
     @classmethod
     def of(cls, progress: Progress, item: int | None) -> Execute:
-        """Return the effect that runs a call, or one of its items, with resolved references."""
+        """Return the effect that runs a call or one of its items, with references resolved."""
         call = progress.call
         tool = progress.tool
         if tool is None:
@@ -126,7 +125,7 @@ class AskPlan:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Stop a call, or one of its items, that runs or waits for a person; acknowledged by
+    """Stop a call or an item that is running or waiting for a person; acknowledged by
     `CallFinished` with `error`.
     """
 
@@ -159,7 +158,7 @@ Effect: TypeAlias = AskMind | AskApproval | Allow | AskPlan | Execute | Cancel |
 
 
 def room_name(run_id: str, key: ExecutionKey) -> str:
-    """Return the id of the room that answers a call of a run."""
+    """Return the id of the room that answers a call in a run."""
     index, item = key
     return f"{run_id}.{index}" if item is None else f"{run_id}.{index}-{item}"
 

@@ -1,8 +1,8 @@
 """Events: what happened in a run. The journal is the list of its events, in order.
 
 The runner journals an event before it acts on it, and folding the journal again produces the same
-machine. An event therefore contains everything that the machine needs, so that the machine uses no
-clock, no network and no lookup.
+machine. An event therefore contains everything that the machine needs to process it without a
+clock, a network or a lookup.
 """
 
 from __future__ import annotations
@@ -18,26 +18,28 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class JournalError(IdeabridgeError):
-    """The journal cannot be folded: an event is unknown, or does not fit the state of the run."""
+    """The journal cannot be folded, because an event is unknown or does not fit the state of the
+    run.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Journaled:
-    """The base class of every event. The member `by`, if there is one, is a `Decider`; all other
+    """The base class of every event. The member `by`, where there is one, is a `Decider`; all other
     members are JSON.
     """
 
     name: ClassVar[str]
 
     def to_json(self) -> JSONObject:
-        """Return the event as the journal stores it. Members whose default is None are left out
-        while they are None.
+        """Return the event as the journal stores it. A member whose default is None is left out if
+        it is None.
         """
         result: JSONObject = {"event": self.name}
         for name, is_null_by_default in _members(type(self)):
             value: JSON = getattr(self, name)
             if name == "by":
-                # A `Decider`: the only member that is not JSON.
+                # A `Decider`, the only member that is not JSON.
                 value = getattr(self, name).to_json()
             # A member whose default is not None (such as a call) must be stored even if it is null.
             if value is not None or not is_null_by_default:
@@ -48,7 +50,7 @@ class Journaled:
 
 @dataclass(frozen=True, slots=True)
 class OfCall(Journaled):
-    """The base class of every event of a call. `call` is the index of the call in the run.
+    """The base class of every event about a call. `call` is the call's index in the run.
 
     Attributes:
         tool_name: the call's tool. `Run.events` adds it; the journal does not store it.
@@ -68,18 +70,18 @@ def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
 # -- who decided -----------------------------------------------------------------------------------
 
 DeciderKind: TypeAlias = Literal["person", "assistant", "approver", "nobody"]
-"""Who decided. `person`: a person saw the question and answered. `assistant`: a client's model,
-with `decide_approval`. `approver`: the code of a program that embeds ideabridge. `nobody`: the time
-    limit passed, or the question no longer applied.
+"""Who decided. `person`: a person who saw the question and answered it. `assistant`: a client's
+model, with `decide_approval`. `approver`: the code of a program that embeds ideabridge. `nobody`:
+the time limit passed, or the question no longer applied.
 """
 
 Via: TypeAlias = Literal[
     "form", "terminal", "page", "command", "tool", "code", "time-out", "fork", "bridge", "module"
 ]
-"""How the answer was given. `command`: on a command line that nobody typed at a prompt, such as in
-a script. `tool`: from `decide_approval`. `code`: from an approver or `Run.decide`. `fork`: the call
-had run before the fork. `bridge`: the process in which the call waited has died. `module`: the
-module withdrew its question.
+"""How the answer was given. `command`: by a command line that nobody typed at a prompt, for example
+in a script. `tool`: through `decide_approval`. `code`: by an approver or through `Run.decide`.
+`fork`: the call had run before the fork. `bridge`: the process in which the call waited has died.
+`module`: the module withdrew its question.
 """
 
 LOCAL_USER: Final = "local"
@@ -98,8 +100,8 @@ _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("nobody", "bridge"): "the bridge",
     ("nobody", "module"): "the server",
 }
-"""The phrases with which messages refer to each kind of decider. Only `Decider.__str__` uses them,
-so a message attributes a decision to a person only if the journal does.
+"""The phrases by which messages refer to each kind of decider. Only `Decider.__str__` uses them, so
+a message attributes a decision to a person only if the journal does.
 """
 
 
@@ -108,7 +110,7 @@ class Decider:
     """A person or a program that decided.
 
     Attributes:
-        kind: who it was; see `DeciderKind`.
+        kind: who decided; see `DeciderKind`.
         via: how the answer came; see `Via`.
         user: the user of the server (`local`, or a name) if a person or an assistant decided, or
             the name of the approver.
@@ -162,9 +164,10 @@ def read_decider(value: JSON) -> Decider:
 
 
 def decider_text(event: JSONObject) -> str:
-    """Return a phrase that says who made a decision, given its event as the journal stores it.
+    """Return a phrase that says who made a decision. The argument is the decision's event as the
+    journal stores it.
 
-    If a grant or a standing rule approved the call, nobody was asked about it, so the text names
+    If a grant or a standing rule approved the call, nobody was asked about it, so the phrase names
     the grant or the rule. Return "" if the journal does not say who decided, or says so in a form
     that this version does not know.
     """
@@ -182,8 +185,8 @@ def decider_text(event: JSONObject) -> str:
 
 
 def rule_text(rule: JSONObject) -> str:
-    """Return a phrase with the id of a standing rule that the journal cites, and the day on which
-    it was given.
+    """Return a phrase that names a standing rule from a journal by its id and the day on which it
+    was given.
     """
     return f"the standing rule {rule.get('id')} of {str(rule.get('at'))[:10]}"
 
@@ -209,9 +212,9 @@ MODULE: Final = Decider("nobody", "module")
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked(OfCall):
-    """The module of a running call (or item) asks its caller. `message` and the form's `schema`
-    come from the module. `digest` is the hash of the question, and `at` is its time in seconds
-    since 1970.
+    """The module that runs a call (or item) asks the caller a question. `message` and the form's
+    `schema` come from the module. `digest` is the hash of the question, and `at` is when it was
+    asked, in seconds since 1970.
     """
 
     name: ClassVar[str] = "question_asked"
@@ -241,8 +244,8 @@ class QuestionAnswered(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class QuestionRefused(OfCall):
-    """A module's question was passed to nobody, because it is not a form, is too large, or belongs
-    to an unknown call.
+    """A module's question was not passed to anyone, because it is not a form, is too large, or
+    belongs to an unknown call.
     """
 
     name: ClassVar[str] = "question_refused"
@@ -259,7 +262,7 @@ EndStatus: TypeAlias = Literal["done", "stalled", "limit", "cancelled", "failed"
 
 
 Pattern: TypeAlias = Literal["all", "any", "race"]
-"""How the calls of a Solution depend on each other's success; see `Group`."""
+"""How the calls in a Solution depend on each other's success; see `Group`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,10 +270,11 @@ class RunStarted(Journaled):
     """A run begins.
 
     `tools` contains full definitions, so that a journal can be folded while modules are down.
-    `mind` is the name of the mind (None if Solutions come turn by turn), and `why` says why it was
-    chosen. `idea` is the idea that the run was made from. `traceparent` is the trace of the request
-    that asked for the run (W3C Trace Context). `bound` contains a digest of the start definition of
-    each module that the run can call, see `Binding`. Journals of earlier versions have no `bound`.
+    `mind` is the name of the mind (None if Solutions come turn by turn), and `why` says why that
+    mind was chosen. `idea` is the idea that the run was made from. `traceparent` is the trace of
+    the request that asked for the run (W3C Trace Context). `bound` contains a digest of the start
+    definition of each module that the run can call; see `Binding`. Journals from earlier versions
+    have no `bound`.
     """
 
     name: ClassVar[str] = "run_started"
@@ -291,9 +295,9 @@ class RunStarted(Journaled):
 class ConfigurationChanged(Journaled):
     """The run continues under another configuration, named by `fingerprint`.
 
-    `approval` is the approval setting from now on. It combines the earlier rules with those of the
-    new configuration, and the strictest one decides. `rules` is the version of the rules for calls
-    from now on, see `Settings`.
+    `approval` is the approval setting from now on. It combines the earlier rules with those in the
+    new configuration, and the strictest of them decides. `rules` is the version of the rules for
+    calls from now on; see `Settings`.
     """
 
     name: ClassVar[str] = "configuration_changed"
@@ -308,8 +312,8 @@ class RequestMade(Journaled):
 
     `request` is its id. `offered` contains the tools and the output schema of this Request if
     message handlers changed them; see `change_of_offer`. `bytes` is the size of what its mind
-    reads, see `Request.size`. `members` contains the schemas of the Solution members that handlers
-    added. It is None in older journals, whose Solutions can have any members.
+    reads; see `Request.size`. `members` contains the schemas of the members that handlers added to
+    the Solution. It is None in older journals, whose Solutions can have any members.
     """
 
     name: ClassVar[str] = "request_made"
@@ -321,7 +325,7 @@ class RequestMade(Journaled):
 
     @classmethod
     def of(cls, step: int, request: Request) -> RequestMade:
-        """Return the event of a Request."""
+        """Return the event for a Request."""
         return cls(
             step, request.id, request.offered, request.size, dict[str, JSON](request.members)
         )
@@ -329,9 +333,9 @@ class RequestMade(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class CallProposed(Journaled):
-    """The mind listed one Call. `place` is set if several instances share the place of a plan's
-    call. `unreached` is the line of a published program that makes the call, if no recorded run has
-    made a call there.
+    """The mind listed a call. `place` is set if several instances share the place of a call in a
+    plan. `unreached` is the line in a published program that makes the call, if no recorded run
+    made a call on that line.
     """
 
     name: ClassVar[str] = "call_proposed"
@@ -350,8 +354,8 @@ class OutputProposed(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionClosed(Journaled):
-    """The answer ended. If it broke off, `broken` is the reason. `extra` contains the other members
-    of the answer.
+    """The answer ended. If it broke off, `broken` says why. `extra` contains the other members of
+    the answer.
 
     For a program, `error` says why it ended without a value, and `unheard` lists the calls whose
     results it did not use.
@@ -370,10 +374,10 @@ class ProgramProposed(Journaled):
 
     `interpreter` is the name and version of the interpreter. `now` is the constant time that the
     program sees, in seconds since 1970, and `seed` is the seed of its random numbers. `names` maps
-    the names in the program to the tools that it can call (`ProgramNames.used_by`). `extra`, `mind`
-    and `model` are as in `SolutionProposed`. `reached` lists the places `[line, column]` of the
-    calls that recorded runs made, or is null if the program was not compared with recordings.
-    `assumed` says what is uncertain about its input, in the form of `Settled.assumed`.
+    names in the program to the tools that they call (`ProgramNames.used_by`). `extra`, `mind` and
+    `model` are as in `SolutionProposed`. `reached` lists the places `[line, column]` of the calls
+    that recorded runs made, or is null if the program was not compared with recordings. `assumed`
+    says what is uncertain about the program's input, in the form of `Settled.assumed`.
     """
 
     name: ClassVar[str] = "program_proposed"
@@ -399,7 +403,7 @@ class Printed(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class UsageNoted(Journaled):
-    """The usage of the answer to the current Request, as `Usage.to_json`."""
+    """The usage for the answer to the current Request, as `Usage.to_json`."""
 
     name: ClassVar[str] = "usage_noted"
     usage: JSONObject
@@ -409,9 +413,9 @@ class UsageNoted(Journaled):
 class SolutionProposed(Journaled):
     """A Solution that arrived in one piece is accepted into the run.
 
-    `places` is as in `CallProposed`. `mind` and `model` say who wrote the Solution, if it was not
-    the caller who answers turn by turn. With a `pattern`, its calls form a group. `explained` says
-    how literals of a published plan are computed, see `context/plan_literals.py`.
+    `places` is as in `CallProposed`. `mind` and `model` say who wrote the Solution, unless a caller
+    who answers turn by turn did. With a `pattern`, the Solution's calls form a group. `explained`
+    says how literals in a published plan are computed; see `context/plan_literals.py`.
     """
 
     name: ClassVar[str] = "solution_proposed"
@@ -427,7 +431,7 @@ class SolutionProposed(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionCancelled(Journaled):
-    """The author of the Solution cancelled it: its calls are cancelled, and the run continues."""
+    """The Solution's author cancelled it. Its calls are cancelled, and the run continues."""
 
     name: ClassVar[str] = "solution_cancelled"
     reason: str
@@ -435,7 +439,7 @@ class SolutionCancelled(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class GroupCommitted(Journaled):
-    """Every call of a group (`all`) has succeeded, so what `calls` wrote is visible from now on."""
+    """Every call in a group (`all`) has succeeded, so what `calls` wrote is visible from now on."""
 
     name: ClassVar[str] = "group_committed"
     calls: list[JSON]
@@ -452,8 +456,8 @@ class SolutionRejected(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked(OfCall):
-    """A person is asked about a call. `digest` is the hash of the resolved call, to which the
-    decision is bound. `at` is the time in seconds since 1970, used only for time-outs.
+    """A person is asked about a call. `digest` is the hash of the resolved call, and the decision
+    is bound to it. `at` is the time in seconds since 1970, which is used only for time-outs.
     """
 
     name: ClassVar[str] = "approval_asked"
@@ -464,15 +468,15 @@ class ApprovalAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class CallDecided(OfCall):
-    """A decision on a call: who made it and why, and the edited call if there is one.
+    """A decision on a call, with who made it and why, and the edited call if there is one.
 
     `tool` is the full definition of a tool that replaces the call's own. The event contains it
-    because the journal of a plan has only the tools that the plan names. `grant` is what a person
-    allows for the rest of the run with this approval. `granted` is the call whose grant approved
-    this one without a question (see `grant.py`). `always` is the id of the standing rule that a
-    person gave with this approval. `rule` is the standing rule that approved the call without
-    asking, as `{"id", "at"}`, where `at` is the time when the rule was created, ISO 8601 in UTC. In
-    that case, `by` is the person who created it.
+    because the journal of a plan has only the tools that the plan names. `grant` is what the person
+    who approved this call also allows for the rest of the run. `granted` is the call whose grant
+    approved this one without a question (see `grant.py`). `always` is the id of the standing rule
+    that a person gave with this approval. `rule` is the standing rule that approved the call
+    without asking, as `{"id", "at"}`, where `at` is the time when the rule was created, ISO 8601 in
+    UTC. In that case, `by` is the person who created it.
     """
 
     name: ClassVar[str] = "call_decided"
@@ -510,7 +514,7 @@ class PlanAsked(Journaled):
 @dataclass(frozen=True, slots=True)
 class PlanDecided(Journaled):
     """A decision on a plan. `calls`, `output` and `places` describe the edited plan, as in
-    `SolutionProposed`. A person wrote it, and its references are resolved.
+    `SolutionProposed`. A person wrote the edited plan, and its references are resolved.
     """
 
     name: ClassVar[str] = "plan_decided"
@@ -525,11 +529,12 @@ class PlanDecided(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class CallStarted(OfCall):
-    """A call (or one item of the call) is about to run. It is in flight until it has finished.
+    """A call (or one of its items) is about to run. It is in flight until it has finished.
 
     If its process dies meanwhile, the process that takes the run up next starts a repeatable call
-    again (`resume_events`) without a second event of this kind: for the journal, the call was in
-    flight all the time. After `OutcomeDecided` with `retry`, a call starts with a new event.
+    again (`resume_events`) without a second `CallStarted`: as far as the journal is concerned, the
+    call was in flight all the time. After `OutcomeDecided` with `retry`, a call starts with a new
+    event.
     """
 
     name: ClassVar[str] = "call_started"
@@ -541,20 +546,20 @@ class CallFinished(OfCall):
     """A call (or one item) ended with a value, or with an error `{"kind", "message", "sent"?}`.
 
     `sent` is what the tool sent, unchecked. `content` contains the content blocks of the result if
-    they say something other than the value. The error kind `cancelled` means that the call's group
-    was decided by another call, or that its Solution was cancelled. `chosen` is the output path
-    that an activity chose. `spent` is the usage of the call's room. `doubts` is what the room's run
+    they say more than the value does. The error kind `cancelled` means that the call's group was
+    decided by another call, or that its Solution was cancelled. `chosen` is the output path that an
+    activity chose. `spent` is the usage of the call's room. `doubts` is what the room's run
     assumed: `{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`.
 
     This is not the only event that ends a call:
 
     - `OutcomeDecided` ends an execution whose outcome was unknown, unless it is repeated (see
-      `ends_execution`). A `retry` also ends it, if the current rules do not let it run.
+      `ends_execution`). A `retry` also ends it if the current rules do not let the call run.
     - `CallDecided` with `deny` ends a call that has not run.
-    - `RunEnded` ends every call of the run, and `SolutionCancelled` those of the Solution that have
-      not started.
+    - `RunEnded` ends every call in the run, and `SolutionCancelled` the calls in the Solution that
+      have not started.
     - A call that cannot run (it is malformed, a rule denies it, a value that it reads is missing,
-      or its group is decided) ends with the event that lets the machine determine this.
+      or its group is decided) ends with the event from which the machine learns this.
     """
 
     name: ClassVar[str] = "call_finished"
@@ -599,8 +604,8 @@ class OutcomeDecided(OfCall):
 
 
 def ends_execution(event: object) -> TypeGuard[CallFinished | OutcomeDecided]:
-    """Return whether an event ends a call that had started, or one item of it. If so, the event
-    contains the value or the error. No `CallFinished` follows a person's decision.
+    """Return whether an event ends a started call or one of its items. If so, the event contains
+    the value or the error: no `CallFinished` follows a person's decision.
     """
     if isinstance(event, OutcomeDecided):
         return event.decision != "retry"
@@ -655,12 +660,12 @@ Event: TypeAlias = (
 )
 
 AskedEvent: TypeAlias = ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked
-"""Events that ask a person a question. Each has the question's id (`approval`), the digest of what
-is shown, and the time.
+"""Events that ask a person a question. Each contains the question's id (`approval`), the digest of
+what is shown, and the time.
 """
 
 DecidedEvent: TypeAlias = CallDecided | OutcomeDecided | PlanDecided | QuestionAnswered
-"""Events that answer a question. Each has the digest of the question, and who answered."""
+"""Events that answer a question. Each contains the question's digest and who answered."""
 
 _BY_NAME: dict[str, type[Event]] = {kind.name: kind for kind in get_args(Event)}
 

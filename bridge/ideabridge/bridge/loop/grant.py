@@ -1,11 +1,12 @@
-"""Grant: a person allows a tool for the rest of a run, so that its later calls need no approval.
+"""Grant: a person's permission for later calls to a tool in the same run, which then need no
+approval.
 
-A grant comes with the approval of one call, and is journaled in its `CallDecided`. It covers calls
-to the same tool in the same run that are already waiting or that follow, unless the policy asks
-about them for another reason. Each call that it approves gets its own `CallDecided`, which names
-the call of the grant. Grants are part of the machine, so folding the journal again restores them
-with their counts. A room has its own machine, and a fork does not inherit grants, so no grant
-applies to another run.
+A grant comes with the approval of one call and is journaled in that call's `CallDecided`. The grant
+covers calls to the same tool in the same run, whether they are already waiting or come later,
+unless the policy asks about them for another reason. Each call that it approves gets a
+`CallDecided` of its own, which names the call that the grant came with. Grants are part of the
+machine, so folding the journal again restores them with their counts. A room has its own machine,
+and a fork does not inherit grants, so no grant applies to another run.
 
     {"for": "run"}                                                  every later call to the tool
     {"for": "run", "max": 3}                                        at most three more executions
@@ -66,8 +67,8 @@ _CHECKED: Final = (
         "maxProperties",
     }
 )
-"""Schema keywords that a grant can use. Any other keyword, such as a misplaced parameter name,
-would restrict nothing.
+"""Schema keywords that a grant can use. Any other key, such as a misplaced parameter name, would
+restrict nothing.
 """
 
 
@@ -77,10 +78,10 @@ class Grant:
 
     Attributes:
         call: the index of the call whose approval included the grant.
-        tool: the tool that it allows, as it was defined at that time.
+        tool: the allowed tool, as it was defined when the grant was given.
         activity: the activity that the call named.
         by: who gave it.
-        most: the maximum number of executions that it approves, or None for any number.
+        most: the maximum number of executions that the grant approves, or None for any number.
         where: checks the parameters of an execution, or None if any are allowed.
         used: the number of executions that it has approved so far.
     """
@@ -95,9 +96,9 @@ class Grant:
 
     def covers(self, progress: Progress) -> bool:
         """Return whether the grant approves a call whose references are resolved. It approves
-        either all items of the call's `_each` or none of them.
+        either all or none of the items in the call's `_each`.
 
-        A call whose parameters are costly to check is not covered, so a person is asked about it.
+        A call whose parameters are costly to check is never covered, so a person is asked about it.
         """
         tool = progress.tool
         if tool is None or tool.key != self.tool.key or tool.digest != self.tool.digest:
@@ -167,16 +168,16 @@ class Grants:
         return None
 
     def count(self, call: int, progress: Progress, times: int) -> None:
-        """Add the executions of a call to the count of the grant of `call` (`times` is 1), or
-        subtract them (-1).
+        """Add a call's executions to the count of the grant that came with `call` (if `times` is
+        1), or subtract them (if it is -1).
         """
         self.of(call).used += times * _executions(progress)
 
     def of(self, call: int) -> Grant:
-        """Return the grant that came with the approval of a call.
+        """Return the grant that came with a call's approval.
 
         Raises:
-            JournalError: there is no such grant.
+            JournalError: no grant came with it.
         """
         for grant in self.given:
             if grant.call == call:
@@ -237,8 +238,8 @@ def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
 def read_grant(progress: Progress, grant: JSON) -> JSONObject | Refusal:
     """Check a grant that comes with the approval of a call.
 
-    A schema that would restrict nothing by mistake is refused: one with a keyword that is not
-    checked, or with a parameter that the tool does not have.
+    A schema that by mistake would restrict nothing is refused: one that has a keyword which is not
+    checked, or a parameter that the tool does not have.
     """
     if (
         not isinstance(grant, dict)

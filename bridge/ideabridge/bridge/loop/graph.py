@@ -13,26 +13,26 @@ not known until the answer has ended. A Solution therefore means the same whethe
 arrives in one piece, is resumed or is replayed. `add` reads a call and binds what it can; `close`
 binds the rest, finds references that nothing supplies, and names cycles.
 
-*Listed order.* Tools rarely declare everything they touch, so a plan is right only if its effects
-happen in the order in which it lists them. Within one module and instance:
+*Listed order.* Tools rarely declare everything they touch, so a plan does what its author meant
+only if its effects happen in the listed order. Within one module and instance:
 
 - a *change* (a call whose tool does not declare that it is read-only) waits for all calls listed
   before it;
 - a *read* waits for the changes listed before it. Reads can run at the same time.
 
-A pair (module, instance) is a *lane*. Python tools of this process share one lane. A call to an
-idea is in the lane of every module that its plan calls, or in all lanes if a mind answers it; a
-clean room is in the lanes of the tools that it is given; a latent call and a built-in tool are in
-no lane. A call waits until the earlier calls have settled, however they ended: `_after` demands
-success, order does not. Order delays the execution of a call, but not the approval.
+A pair (module, instance) is a *lane*. In-process Python tools share one lane. A call to an idea is
+in the lane of every module that its plan calls, or in all lanes if a mind answers it; a clean room
+is in the lanes of the tools that it is given; latent calls and built-in tools are in no lane. A
+call waits until the earlier calls have settled, however they ended: unlike `_after`, the order does
+not demand success. The order delays a call's execution but not its approval.
 
-*Conflicts.* Data and `_after` win. If an earlier call reads what a later call writes, data and
-order form a circle; `rearrange` then drops the order within that circle and keeps it everywhere
-else. Later alternatives (`a || b`), which the run might never need, can form a circle of data
-alone. Calls in such a circle keep their order until nothing else can move; then `give_way` lets one
-call run before an earlier call that waits for it.
+*Conflicts.* Data and `_after` take precedence over the order. If an earlier call reads what a later
+call writes, data and order form a circle; `rearrange` then drops the order within that circle and
+keeps it everywhere else. Later alternatives (`a || b`), which the run might never need, can form a
+circle through data alone. Calls in such a circle keep their order until nothing else can move. Then
+`give_way` lets a call run before an earlier call that waits for it.
 
-*Cost.* A call does not list all calls that it waits for, because a long Solution would then take
+*Cost.* A call does not list all the calls that it waits for, because long Solutions would then take
 quadratic time. Each lane keeps its members in order, and `before` looks backwards from a call for
 the nearest member that has not settled.
 
@@ -80,7 +80,7 @@ from ideabridge.tools.tool import EVERY_MODULE, META_PROPERTIES, Order, Tool
 
 
 def _literal(compiled: Compiled) -> Compiled:
-    """Return the compiled value with its strings escaped again, so that only its references look
+    """Return the compiled value with its strings escaped again. In the result, only references look
     like references.
     """
     if isinstance(compiled, Hole):
@@ -97,11 +97,11 @@ def _literal(compiled: Compiled) -> Compiled:
 _DEFAULT: Final = ModuleOrder()
 
 _TOLD: Final = 3
-"""Maximum number of references that an error about an unsuitable value names."""
+"""Maximum number of references named in an error about an unsuitable value."""
 
 _NAMED: Final = 20
-"""Maximum number of calls in a cycle that an error names, and of missing values that are
-explained.
+"""Maximum number of calls in a cycle that an error names, and maximum number of missing values that
+are explained.
 """
 
 
@@ -112,15 +112,15 @@ class Graph:
         catalogue: the tools of the run.
         base: the documents before the Solution, keyed by instance ("" if the context names none).
         settings: the settings of the run.
-        opening: the instances of the context and their state schemas. If there are instances, each
+        opening: the instances in the context and their state schemas. If there are instances, each
             call must name one of them.
         first: the index of the first call.
-        earlier_ids: the ids of calls of earlier Solutions, which have all ended.
-        pattern: how the calls belong together; see `SolutionProposed`. Alternatives have no order,
-            and none sees data that another adds.
+        earlier_ids: the ids of calls in earlier Solutions. All of these calls have ended.
+        pattern: how the calls form a group; see `SolutionProposed`. Alternatives have no order, and
+            none of them sees data that another adds.
 
     Attributes:
-        explained: the literals that the Solution computes when it runs; see `read_computations`.
+        explained: the literals that are computed when the Solution runs; see `read_computations`.
     """
 
     def __init__(
@@ -164,10 +164,10 @@ class Graph:
         self._open_ended: set[int] = set()
         self._explained = 0
         self._malformed = 0
-        # Maximum number of edges between the calls. With more, the Solution is malformed.
+        # Maximum number of edges between the calls. A Solution with more is malformed.
         self.most_bound: int | None = None
         self._bound = 0
-        # Maximum number of references that calls read in order to explain their literals.
+        # Maximum number of references that calls read only to explain their literals.
         self.most_sources: int | None = None
 
     def call(self, index: int) -> Call:
@@ -177,10 +177,10 @@ class Graph:
     # -- listing -----------------------------------------------------------------------------------
 
     def add(self, raw: JSON, place: int | None = None) -> Call:
-        """Read one more call, and bind whatever can already be bound."""
+        """Read one more call, and bind whatever can be bound already."""
         index = self.first + len(self.calls)
         at = index if place is None else place
-        # Every call in a plan can be wrong, and explaining each mistake would take minutes.
+        # Every call in a plan might be wrong, and explaining every mistake would take minutes.
         briefly = self._malformed >= _NAMED
         call = read_call(raw, index, at, self.catalogue, briefly=briefly)
         self._malformed += bool(call.problems)
@@ -218,7 +218,9 @@ class Graph:
         return call
 
     def _add_computed(self, call: Call) -> None:
-        """Let a call read those values that its computed literals are made of and that exist."""
+        """Let a call read the values that its computed literals are made from, as far as they
+        exist.
+        """
         computation = self.computations.calls.get(call.place)
         if computation is None:
             return
@@ -306,7 +308,7 @@ class Graph:
                     self.output_faults.setdefault(instance, []).append(f"{where}: {message}")
 
         if len(self.output_faults) == len(self.output_reads):
-            # If only some instances have faults, they are reported at the end, and the other
+            # If only some instances have faults, the faults are reported at the end, and the other
             # instances keep their output.
             self.output_problems.extend(
                 text for texts in self.output_faults.values() for text in texts
@@ -319,8 +321,8 @@ class Graph:
     def take(
         self, calls: Sequence[JSON], output: JSON, places: Sequence[JSON] | None = None
     ) -> None:
-        """List the calls of a Solution that arrived in one piece, and close it. `places` is as in
-        `SolutionProposed`.
+        """List the calls of a Solution that arrived in one piece, and close the graph. `places` is
+        as in `SolutionProposed`.
         """
         if self.explained is not None:
             self.computations = read_computations(
@@ -396,8 +398,8 @@ class Graph:
             call.problems.append(f"_activity: unknown activity {quoted(call.activity)}.{hint}")
 
     def _check_written_result(self, call: Call) -> None:
-        """Check that a result written by a mind is text, if the tool's definition does not describe
-        the result.
+        """If a tool's definition does not describe its result, check that the result written by a
+        mind is text.
         """
         if self._settings.rules < 1 or not call.has_written_result or call.problems:
             return
@@ -414,11 +416,11 @@ class Graph:
     # -- values that exist already -----------------------------------------------------------------
 
     def known(self, item: Read, instance: str) -> JSON | Missing:
-        """Return the value of a read, or MISSING if it does not exist before the Solution or if a
-        call before the reader changes it.
+        """Return the value of a read, or MISSING if the value does not exist before the Solution or
+        a call before the reader changes it.
 
-        If the read has alternatives, the first one must be such a value, because the others are
-        read only if it is absent.
+        If the read has alternatives, only the first can supply the value, because the others are
+        read only if the first is absent.
         """
         if (
             not item.bound
@@ -436,12 +438,10 @@ class Graph:
         return value
 
     def _foresee(self, call: Call, *, briefly: bool) -> None:
-        """Check the parameters of a call in advance, with the values that the call's references
-        already have.
+        """Check a call's parameters in advance, using the values that its references already have.
 
-        A call that might not run at all is only checked when its turn comes. This is the case if a
-        test decides whether the call runs, or if the call runs for each item of a list that is
-        unknown or empty.
+        A call that might not run at all is checked only when its turn comes: a test might decide
+        whether it runs, or it might run for each item of a list that is unknown or empty.
         """
         tool = call.tool
         if tool is None or not call.reads or self.explained is not None:
@@ -487,8 +487,8 @@ class Graph:
             call.problems.append(f"{error} (with the present value of {clipped(names)})")
 
     def _runs_at_least_once(self, call: Call, values: Mapping[str, JSON]) -> bool:
-        """Return whether a call is certain to run. If the value of its `_each` is known but is not
-        an array, that is a fault.
+        """Return whether a call is certain to run. It is a fault if the value of the call's `_each`
+        is known and is not an array.
         """
         if not call.has_each:
             return True
@@ -525,8 +525,8 @@ class Graph:
             self._ids[(call.instance, call.id)] = call.index
 
     def _touching(self, call: Call) -> list[Tool]:
-        """Return the tools through which the call can change or read something: its own, or those
-        of its clean room.
+        """Return the tools through which the call can change or read something: its own tool, or
+        the tools of its clean room.
         """
         tool = call.tool
         if (
@@ -534,7 +534,7 @@ class Graph:
             or call.has_written_result
             or (call.activity is None and tool.key in self.catalogue.latent)
         ):
-            # A mind writes the result, and that touches nothing.
+            # A mind writes the result, which touches nothing.
             return []
 
         if not tool.asks_mind:
@@ -547,7 +547,7 @@ class Graph:
             patterns = []
 
         if not isinstance(chosen, list) or any(pattern.startswith("†") for pattern in patterns):
-            # If the tools are given by a reference, they are known only when the call runs.
+            # If a reference supplies the tools, they are known only when the call runs.
             return [tool]
 
         return chosen_tools(self.catalogue.tools, patterns)
@@ -555,8 +555,8 @@ class Graph:
     # -- binding -----------------------------------------------------------------------------------
 
     def _bind(self, item: Read, instance: str, reader: int) -> list[list[tuple[int, ...] | None]]:
-        """Return the calls that each operand sees. Alternatives after one that certainly exists are
-        left out.
+        """Return the calls that each operand sees. Alternatives after the first that certainly
+        exists are left out.
         """
         bound: list[list[tuple[int, ...] | None]] = []
         if self._is_over:
@@ -616,18 +616,18 @@ class Graph:
         return any(operand is None for alternative in item.bound for operand in alternative)
 
     def waits_for_end(self, call: Call) -> bool:
-        """Return whether the calls that this call waits for remain unknown until the answer has
-        ended.
+        """Return whether it remains unknown, until the answer has ended, which calls this call
+        waits for.
         """
         return not self.closed and call.index in self._open_ended
 
     def _is_open_ended(self, call: Call) -> bool:
-        """Return whether the call, or one that it might wait for, reads or waits for calls that are
-        not listed yet.
+        """Return whether the call, or a call that it might wait for, depends on calls that are not
+        listed yet.
 
-        Later alternatives count even if they are never needed, because such calls can form a circle
-        in which the order gives way. If a call started before this is known, it would run earlier
-        than in an answer that arrives in one piece.
+        Later alternatives count even if they are never needed, because calls that read them can
+        form a circle in which the order gives way. A call that started before this was known would
+        run earlier than if the answer had arrived in one piece.
         """
         if call.edges is None or any(self._open(item) for item in call.reads):
             return True
@@ -635,10 +635,10 @@ class Graph:
         return bool(before) and not before.isdisjoint(self.depends_on(call).union(call.order))
 
     def _missing(self, item: Read, instance: str) -> str | None:
-        """Return why nothing supplies the read, or None if something might supply it."""
+        """Return why nothing supplies the read, or None if something might."""
         reasons: list[str] = []
         if self._is_over:
-            # `close` reports it once for the whole Solution.
+            # `close` reports this once for the whole Solution.
             return None
 
         for alternative, bound in zip(item.expression.alternatives, item.bound, strict=False):
@@ -658,7 +658,7 @@ class Graph:
         missing = f"nothing supplies {clipped(operand.text)}"
         self._explained += 1
         if self._explained > _NAMED:
-            # Every call in a plan can lack a value, and each explanation searches all calls.
+            # Every call in a plan might lack a value, and each explanation searches all calls.
             return missing
         if where and where not in self._instances:
             return f"{missing}: there is no instance {quoted(where)}"
@@ -725,8 +725,8 @@ class Graph:
         call.edges = tuple(edges)
 
     def replace(self, call: Call, tool: Tool) -> None:
-        """Make a call run another tool, and move the call to the position in the listed order that
-        this tool requires.
+        """Make a call run another tool, and give the call the position in the listed order that the
+        new tool requires.
         """
         self.order.join(call, tool)
         self._reorder()
@@ -736,8 +736,8 @@ class Graph:
 
         Args:
             call: a call of this Solution.
-            certainly: whether to leave out alternatives after the first, which might never be
-                needed.
+            certainly: whether to leave out alternatives after the first, because they might never
+                be needed.
         """
         indexes: set[int] = set(call.edges or ())
         for item in call.reads:
@@ -747,9 +747,9 @@ class Graph:
         return indexes
 
     def _name_cycles(self) -> None:
-        # A plan with a cycle is refused. In a run, the tick fails the calls of a cycle only when
-        # nothing else can move, because until then the cycle might dissolve: through a later
-        # alternative, or because one of its calls fails.
+        # A plan with a cycle is refused. In a run, the tick fails the calls in a cycle only when
+        # nothing else can move. Until then the cycle might still dissolve, through a later
+        # alternative or because one of its calls fails.
         for cycle in cycles(
             {call.index: self.depends_on(call, certainly=True) for call in self.calls}
         ):
@@ -758,7 +758,7 @@ class Graph:
                 self._cycles.setdefault(index, []).append(message)
 
     def _loosen(self) -> None:
-        """Unbind reads of context data from calls that wait for the reader."""
+        """Unbind reads of context data from the calls that wait for the reader."""
         for part in components({call.index: self.depends_on(call) for call in self.calls}):
             members = set(part)
             for call in map(self.call, part if part[1:] else ()):
@@ -794,7 +794,7 @@ class Graph:
 
 
 class _Position(NamedTuple):
-    """The lanes of a call (None means every lane of its instance), and whether it might change
+    """A call's lanes (None means every lane of its instance), and whether the call might change
     something.
     """
 
@@ -804,9 +804,7 @@ class _Position(NamedTuple):
 
 
 class _Sequence:
-    """Calls in order. `last_open` skips each settled call only once, no matter how often the method
-    is called.
-    """
+    """Calls in order. However often `last_open` is called, it skips each settled call only once."""
 
     __slots__ = ("_nearest", "indexes")
 
@@ -835,11 +833,11 @@ class _Sequence:
 
 @dataclass(slots=True)
 class _Lane:
-    """The calls of one module and instance, in order.
+    """The calls to one module in one instance, in order.
 
     Attributes:
         everyone, changes: all calls in the lane, and those that might change something.
-        tail: the last change and the reads after it, for which the next change waits directly.
+        tail: the last change and the reads after it. The next change waits directly for these.
         last: the last change.
     """
 
@@ -863,13 +861,13 @@ class _Lanes:
 
     def __init__(self) -> None:
         self._lanes: dict[tuple[str, str], _Lane] = {}
-        # The calls that are in every lane, keyed by instance. A new lane begins with them.
+        # The calls that are in every lane, keyed by instance. A new lane begins with these calls.
         self._everywhere: dict[str, list[tuple[int, bool]]] = {}
 
     def of(self, place: _Position) -> list[_Lane]:
         """Return the lanes of a call, creating any that do not exist."""
         if place.modules is None:
-            # This lane holds the calls of every lane until another lane exists.
+            # This lane holds the calls that are in every lane until another lane exists.
             self._lane((EVERY_MODULE, place.instance))
             return [
                 lane for (_, instance), lane in self._lanes.items() if instance == place.instance
@@ -911,13 +909,13 @@ class _Lanes:
 
 
 class ListedOrder:
-    """Keeps the calls of a Solution in the order in which they are listed. The module's docstring
-    explains the rules.
+    """Keeps the calls of a Solution in their listed order. The docstring of this file explains the
+    rules.
 
     Args:
-        ordering: `effects`: these rules. `all`: every call waits for all calls listed before it.
-            `none`: no call waits.
-        modules: the configuration of individual modules, used only with `effects`.
+        ordering: `effects`: by these rules. `all`: every call waits for all calls listed before it.
+            `none`: no call waits because of the order.
+        modules: the configured order for individual modules, used only with `effects`.
     """
 
     def __init__(self, ordering: Order, modules: Mapping[str, ModuleOrder] | None = None) -> None:
@@ -929,7 +927,7 @@ class ListedOrder:
         self._lanes = _Lanes()
 
     def note(self, call: Call, tools: Sequence[Tool]) -> None:
-        """Assign a position to a new call. `tools` are the tools through which it can change or
+        """Assign a position to a new call. `tools` are those through which the call can change or
         read something.
         """
         place = self._place(call, tools)
@@ -967,8 +965,8 @@ class ListedOrder:
         return any(fnmatchcase(name, pattern) for pattern in own.reads)
 
     def may_change(self, call: Call) -> bool:
-        """Return whether a call might change something. If so, later calls, and the items of its
-        own `_each`, wait.
+        """Return whether a call might change something. If so, later calls wait for it, and the
+        items of its own `_each` run one after another.
         """
         place = self._places.get(call.index)
         return place is not None and place.changes
@@ -993,11 +991,11 @@ class ListedOrder:
         return None
 
     def give_way(self, call: Call, before: int) -> None:
-        """Let a call run before an earlier call that waits for its result."""
+        """Let a call run before an earlier call that waits for the first one's result."""
         self._given_way.setdefault(call.index, set()).add(before)
 
     def join(self, call: Call, tool: Tool) -> None:
-        """Give a call the position that another tool requires. The caller calls `rearrange`
+        """Give a call the position that its new tool requires. The caller must call `rearrange`
         next.
         """
         place = self._place(call, [tool])
@@ -1006,7 +1004,8 @@ class ListedOrder:
             self._places[call.index] = place
 
     def rearrange(self, data: Mapping[int, Sequence[int]], call_of: Callable[[int], Call]) -> None:
-        """Rebuild the lanes so that an earlier call that reads a later one runs after it.
+        """Rebuild the lanes so that an earlier call which reads a later call's result runs after
+        that later call.
 
         Args:
             data: the calls that each call waits for because of data and `_after`, in listing order.
@@ -1016,8 +1015,8 @@ class ListedOrder:
         self._lanes = _Lanes()
         self._looks.clear()
         for part in parts:
-            # A component of several calls is a circle of data. Its calls keep their order until
-            # `give_way`.
+            # A component of several calls is a circle through data. Its calls keep their order
+            # until `give_way`.
             for index in part:
                 place = self._places.get(index)
                 call_of(index).order = [] if place is None else self._lanes.before(place)
@@ -1041,14 +1040,15 @@ class ListedOrder:
 
 
 def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
-    """Return the strongly connected components, each after the ones it leads to (Tarjan's
+    """Return the strongly connected components, each after those that it leads to (Tarjan's
     algorithm, without recursion).
 
     Args:
         edges: the nodes that each node waits for, in order. Nodes that are not keys are ignored.
 
     Returns:
-        A component is either a single node, or a sorted list of several nodes that form a circle.
+        The components. Each is either a single node or a sorted list of several nodes that form a
+        circle.
     """
     parts: list[list[int]] = []
     number: dict[int, int] = {}
@@ -1096,21 +1096,22 @@ def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
 def emission(
     data: Mapping[int, Iterable[int]], listed: Mapping[int, Iterable[int]]
 ) -> list[list[int]]:
-    """Return an order of all calls in which data flows forwards. It keeps the listed order wherever
-    data allows that.
+    """Return an order of all calls in which data flows forwards, and in which the listed order is
+    kept wherever data allows it.
 
     Args:
         data: the calls that each call waits for, in listing order.
         listed: the earlier calls that each call should wait for because of the listed order.
 
     Returns:
-        Groups of calls to run one after the other. The calls in a group of several wait for each
-        other in a circle, so they have no order.
+        Groups of calls, to run one group after the other. If a group has several calls, they wait
+        for each other in a circle, so there is no order among them.
     """
     wished = {index: [*targets, *listed.get(index, ())] for index, targets in data.items()}
     order: list[list[int]] = []
     for part in components(wished):
-        # If listed order and data form a circle, the order gives way within that circle.
+        # If the listed order and data together form a circle, the order gives way within that
+        # circle.
         members = set(part)
         if part[1:]:
             inner = {

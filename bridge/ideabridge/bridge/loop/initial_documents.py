@@ -1,4 +1,4 @@
-"""InitialDocuments: the values from its context that references can read when a run begins."""
+"""InitialDocuments: the values from the context that references can read when a run begins."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class InitialDocuments:
     Attributes:
         documents: `{"state", "results", "input", "data"}`, keyed by instance ("" if the context
             names none).
-        instances: the instances, in the order of the context.
+        instances: the instances, in the order in which the context names them.
         schemas: the state schemas, keyed by instance.
     """
 
@@ -76,7 +76,7 @@ def opening_faults(messages: Iterable[Message], opening: InitialDocuments) -> li
         if message.type != "input" or message.schema is None:
             continue
 
-        # All instances read an input that names no instance.
+        # An input that names no instance is read by all instances.
         readers = [message.instance] if message.instance else (opening.instances or [""])
         validator = Validator(message.schema, what="the input")
         for instance in readers:
@@ -111,7 +111,7 @@ class _Parts:
 
 
 def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
-    """Build the documents of a context. Data of the same kind and instance is merged. Every
+    """Build the documents from a context. Data of the same kind and instance is merged. Every
     instance also sees the input and the data that name no instance, merged with its own.
 
     Raises:
@@ -160,8 +160,8 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
 
 
 def _earlier_result(call: JSON) -> JSONObject:
-    """Return the data that a room's context receives from a `call` message of another run.
-    References read the data as `†data.results.PLACE`. It is empty if the call has no such result.
+    """Return the data that a room's context receives from another run's `call` message. References
+    read the data as `†data.results.PLACE`. The data is empty if the call has no such result.
     """
     members = object_or_empty(call)
     if "result" not in members:

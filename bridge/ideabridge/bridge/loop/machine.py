@@ -35,17 +35,18 @@ a time limit ends it.
 
 Invariants:
 
-- Folding the same events always leads to the same machine and the same effects. To resume a run
-  after a crash, its journal is folded; effects that were not acknowledged are still due.
-- An event that does not fit raises `JournalError` and changes nothing. It must not be journaled.
-- An effect stays due until its event arrives, and no call is executed twice unless a person decides
-  so.
+- Folding the same events always leads to the same machine and the same effects. A run is resumed
+  after a crash by folding its journal: the effects that no event has acknowledged are still due.
+- An event that does not fit the state raises `JournalError` and changes nothing. It must not be
+  journaled.
+- An effect stays due until the event that acknowledges it arrives, and no call is executed twice
+  unless a person decides so.
 - Between two Requests every listed call has settled.
 
 The parts: `SolutionReader` reads and checks Solutions, `Planning` holds the plan of a lazy run,
 `Tick` moves the calls of the current Solution, `Memory` holds the values that references read,
 `Spending` adds up usage, `ToolOffer` knows which tools a Request offers. Code outside this folder
-does not use them, with one exception: it reads `Machine.offer`, a `ToolOffer`.
+does not use the parts, except that it reads `Machine.offer`, a `ToolOffer`.
 
     machine = Machine(catalogue)
     machine.receive(RunStarted("plan", context, tools, latent, settings, None))
@@ -100,9 +101,7 @@ from ideabridge.bridge.loop.tool_offer import ToolOffer
 from ideabridge.tools.encoding import JSON, JSONObject
 
 CUT_OFF: Final = "the process ended while the answer streamed in"
-"""The reason why an answer broke off when the process of the run ended. This is not the mind's
-fault.
-"""
+"""Why an answer broke off if the run's process ended. This is not the mind's fault."""
 
 Phase = Literal["new", "asking", "planning", "solving", "ending", "ended"]
 
@@ -112,11 +111,11 @@ class Feedback:
     """The messages that the last Solution adds to the context of the next Request.
 
     Attributes:
-        errors: what the next Request, or the answer of the run, reports: failed calls, and an
-            output or a Solution that is malformed, each as `{"call", "place", "error"}`. Caught
-            calls are not among them.
+        errors: what the next Request, or the run's answer, reports: failed calls, and an output or
+            a Solution that is malformed, each as `{"call", "place", "error"}`. Caught calls are not
+            among them.
         corrections: the calls and plans that people changed or denied.
-        messages: the messages that activities added, except data.
+        messages: the messages that activities added, except for data.
     """
 
     errors: list[JSONObject] = field(default_factory=list[JSONObject])
@@ -128,15 +127,15 @@ class Machine:
     """One run of the loop. Only `receive` changes it; all other methods only read.
 
     Args:
-        catalogue: the compiled tools of the run, if the caller already has them. Otherwise they are
-            read from `RunStarted`.
+        catalogue: the run's compiled tools, if the caller already has them. Otherwise they are read
+            from `RunStarted`.
 
     Attributes:
         mind_name: the name of the mind, as `RunStarted` records it. None if it is unknown or no
             mind is asked.
-        mode: `solve` if a mind answers Requests until there is an output, `plan` if the author of a
-            plan gives one Solution at the start.
-        phase: see the table at the top of this module.
+        mode: `solve` if a mind answers Requests until there is an output, `plan` if a plan's author
+            gives one Solution at the start.
+        phase: see the table at the top of this file.
         step: the number of the current Request, from 0.
         requests: how many Requests have been made.
         settings: the settings of the run.
@@ -150,10 +149,10 @@ class Machine:
         feedback: what the latest Solution adds to the next Request.
         output: the output of the run. It can be null, so `has_output` says whether the run has one.
         offer: the tools and the output schema, of the run and of the current Request.
-        has_mind: whether a mind answers by itself. Otherwise Solutions are submitted. The runner
-            sets it.
-        traceparent: the trace of the request that asked for the run, see `RunStarted`.
-            `Runs.create` also sets it.
+        has_mind: whether a mind answers by itself; otherwise someone submits the Solutions. The
+            runner sets this.
+        traceparent: the trace of the request that asked for the run; see `RunStarted`.
+            `Runs.create` also sets this.
         status, reason: how the run ended, and why.
     """
 
@@ -195,8 +194,8 @@ class Machine:
         self._mind_due = False
         self._output_doubts = Doubts()
         self._input_doubts = Doubts()
-        # The members that handlers added to the schema of the Request, or None if the journal does
-        # not say.
+        # The members that handlers added to the Request's schema, or None if the journal does not
+        # say.
         self._members: JSONObject | None = None
         self._member_errors: list[str] = []
         # Messages added by calls of the current Solution, each with its call.
@@ -227,8 +226,8 @@ class Machine:
 
     @property
     def skipped(self) -> list[Progress]:
-        """The skipped calls of the last Solution. They read values that an untaken branch would
-        have written.
+        """The calls in the last Solution that were skipped because they read values from a branch
+        that was not taken.
         """
         return [
             progress
@@ -238,7 +237,7 @@ class Machine:
 
     @property
     def ended(self) -> bool:
-        """True once `RunEnded` was received. No other event fits after that."""
+        """True once `RunEnded` has been received. No event fits after that."""
         return self.phase == "ended"
 
     def due(self) -> list[Effect]:
@@ -257,7 +256,7 @@ class Machine:
 
     @property
     def awaits_mind(self) -> bool:
-        """True if a Request was made and no part of its answer has arrived."""
+        """True if a Request was made and no part of the answer has arrived."""
         return self.phase == "asking" and self.mode == "solve" and not self._mind_due
 
     @property
@@ -286,8 +285,8 @@ class Machine:
 
     @property
     def fault_of_null(self) -> str | None:
-        """The reason why a program must not end with null, or None if null is allowed. For a mind,
-        null means that there is no output yet.
+        """Why a program must not end with null, or None if null is allowed. From a mind, null means
+        that there is no output yet.
         """
         if self.mode != "plan":
             return None
@@ -296,7 +295,7 @@ class Machine:
     @property
     def offers_programs(self) -> bool:
         """True if minds are told that a Solution can be a program."""
-        # A program has no instances, and nobody can accept its calls before it makes them.
+        # A program has no instances, and nobody can accept its calls before the program makes them.
         settings = self.settings
         return (
             self.mode == "solve" and settings.programs and not settings.lazy and not self.instances
@@ -308,21 +307,21 @@ class Machine:
         return self._tick.settled if self._tick is not None else ()
 
     def is_current(self, call: int) -> bool:
-        """Return whether a call belongs to the current Solution. Messages for any other call arrive
+        """Return whether a call belongs to the current Solution. Messages for other calls have come
         too late and are ignored.
         """
         return self.phase == "solving" and call >= len(self.history) - len(self.solution.calls)
 
     @property
     def calls_left(self) -> int:
-        """The number of calls that the run can still list."""
+        """How many calls the run can still list."""
         if self._planning is None:
             return self._reader.room
         return self._reader.room - len(self._planning.plan.solution.calls)
 
     @property
     def waits_for_people(self) -> bool:
-        """True if the run waits only for people's decisions."""
+        """True if the run is waiting only for people's decisions."""
         if self._planning is not None:
             return self._planning.waits
         return self.phase == "solving" and self._tick is not None and self._tick.waits_for_people
@@ -336,7 +335,7 @@ class Machine:
 
     @property
     def plan_question(self) -> Question | None:
-        """The question about accepting the waiting plan, or None if no plan is waiting."""
+        """The question whether the waiting plan is accepted, or None if no plan is waiting."""
         if self._planning is not None and self._planning.waits:
             return self._planning.question
         return None
@@ -348,12 +347,12 @@ class Machine:
 
     @property
     def at_rest(self) -> bool:
-        """True if the run waits only for its rooms."""
+        """True if the run is waiting only for its rooms."""
         return self.phase == "solving" and self._tick is not None and self._tick.at_rest
 
     @property
     def state(self) -> JSONObject:
-        """The state of the run. With instances, a map keyed by instance."""
+        """The run's state or, in a run with instances, a map of states keyed by instance."""
         instances = self._initial.instances
         if not instances:
             return self._memory.state()
@@ -365,8 +364,8 @@ class Machine:
 
     @property
     def doubts(self) -> Doubts:
-        """The uncertainties about the input of a program, the parameters of the run's calls, and
-        the run's output.
+        """The uncertainties about a program's input, about the parameters of the run's calls, and
+        about the run's output.
         """
         parts = [
             self._input_doubts,
@@ -385,7 +384,7 @@ class Machine:
 
     @property
     def added_data(self) -> list[Message]:
-        """The data that calls in earlier Solutions have added: one message for each kind and
+        """The data that calls in earlier Solutions have added, as one message for each kind and
         instance.
         """
         return list(self._data.values())
@@ -398,34 +397,36 @@ class Machine:
     @property
     def documents(self) -> dict[str, JSONObject]:
         """The documents that references read, keyed by instance: `{"state", "results", "input",
-        "data"}`. Do not change them.
+        "data"}`. Callers must not change them.
         """
         return self._memory.documents
 
     @property
     def shown(self) -> Shown:
-        """The limits, in bytes, on the results that Requests show."""
+        """The limits, in bytes, on how much of the results Requests show."""
         return (TO_HOSTS if self._by_turns else TO_MINDS).with_changes(self.settings.shown)
 
     @property
     def instances(self) -> list[str]:
-        """The instances, in the order of the context; empty if the context names none."""
+        """The instances, in the order in which the context names them; empty if it names none."""
         return self._initial.instances
 
     @property
     def usage(self) -> Spending:
-        """The usage so far, of the answers and of the rooms that have ended. Do not change it."""
+        """The usage so far, for the answers and the rooms that have ended. Callers must not change
+        it.
+        """
         return self._spending
 
     @property
     def has_state(self) -> bool:
-        """True if the state of at least one instance has a member."""
+        """True if at least one instance's state has a member."""
         return any(self._memory.state(instance) for instance in self._initial.instances or [""])
 
     def check(self, event: events.SolutionProposed) -> CheckedSolution:
         """Check a Solution without running it; see `SolutionReader.check`.
 
-        The errors of a plan include errors in its context, and in an output that no call of the
+        The errors for a plan include errors in its context, and in an output that no call in the
         plan changes.
         """
         checked = self._reader.check(event)
@@ -486,9 +487,7 @@ class Machine:
         return self._tick
 
     def _streaming(self) -> Tick:
-        """The tick of an answer that is still streaming. The first piece of the answer creates
-        it.
-        """
+        """The tick for an answer that is still streaming. The answer's first piece creates it."""
         if self.phase == "asking":
             self._begin(Proposal(self._reader.graph()))
         tick = self._solving()
@@ -515,7 +514,7 @@ class Machine:
         )
         self.phase = "asking"
         self.step = 0
-        # The author of a plan has already answered, so the Solution is the next event.
+        # A plan's author has already answered, so the next event is the Solution.
         self._mind_due = event.mode == "solve"
 
     def _change_rules(self, event: events.ConfigurationChanged) -> None:
@@ -545,7 +544,7 @@ class Machine:
             self._check_output_against(self.offer.output_schema)
 
     def _estimate_unreported(self) -> None:
-        """Count the minimum cost of the last Request if its mind did not report its usage. A client
+        """If the mind did not report its usage for the last Request, count the minimum. A client
         that answers turn by turn pays for its own model.
         """
         if self._asked_bytes is not None and self._spending.last is None and not self._by_turns:
@@ -567,7 +566,7 @@ class Machine:
         self.phase = "solving"
 
     def _answer(self, proposal: Proposal) -> None:
-        """Mark the Request as answered, so that the next one does not repeat its reports."""
+        """Mark the Request as answered, so that the next Request does not repeat the reports."""
         self.proposal = proposal
         self.solution = proposal.solution
         self._first = len(self.history)
@@ -581,7 +580,7 @@ class Machine:
 
         proposal = self._reader.take(event)
         if self.mode == "plan" or event.pattern is not None:
-            # The author of a plan answers only once, and a group is all or nothing, so nothing runs
+            # A plan's author answers only once, and a group is all or nothing. So nothing runs
             # unless every call is well formed.
             proposal.expect_well_formed()
 
@@ -603,7 +602,7 @@ class Machine:
         return tick
 
     def _plan(self, event: PlanEvent) -> None:
-        """Treat the Solution of a lazy run as a plan: nothing runs before the plan is accepted."""
+        """Treat a lazy run's Solution as a plan, of which nothing runs before it is accepted."""
         if self.phase == "asking":
             self.phase = "planning"
             self._planning = Planning(self._reader, self.step)
@@ -705,7 +704,7 @@ class Machine:
             raise JournalError(f"call {event.call} added a message after its Solution had ended")
 
         if message.type == "data":
-            # Like everything that a call writes, the message belongs to the call's instance.
+            # The message, like everything that a call writes, belongs to the call's instance.
             message = replace(
                 message, instance=message.instance or tick.progress[event.call].call.instance
             )
@@ -714,8 +713,8 @@ class Machine:
         self._added.append((event.call, message))
 
     def _add_data(self, message: Message) -> None:
-        """Show data that a call has added to all following Requests, merged with earlier data of
-        its kind.
+        """Show data that a call has added in all later Requests, merged with earlier data of the
+        same kind.
         """
         key = message.instance, message.kind
         earlier = self._data.get(key)
@@ -767,8 +766,8 @@ class Machine:
         tick.close()
 
     def _judge_members(self) -> list[JSONObject]:
-        """Return the correction about members of the Solution that its schema does not contain, if
-        any.
+        """Return the correction about members of the Solution that its schema does not contain, or
+        None if there are none.
         """
         self._member_errors = []
         if self.mode != "solve" or self._members is None:
@@ -785,7 +784,7 @@ class Machine:
         if self.settings.groups and self.proposal is not None and self.proposal.pattern is not None:
             members[GROUP] = GROUPS
 
-        # An answer that broke off can lack anything, and a program that cannot run already has an
+        # An answer that broke off might lack anything, and a program that cannot run already has an
         # error.
         extra = {name: value for name, value in self.solution.extra.items() if name != "program"}
         faults = faults_of(members, required if self.solution.broken is None else (), extra)
@@ -831,10 +830,11 @@ class Machine:
         )
 
     def _end_after(self, *, has_calls: bool, has_output: bool) -> Finish | None:
-        """Return the event that ends the run if the last Solution leads to its end, otherwise None.
+        """Return the event that ends the run if the last Solution leads to the run's end, otherwise
+        None.
 
-        The run ends if it has an output, or if the author of its Solution answers only once. It
-        also ends after two consecutive empty Solutions: without calls, output or printed text.
+        The run ends if it has an output, or if the Solution's author answers only once. It also
+        ends after two consecutive empty Solutions, without calls, output or printed text.
         """
         if self.has_output:
             return Finish("done")
@@ -932,15 +932,16 @@ class Machine:
 
 
 def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]:
-    """Return the executions to repeat and the events to journal, in order to continue a run whose
-    journal was folded.
+    """Return what continues a run whose journal was folded: the executions to repeat, and the
+    events to journal.
 
     Executions in flight run again if their tool is repeatable. Their `CallStarted` is in the
-    journal already, so the caller starts them without another one. For all others, the next Request
-    says that the outcome is unknown. In the run of a plan, which has no mind, a person is asked.
+    journal already, so the caller starts them without another one. For all other executions, the
+    next Request says that the outcome is unknown; in the run of a plan, which has no mind, a person
+    is asked.
     """
     again: list[Execute] = []
-    # The connections that waited for an answer died with the process, so their questions are
+    # The connections that were waiting for an answer ended with the process, so their questions are
     # withdrawn first.
     died = "the process in which the call waited for it has died"
     journaled: list[Event] = [
@@ -956,15 +957,15 @@ def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Eve
             journaled.append(_in_doubt(machine, progress, number, None, now))
 
     if machine.is_streaming:
-        # The part that had arrived becomes the Solution. The mind is not asked for it again.
+        # The part that had arrived becomes the Solution. The mind is not asked for the rest.
         journaled.append(events.SolutionClosed(CUT_OFF))
 
     return again, journaled
 
 
 def fork_events(machine: Machine) -> list[Event]:
-    """Return the events of a fork for calls that had not ended in its parent. The time allowed for
-    answers begins with the fork.
+    """Return a fork's events for the calls that had not ended in its parent. The time allowed for
+    answers starts when the fork begins.
     """
     return [
         _in_doubt(machine, progress, number, FORKED, None)
@@ -974,8 +975,8 @@ def fork_events(machine: Machine) -> list[Event]:
 
 
 def finish_events(machine: Machine, finished: events.CallFinished, now: float) -> list[Event]:
-    """Return the events for an execution that has ended in this process. If its error is `unknown`,
-    the event is a question to a person.
+    """Return the events for an execution that has ended in this process. If the execution's error
+    is `unknown`, the event is a question to a person.
     """
     error = finished.error
     if error is None or error.get("kind") != "unknown":
@@ -1006,7 +1007,7 @@ def _cut_off(machine: Machine) -> list[tuple[Progress, int | None]]:
 
 
 def _repeatable(progress: Progress) -> bool:
-    """Return whether a call can run again without a question. A room continues from its own
+    """Return whether a call can run again without anyone being asked. A room continues from its own
     journal.
     """
     call = progress.call

@@ -1,7 +1,7 @@
 """Members: the parts of a Solution besides its calls, its output or its program, such as a
 `thought_process`.
 
-The schema of a Request lists them. They are journaled and have no other effect.
+The schema of a Request lists these members. They are journaled and have no other effect.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ GROUPS: Final[JSONObject] = {
     "enum": ["all", "any", "race"],
     "description": "Makes the calls a group: all or nothing, the first that succeeds, or the first that ends",
 }
-"""The schema of the member that says how the calls of a group depend on each other. Only an
-application creates groups."""
+"""The schema of the member that says how the calls in a group depend on each other. Only an
+application creates groups.
+"""
 
 _NAMED: Final = 10
-"""Maximum number of members that one correction names."""
+"""Maximum number of members named in one correction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class MemberFaults:
 
     Attributes:
         unknown: the names of members that the schema does not contain.
-        errors: a sentence for each member that is missing or has a value that the schema refuses.
+        errors: a sentence for each member that is missing or whose value the schema refuses.
     """
 
     unknown: list[str] = field(default_factory=list[str])

@@ -1,7 +1,8 @@
 """Memory: the documents of a run, and the writes of the current Solution.
 
-State is an append-only log of writes, read as one JSON object per instance. A document contains
-everything that references can read: `{"state": ..., "results": ..., "input": ..., "data": ...}`.
+The state is an append-only log of writes, which is read as one JSON object per instance. A document
+contains everything that references can read: `{"state": ..., "results": ..., "input": ..., "data":
+...}`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One entry of the log: a value that a call wrote."""
+    """An entry in the log: a value that a call wrote."""
 
     call: int
     instance: str
@@ -42,25 +43,25 @@ class Memory:
 
     def __init__(self, documents: dict[str, JSONObject]) -> None:
         self._documents = documents
-        # For each instance, a results object that nothing else refers to, so that another result
-        # can be added without copying it.
+        # For each instance, a results object that nothing else refers to. Another result can be
+        # added to it without copying it.
         self._results: dict[str, JSONObject] = {}
         self.base: dict[str, JSONObject] = dict(documents)
         self.log: list[Write] = []
         self._first = 0
         self._written: dict[str, PathIndex] = {}
-        # Data that calls of this Solution added with messages, in order, each as (call, instance,
-        # kind, value).
+        # Data that calls in this Solution added through messages, in order, each as (call,
+        # instance, kind, value).
         self._learned: list[tuple[int, str, str, JSON]] = []
 
     @property
     def documents(self) -> dict[str, JSONObject]:
-        """The current documents. The caller can keep them, because no later write changes them."""
+        """The current documents. Callers can keep them, because no later write changes them."""
         self._results = {}
         return self._documents
 
     def begin(self) -> None:
-        """Begin a Solution: the current documents become the values before it."""
+        """Begin a Solution: the current documents become the values from before it."""
         self.base = dict(self.documents)
         self._first = len(self.log)
         self._written = {}
@@ -78,8 +79,8 @@ class Memory:
             self._documents[instance] = _with_data(view, kind, value)
 
     def tell_errors(self, errors: Iterable[JSONObject]) -> None:
-        """Store the errors of the last Solution in `†data.error.PLACE` of every instance until the
-        next Solution ends.
+        """Store the last Solution's errors in every instance's `†data.error.PLACE` until the next
+        Solution ends.
         """
         by_place: JSONObject = {}
         for error in errors:
@@ -120,8 +121,8 @@ class Memory:
                 self._put_result(entry)
 
     def _put_result(self, entry: Write) -> None:
-        """Put the result of a call into the documents, without copying them if possible: copying
-        all results for each new one would take quadratic time.
+        """Put a call's result into the documents, if possible without copying them. Copying all
+        results for each new one would take quadratic time.
         """
         view = self._documents.get(entry.instance, {})
         own = self._results.get(entry.instance)
@@ -141,8 +142,8 @@ class Memory:
         return copy
 
     def absorb(self, staged: Memory) -> None:
-        """Adopt the writes of a staged copy. Nothing must have been written to this memory since
-        the copy was created.
+        """Adopt what was written to a staged copy. Nothing must have been written to this memory
+        since the copy was created.
         """
         self.log.extend(staged.log)
         self._learned = staged._learned
@@ -156,14 +157,14 @@ class Memory:
         if bound and path[0] != "data":
             written = self._written.get(instance)
             if written is None or written.overlapping(path) <= frozenset(bound):
-                # No other call wrote to this path, so the read sees the current value.
+                # No other call has written to this path, so the read sees the current value.
                 documents = self._documents if path[1:] else self.documents
                 return document.read(documents.get(instance, {}), path)
         return document.read(self.document(instance, path[0], bound), path)
 
     def document(self, instance: str, kind: str, bound: Collection[int]) -> JSONObject:
-        """Return an instance's document for a read of `†KIND` that is bound to the calls `bound`.
-        The document does not depend on what other calls have written so far.
+        """Return the document that an instance's read of `†KIND` sees if it is bound to the calls
+        `bound`. The document does not depend on what other calls have written so far.
         """
         view = self.base.get(instance, {})
         if not bound:
@@ -185,8 +186,8 @@ class Memory:
 
 
 def _with_data(view: JSONObject, kind: str, value: JSON) -> JSONObject:
-    """Return a copy of a document with data merged in. It shares all other parts with the
-    document.
+    """Return a copy of a document with data merged in. The copy shares all other parts with the
+    original.
     """
     return {**view, "data": merge(object_or_empty(view.get("data")), {kind: value})}
 

@@ -1,4 +1,5 @@
-"""Output: the parameters of calls and the output of a run, with references resolved and checked.
+"""Output: resolves the references in the parameters of calls and in the output of a run, and checks
+the results.
 
 `Readiness` decides whether a call can run, and with which parameters. `OutputSchema` produces the
 output of a run.
@@ -28,11 +29,11 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.schema import Validator
 
 _EXPLAINED: Final = 20
-"""Maximum number of invalid items in one `_each` that get an explanation."""
+"""Maximum number of invalid items in one `_each` that are explained."""
 
 
 class Filling:
-    """Replaces references with their values, and adds up the sizes of these values.
+    """Replaces references with their values, and adds up the sizes of those values.
 
     Args:
         values: the values, keyed by the text of their reference.
@@ -68,7 +69,7 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why a call, or an edited call, cannot run with its current values."""
+    """Why a call, or an edited call, cannot run with its current values."""
 
     message: str
     kind: ErrorKind = "runtime"
@@ -80,11 +81,11 @@ class _Reads:
 
     Attributes:
         values: the values that the call itself reads.
-        known: the same values, plus those that its computed literals read, where they exist.
-        by_item: the reads of `†item`, whose value differs for each execution.
-        absent: the reasons why a value that the call itself reads does not exist.
-        failing: the reasons why computed literals lack a value, because the call that provides it
-            has failed.
+        known: the same values, plus those that the call's computed literals read, as far as they
+            exist.
+        by_item: the reads of `†item`, whose value differs from execution to execution.
+        absent: why values that the call itself reads do not exist.
+        failing: why computed literals lack a value: the call that would provide it has failed.
     """
 
     values: dict[str, JSON] = field(default_factory=dict[str, JSON])
@@ -101,7 +102,7 @@ class Readiness:
         graph: the graph of the Solution's calls.
         judge: evaluates reads.
         progress: the progress of every call listed so far, keyed by index.
-        items: maximum number of items of one `_each`.
+        items: the maximum number of items in one `_each`.
     """
 
     def __init__(
@@ -114,8 +115,8 @@ class Readiness:
         self._sizes = LargeSizes()
 
     def look(self, call: Call) -> list[Item] | Wait | Absent | Refusal:
-        """Return a call's executions, with resolved references. If the call cannot run yet, return
-        what it waits for. If it will never run, return the reason.
+        """Return a call's executions with references resolved. If the call cannot run yet, return
+        what it is waiting for. If it will never run, return the reason.
         """
         blocked = self._blocked(call)
         if blocked is not None:
@@ -140,7 +141,7 @@ class Readiness:
         return self._items_of(call, reads, computed.values)
 
     def _evaluate(self, call: Call) -> _Reads | Wait:
-        """Return the values that the references of a call read, or what the call waits for."""
+        """Return the values that a call's references read, or what the call is waiting for."""
         reads = _Reads()
         for read in call.reads:
             text = read.expression.text
@@ -247,7 +248,7 @@ class Readiness:
                     )
 
                 values_of_item[read.expression.text] = value
-                # The value of each item is measured separately; all other values are measured once.
+                # Each item's value is measured separately, and all other values are measured once.
                 sizes.pop(read.expression.text, None)
 
         filling = Filling(values_of_item, sizes, self._sizes.measure)
@@ -278,7 +279,7 @@ class Readiness:
                 else:
                     exact.check(parameters, briefly=briefly)
             except IdeabridgeError as error:
-                # The parameters are invalid, or nest too deeply once the values are filled in.
+                # The parameters are invalid, or too deeply nested once the values are filled in.
                 item.finished = True
                 item.error = {"kind": "runtime", "message": f"not run: {error}"}
 
@@ -286,8 +287,8 @@ class Readiness:
 
 
 def resolved_call(progress: Progress) -> JSONObject:
-    """Return the call with its references resolved. People and policies see it in this form, and
-    decisions are bound to it.
+    """Return the call with its references resolved. This is the form that people and policies see
+    and that decisions are bound to.
     """
     if not progress.call.has_each:
         return executed_call(progress, progress.items[0].parameters)
@@ -317,7 +318,9 @@ def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
 
 
 def digest_of(resolved: JSONObject) -> str | Refusal:
-    """Return the hash of a resolved call, or a refusal if the call nests too deep to be shown."""
+    """Return the hash of a resolved call, or a refusal if the call is nested too deeply to be
+    shown.
+    """
     try:
         return content_hash(normalise(resolved, what="the resolved call"))
     except IdeabridgeError as error:
@@ -339,8 +342,7 @@ class OutputSchema:
     """The schema of a run's output.
 
     Attributes:
-        memory: the approximate size in memory, in bytes, of the values that made up the last
-            output.
+        memory: roughly how many bytes of memory the values in the last output take.
 
     Args:
         schema: the user's schema. None means text for a mind and any value for a plan.
@@ -372,8 +374,8 @@ class OutputSchema:
         """Return the unwrapped output, its faults, whether the run has an output, and what the
         output assumes.
 
-        In a plan, an output by instance omits the instances with faults. The run has an output if
-        at least one instance is left.
+        In a plan, an output by instance omits the instances that have faults. The run has an output
+        if at least one instance is left.
 
         Args:
             graph: the graph of a Solution whose calls have settled.
@@ -410,7 +412,7 @@ class OutputSchema:
         )
 
     def foreseen(self, graph: Graph) -> list[str]:
-        """Return the faults in an output that can be resolved before any call runs, because all its
+        """Return the faults in an output that can be resolved before any call runs because all its
         references read existing values.
         """
         faults: list[str] = []
@@ -455,7 +457,7 @@ def _resolve(
     graph: Graph, judge: Judge, *, by_instance: bool
 ) -> tuple[JSON, list[str], Doubts, Size]:
     """Return the output with its references resolved, the faults, the assumptions, and the size of
-    the values that the output reads. An output by instance omits the instances with faults.
+    the values that the output reads. An output by instance omits the instances that have faults.
     """
     faults: list[str] = list(graph.output_problems)
     doubts = Doubts()
@@ -514,7 +516,7 @@ def error_message(kind: str, message: str) -> JSONObject:
 
 
 def state_errors(opening: InitialDocuments, memory: Memory) -> list[JSONObject]:
-    """Return an error for each state that does not satisfy its schema when the run ends."""
+    """Return an error for each state that does not satisfy its schema at the end of the run."""
     errors: list[JSONObject] = []
     for instance, schema in opening.schemas.items():
         try:

@@ -1,12 +1,12 @@
 """Policy: decides whether a resolved call runs, asks a person, or is refused.
 
-A policy is built from the settings of a run. The journal contains the settings, so folding it
-repeats the verdicts.
+A policy is built from the settings of a run. The journal contains the settings, so folding the
+journal repeats the verdicts.
 
-A rule that restricts (`ask`, `deny`) matches every name of its tool, regardless of the case and
-width of its letters; see `ideabridge.tools.names.known_as`. A rule that allows matches a name only
-exactly as the rule writes it. A restricting rule that matches only another form of the name can
-make the verdict stricter, but never milder.
+A rule that restricts (`ask`, `deny`) matches every name of its tool, whatever the case and width of
+the letters; see `ideabridge.tools.names.known_as`. A rule that allows matches only the exact name
+that it writes. A restricting rule that matches only another form of the name can make the verdict
+stricter, but never milder.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ideabridge.tools.typed import read_as
 Then: TypeAlias = Literal["allow", "ask", "deny"]
 
 ApprovalSetting: TypeAlias = "str | JSONObject"
-"""`default`, `allow_all`, an object of rules as in the configuration's `approval`, or `{"all":
-[...]}` of these, of which the strictest decides on each call. An object of rules can contain
-`embedded`, see `embedded_tools`.
+"""`default`, `allow_all`, an object of rules as in the configuration's `approval`, or
+`{"all": [...]}` with several of these, the strictest of which decides on each call. An object of
+rules can contain `embedded`; see `embedded_tools`.
 """
 
 
@@ -41,8 +41,9 @@ class PolicyVerdict:
 
 
 Policy: TypeAlias = Callable[[Tool, JSONObject], PolicyVerdict]
-"""A pure function of the tool and the call with its references resolved, so equal calls get equal
-verdicts."""
+"""A pure function of the tool and of the call with its references resolved. Equal calls therefore
+get equal verdicts.
+"""
 
 ALLOW = PolicyVerdict("allow")
 _STRICTNESS: Final[dict[Then, int]] = {"allow": 0, "ask": 1, "deny": 2}
@@ -50,15 +51,15 @@ _STRICTNESS: Final[dict[Then, int]] = {"allow": 0, "ask": 1, "deny": 2}
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. It matches a call if each of its members that is set matches.
+    """One rule. It matches a call if all of its members that are set match.
 
     Attributes:
         then: the verdict on such a call.
         module: pattern of module names (`*`, `?`, `[abc]`); "" matches tools without a module.
-        tool: pattern of tool names, in the form that calls use or in the form that the module uses.
+        tool: pattern of tool names, either as calls write them or as the module does.
         read_only, destructive, idempotent, open_world: the effective annotations; see
             `effective_hints`.
-        why: the reason shown to the person, or to the mind whose call is denied.
+        why: the reason shown to the person who is asked, or to the mind whose call is denied.
     """
 
     then: Then
@@ -74,7 +75,7 @@ class Rule:
         """Return whether the rule, as written, matches the tool.
 
         An allowing rule without a module matches only the name that calls use, because other
-        modules might have a tool with the same remote name.
+        modules might have a tool with the same name.
         """
         names = [tool.name]
         if tool.remote_name is not None and not (self.then == "allow" and self.module is None):
@@ -86,7 +87,7 @@ class Rule:
 
         Args:
             tool: the tool.
-            also: one more name of the tool, such as the name under which it is exposed.
+            also: another name for the tool, such as the name under which it is exposed.
         """
         names = [*known_as(tool.name, tool.remote_name, tool.module)]
         if also:
@@ -115,7 +116,7 @@ class Rule:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Rule:
-        """Read a rule of the configuration or of a run's settings."""
+        """Read a rule from the configuration or from a run's settings."""
         members: dict[str, Any] = {
             member.name: value[member.name] for member in fields(cls) if member.name in value
         }
@@ -127,7 +128,7 @@ def _folded(text: str | None) -> str | None:
 
 
 def _is_module(module: str | None, pattern: str) -> bool:
-    # "*" matches any module; only "" matches a tool without a module.
+    # "*" matches any module, but only "" matches a tool without a module.
     if module is None:
         return pattern == ""
     return fnmatchcase(module, pattern)
@@ -148,7 +149,7 @@ def effective_hints(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
 
 
 UNDECLARED: Final = "does not declare that it is read-only"
-"""Why the default policy asks about a tool that says nothing about what it changes."""
+"""Why the default policy asks about a tool that does not say what it changes."""
 
 
 def allow_all(tool: Tool, call: JSONObject) -> PolicyVerdict:
@@ -157,8 +158,8 @@ def allow_all(tool: Tool, call: JSONObject) -> PolicyVerdict:
 
 
 def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
-    """Allow read-only tools, and rooms, whose own calls are checked separately. Ask about every
-    other call.
+    """Allow calls to read-only tools, and calls that open a room, because the room's own calls are
+    checked separately. Ask about every other call.
     """
     if tool.annotations.read_only is True or tool.in_room:
         return ALLOW
@@ -170,8 +171,8 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
 
 
 def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
-    """Return the tools whose code is in the same toolbox and whose calls would ask: a map from each
-    tool's name to the digest of its definition and the name of its activity.
+    """Return the tools whose code is in the same toolbox and whose calls would ask, as a map from
+    the tool's name to the digest of its definition and the name of its activity.
     """
     embedded: dict[str, tuple[str, str]] = {}
     for tool in toolbox:
@@ -196,7 +197,7 @@ def ruled(
     also: str = "",
     embedded: Mapping[str, JSON] | None = None,
 ) -> Policy:
-    """Return the policy of a list of rules, in which the first matching rule decides.
+    """Return the policy for a list of rules, in which the first matching rule decides.
 
     Args:
         rules: the rules.
@@ -218,13 +219,13 @@ def ruled(
             verdict = ALLOW if rule.then == "allow" else PolicyVerdict(rule.then, why)
             if exact:
                 return _stricter(least, verdict)
-            # The rule matches only an alternative name of the tool, so a later rule might be
+            # The rule matches only an alternative name for the tool, so a later rule might be
             # stricter.
             least = _stricter(least, verdict)
 
         if otherwise == "read_only":
-            # Both definition and code must be the same, because a tool from a file, or from a
-            # context, can use the same name.
+            # Definition and code must both be the same, because a tool from a file or a context can
+            # have the same name.
             is_embedded = handed_over.get(tool.name) == [tool.digest, activity_of(tool, call)]
             if tool.module is None and is_embedded:
                 return least
@@ -262,19 +263,19 @@ def _stricter(first: PolicyVerdict, second: PolicyVerdict) -> PolicyVerdict:
 
 
 def policy_named(setting: ApprovalSetting) -> Policy:
-    """Return the policy of an approval setting, for calls of runs. The tool that reads shortened
-    values never asks, because a Request could have shown the same values.
+    """Return an approval setting's policy for calls in runs. The tool that reads shortened values
+    never asks, because a Request could have shown the same values in full.
     """
     policy = _policy_of(setting, default_policy, "read_only")
     return lambda tool, call: ALLOW if is_reader(tool) else policy(tool, call)
 
 
 def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
-    """Return the policy of an approval setting for direct calls to an exposed tool.
+    """Return an approval setting's policy for direct calls to an exposed tool.
 
-    The setting's rules apply, and its `default` if that is `ask` or `deny`. All other calls run,
-    because the host decides whether to ask its user. However, if only persons are allowed to
-    decide, the host does not count, and a call asks as it would in a run.
+    The setting's rules apply, and so does its `default` if that is `ask` or `deny`. All other calls
+    run, because the host decides whether to ask its user. However, if only persons are allowed to
+    decide, what the host asks does not count, and a call asks as it would in a run.
 
     Args:
         setting: the configuration's `approval`.
@@ -306,7 +307,7 @@ def _policy_of(setting: ApprovalSetting, default: Policy, otherwise: str, also: 
 
 @dataclass(frozen=True, slots=True)
 class _Approval:
-    """A part of an approval setting that is an object. The configuration has checked it.
+    """A part of an approval setting that is an object. It has been checked with the configuration.
 
     Attributes:
         rules: see `Rule.from_json`.
@@ -324,16 +325,16 @@ class _Approval:
 
 
 def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
-    """Return the parts of an approval setting: the items of `all`, or else the setting itself."""
+    """Return the parts of an approval setting: the items in `all` or, without `all`, the setting
+    itself.
+    """
     if isinstance(setting, dict) and "all" in setting:
         return list(cast("list[ApprovalSetting]", setting["all"]))
     return [setting]
 
 
 def strictest_of(setting: ApprovalSetting, other: ApprovalSetting) -> ApprovalSetting:
-    """Return the approval setting that gives each call the stricter of the verdicts of two
-    settings.
-    """
+    """Return the approval setting that gives each call the stricter of two settings' verdicts."""
     parts = approval_parts(setting)
     parts += [part for part in approval_parts(other) if part not in parts]
     if len(parts) == 1:
@@ -351,21 +352,19 @@ def allows_by_name(setting: ApprovalSetting) -> bool:
 
 
 def approval_timeout(setting: ApprovalSetting) -> float | None:
-    """Return the number of seconds after which an undecided call is denied, or None if it never
-    is.
-    """
+    """Return after how many seconds an undecided call is denied, or None if it never is."""
     parts = [read_as(_Approval, part) for part in approval_parts(setting)]
     timeouts = [part.timeout_seconds for part in parts if part.timeout_seconds is not None]
     return min(map(float, timeouts), default=None)
 
 
 def only_persons(setting: ApprovalSetting) -> bool:
-    """Return whether only persons are allowed to decide, and never the assistant of a session."""
+    """Return whether only persons, and never a session's assistant, are allowed to decide."""
     return any(read_as(_Approval, part).by == "person" for part in approval_parts(setting))
 
 
 def named_tool(tool: Tool) -> str:
-    """Return a tool's name in the form that is used in the reasons for verdicts."""
+    """Return a tool's name in the form that the reasons for verdicts use."""
     if tool.module:
         return f"tool {tool.name!r} of server {tool.module!r}"
     return f"tool {tool.name!r}"

@@ -1,8 +1,8 @@
 """Progress: the status of each call in a run, and the values that its reads see.
 
-`Progress` is the state of one call, and `Item` the state of one execution of it. `Judge` evaluates
-a read, and returns one of three things: a value, `Wait` with the call to wait for, or `Absent` with
-the reason why there will never be a value.
+`Progress` is the state of one call, and `Item` the state of one of its executions. `Judge`
+evaluates a read and returns one of three things: a value, `Wait` with the call to wait for, or
+`Absent` with the reason why there will never be a value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Annotations, Tool
 
 _NAMED = 10
-"""Maximum number of calls that one message names."""
+"""Maximum number of calls named in one message."""
 
 
 class CallStatus(Enum):
@@ -58,13 +58,13 @@ class Item:
     """One execution of a call: the call itself, or one item of its `_each`.
 
     Attributes:
-        size: the total size of the values that its references read.
-        imports: (path, value) of each value in `_imports`, which its room can read.
-        unchecked: whether the executor still has to check the parameters, because the check can
+        size: the total size of the values that the execution's references read.
+        imports: (path, value) for each value in `_imports`, which the call's room can read.
+        unchecked: whether the executor still has to check the parameters, because the check might
             take long.
-        content: the content blocks of its result, if they say something other than the value.
-        asked: the open question that it waits for: about its outcome, or from its module. `doubts`
-            and `questions` count the answered questions of each kind.
+        content: the content blocks of the result, if they say more than the value does.
+        asked: the open question that the execution is waiting for, either about its outcome or from
+            its module. `doubts` and `questions` count the answered questions of these two kinds.
     """
 
     parameters: JSONObject
@@ -97,7 +97,7 @@ class Item:
         return self.asked if isinstance(self.asked, QuestionAsked) else None
 
     def end(self, value: JSON, error: JSONObject | None) -> None:
-        """Record the end of the execution. An open question becomes void."""
+        """Record that the execution has ended. An open question becomes void."""
         self.finished = True
         self.value = value
         self.error = error
@@ -110,7 +110,7 @@ class Approval:
 
     Attributes:
         approval: its id.
-        digest: the hash of `resolved`, to which a decision is bound.
+        digest: the hash of `resolved`. A decision is bound to it.
         resolved: the call with its references resolved, as a person sees it.
         why: the reason for the question. If there are several, each has its own line.
     """
@@ -127,24 +127,24 @@ class Progress:
 
     Attributes:
         status: see `CallStatus`.
-        items: its executions, once its references are resolved.
+        items: the call's executions, once its references are resolved.
         error: `{"kind", "message", ...}` if it failed, was caught or was skipped.
-        wrote: the full paths that it wrote.
-        staged: whether only its group sees what it wrote.
+        wrote: the full paths that the call wrote.
+        staged: whether only the call's group sees what the call wrote.
         approval: the question whether the call may run, while a person is asked.
-        granted: the call whose grant approves this one, so that nobody is asked. Set until the
+        granted: the call whose grant approves this one without anyone being asked. Set until the
             approval is journaled.
-        approved_by: who approved it. None if nobody has approved it yet, or if the policy allows
-            it.
-        forbidden: whether the call has begun, but later rules would not let it run without a
+        approved_by: who approved the call. None if nobody has approved it yet, or if the policy
+            allows it.
+        forbidden: whether the call has begun although later rules would not let it run without a
             question.
-        value: the result, once it is done.
+        value: the result, once the call is done.
         replaced: the tool with which a person replaced the call's own.
         is_edited: whether someone has changed the call since it was proposed.
         is_held_back: whether only the listed order keeps the call from running.
-        unasked: questions from its module that nobody was asked, with the reasons.
-        doubts: the uncertainties about its parameters. A person's decision on the call settles
-            them.
+        unasked: questions from the call's module that were put to nobody, with the reasons.
+        doubts: the uncertainties about the call's parameters. A person's decision on the call
+            settles them.
     """
 
     call: Call
@@ -178,7 +178,9 @@ class Progress:
 
     @property
     def judged(self) -> list[Tool]:
-        """The tools whose rules apply to the call: the one it names, and those whose code runs."""
+        """The tools whose rules apply to the call: the tool that the call names, and those whose
+        code runs.
+        """
         code = self.call.code if self.replaced is None else None
         passes_to = None if self.tool is None else self.tool.passes_to
         return [tool for tool in (self.tool, code, passes_to) if tool is not None]
@@ -198,11 +200,11 @@ class Progress:
 
 
 def items_error(items: list[Item]) -> JSONObject:
-    """The error of a call with `_each` in which some items failed: `{"kind", "message", "items",
+    """The error of a call with `_each` some of whose items failed: `{"kind", "message", "items",
     "sent"?}`.
 
-    `sent` contains what the tool sent for failed items, keyed by item number. If an item might have
-    taken effect, the kind is one that `p || q` does not catch.
+    `sent` contains what the tool sent for the failed items, keyed by item number. If an item might
+    have taken effect, the error has a kind that `p || q` does not catch.
     """
     kinds = {str(item.error.get("kind")) for item in items if item.error is not None}
     failed = [
@@ -226,8 +228,8 @@ def items_error(items: list[Item]) -> JSONObject:
 
 
 def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
-    """Return (call, item) for each execution in flight. After a crash, they run again if their tool
-    is read-only or idempotent; otherwise their outcome is unknown.
+    """Return (call, item) for each execution in flight. After a crash, an execution runs again if
+    its tool is read-only or idempotent; otherwise its outcome is unknown.
     """
     return [
         (progress, number if progress.call.has_each else None)
@@ -239,7 +241,7 @@ def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
 
 
 def parked(history: Iterable[Progress]) -> list[QuestionAsked]:
-    """Return the open questions of modules, in the order of the calls."""
+    """Return the open questions from modules, in the order of the calls."""
     return [
         item.inquiry
         for progress in history
@@ -264,8 +266,8 @@ def running_item(progress: Mapping[int, Progress], call: int, number: int | None
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """There is no value yet. `on` is the call that must settle first. If `on` is None, the answer
-    must end first.
+    """There is no value yet. `on` is the call that must settle first, or None if the answer must
+    end first.
     """
 
     on: int | None
@@ -273,7 +275,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """There will never be a value, for the reason in this object."""
+    """There will never be a value, for the reason that this object contains."""
 
     why: Literal["failed", "skipped", "missing"]
     message: str
@@ -286,7 +288,7 @@ class Judge:
         self._memory = memory
         self._progress = progress
         # Keyed by the `id()` of the tuple that an operand is bound to. Each entry keeps its tuple
-        # alive so that the id cannot be reused.
+        # alive, so the id cannot be reused.
         self._open: dict[int, tuple[tuple[int, ...], int]] = {}
         self._failing: dict[int, tuple[tuple[int, ...], int]] = {}
         self._remaining: dict[int, tuple[tuple[int, ...], int]] = {}
@@ -299,7 +301,7 @@ class Judge:
 
         Args:
             item: the read.
-            instance: the instance of the call that reads.
+            instance: the reading call's instance.
             each: the value of `†item`.
         """
         absent: list[Absent] = []
@@ -319,8 +321,8 @@ class Judge:
         return _combined(absent)
 
     def waits(self, item: Read) -> Wait | None:
-        """Return a call that an operand of the read waits for, if there is one. Used for reads that
-        are evaluated once per item.
+        """Return a call that an operand of the read must wait for, if there is one. This is for
+        reads that are evaluated once per item.
         """
         for bound in item.bound:
             for writers in bound:
@@ -334,8 +336,8 @@ class Judge:
     def _first_open(self, writers: tuple[int, ...], *, or_failed: bool = False) -> int | None:
         """Return the first writer, in listed order, that has not settled or has failed.
 
-        A settled call stays settled, so each is skipped only once, no matter how often its readers
-        are considered.
+        A settled call stays settled. Each is therefore skipped only once, no matter how often its
+        readers are considered.
         """
         if not writers:
             return None
@@ -354,8 +356,8 @@ class Judge:
     def _last_open(self, writers: tuple[int, ...]) -> int | None:
         """Return the last writer, in listed order, that has not settled.
 
-        Calls usually settle in order. A reader that needs all of them is therefore rarely
-        considered again if it waits for the last one.
+        Calls usually settle in order. A reader that needs all writers therefore waits for the last
+        one, so that it is rarely considered again in vain.
         """
         position = self._remaining.get(id(writers), (writers, len(writers)))[1]
         while position > 0 and self._progress[writers[position - 1]].settled:
@@ -387,7 +389,7 @@ class Judge:
         if writers is None:
             return Wait(None)
 
-        # A call that might have added data has failed, but the data might still exist.
+        # A call that might have added data has failed, but the data might exist nevertheless.
         if operand.kind == "data":
             open_writer = self._last_open(writers)
         else:
@@ -412,7 +414,7 @@ class Judge:
     def _outcome(
         self, operand: Reference, writers: tuple[int, ...], instance: str
     ) -> JSON | Absent:
-        """Return the final value of an operand, once all calls that it is bound to have settled."""
+        """Return the final value of an operand, all of whose calls have settled."""
         where = operand.instance or instance
         value = self._memory.read(where, operand.full, writers)
         if not isinstance(value, Missing):
@@ -449,8 +451,8 @@ class Judge:
 
 
 def _reads_wrapper(operand: Reference, writer: Progress) -> bool:
-    """Return whether the read names the member `result`, in which an SDK wraps values and which
-    plans leave out.
+    """Return whether the read names the member `result`. An SDK wraps values in this member, and
+    plans leave it out.
     """
     unwraps = writer.tool is not None and writer.tool.wrapper is not None
     return unwraps and any(
@@ -462,7 +464,7 @@ def _unadded(operand: Reference, bound: Sequence[Progress], data: JSONObject) ->
     """Return why data of a kind is absent: either a call that might have added it failed, or the
     branch was not taken.
 
-    `data` contains the kinds that exist.
+    `data` contains the data that does exist, keyed by kind.
     """
     failed = [writer.call.label for writer in bound if writer.status is CallStatus.FAILED]
     if failed:
@@ -480,8 +482,8 @@ def _overlap(first: Path, second: Path) -> bool:
 
 
 def _combined(absent: list[Absent]) -> Absent:
-    """Return the reason why an expression has no value: a branch was not taken, a call failed, or a
-    value is missing.
+    """Return why an expression has no value: a branch was not taken, a call failed, or a value is
+    missing.
     """
     for kind in ("skipped", "failed", "missing"):
         chosen = [reason for reason in absent if reason.why == kind]

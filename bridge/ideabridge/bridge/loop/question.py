@@ -1,9 +1,9 @@
-"""Question: the questions that a run asks people, and the answers that it accepts.
+"""Question: the questions that a run asks people, and the answers that the run accepts.
 
-A run asks whether a call may run, whether the plan of a lazy run is accepted, and what the outcome
-of an interrupted call was. A module can also ask something while it runs a call. A question is
-bound to the digest of what it shows, so an answer counts only for exactly what was shown. The
-digest and the answer are journaled.
+A run asks whether a call may run, whether a lazy run's plan is accepted, and what the outcome of an
+interrupted call was. A module can also ask something while it runs a call. A question is bound to
+the digest of what it shows, so an answer counts only for exactly what was shown. Both the digest
+and the answer are journaled.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Annotations,
 
 Kind: TypeAlias = Literal["call", "outcome", "plan", "question"]
 """What a question is about. `call`: whether a call may run. `outcome`: how a call with an unknown
-outcome ended. `plan`: whether the plan is accepted as a whole. `question`: something that a module
-asks while it runs a call."""
+outcome ended. `plan`: whether a plan is accepted as a whole. `question`: something that a module
+asks while it runs a call.
+"""
 
 Choice: TypeAlias = Literal["approve", "deny", "edit", "retry", "skip", "value"]
 
 Key: TypeAlias = "tuple[Kind, int | None, int | None]"
 """The key of a question: its kind, the index of its call, and the item of the call's `_each`. At
-most one plan waits at a time."""
+most one plan is waiting at a time.
+"""
 
 CHOICES: Final[dict[Kind, tuple[Choice, ...]]] = {
     "call": ("approve", "deny", "edit"),
@@ -56,23 +58,23 @@ REFUSALS: Final[dict[Kind, Choice]] = {
 """The answer that counts if nobody answers in time."""
 
 DIED: Final = "the process died while it ran"
-"""The reason why an outcome is unknown, if no other reason is known."""
+"""Why an outcome is unknown, if no other reason is known."""
 
 ENDED: Final = "the run ended while it ran"
-"""The reason why an outcome is unknown in a run that was ended early."""
+"""Why an outcome is unknown in a run that was ended early."""
 
 FORKED: Final = "it had not ended when the run was forked"
-"""The reason why, in a fork, the outcome of a call from the parent is unknown."""
+"""Why the outcome of a call from the parent is unknown in a fork."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question that waits for a person.
+    """One question that is waiting for a person.
 
     Attributes:
         kind: see `Kind`.
         approval: its id.
-        digest: the hash of what is shown, to which an answer is bound.
+        digest: the hash of what is shown. An answer is bound to it.
         shown: the call with its references resolved, or the plan as `{"calls", "output"}`.
         why: the reason for the question. If there are several, each has its own line.
         call: the index of the call in the run, or None for a plan.
@@ -80,8 +82,8 @@ class Question:
         tool: the tool of the call.
         asked: the module's question, if a module asks.
         assumed: the assumptions behind the call; see `Settled.assumed`.
-        hints: the hints about the code that ran, for a question about an unknown outcome.
-        standing: the tool that a person can allow *always*, or None if a person must see each call;
+        hints: for a question about an unknown outcome, the hints about the code that ran.
+        standing: the tool that a person can *always* allow, or None if a person must see each call;
             see `standing_tool`.
     """
 
@@ -141,7 +143,7 @@ class Question:
 
 
 def call_question(progress: Progress) -> Question | None:
-    """Return the question whether a call may run, or None if no person has to decide."""
+    """Return the question whether a call may run, or None if nobody has to decide."""
     if (
         progress.status is not CallStatus.ASKING
         or progress.approval is None
@@ -163,7 +165,7 @@ def call_question(progress: Progress) -> Question | None:
 
 
 def unknown(why: str | None, hints: Annotations) -> str:
-    """Return the message about an unknown outcome. If `why` is None, the process died."""
+    """Return the message about an unknown outcome. `why` is None if the process died."""
     message = f"outcome unknown: {why or DIED}"
     if hints.repeatable:
         return message
@@ -171,13 +173,13 @@ def unknown(why: str | None, hints: Annotations) -> str:
 
 
 def outcome_question(progress: Progress, number: int | None) -> Question | None:
-    """Return the question about the outcome of a call, or of one of its items. Return None if the
-    call nests too deep to be shown.
+    """Return the question about the outcome of a call or of one of its items, or None if the call
+    is nested too deeply to be shown.
     """
     call = progress.call
     item = progress.items[number or 0]
     shown = executed_call(progress, item.parameters)
-    # If another crash interrupts the same execution, the question counts as a new one.
+    # If another crash interrupts the same execution, the question about it counts as a new one.
     digest = digest_of({"call": shown, "item": number, "time": item.doubts})
     if isinstance(digest, Refusal):
         return None
@@ -224,10 +226,11 @@ def question_form(event: QuestionAsked) -> JSONObject:
 
 
 def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApproval | Refusal | None:
-    """Apply a policy to a call with resolved references. Return None if the call runs.
+    """Apply a policy to a call whose references are resolved. Return None if the call runs.
 
-    Even if the policy allows the call, a person is asked about uncertainties in it if the call
-    might change something or, in a strict plan, in any case. For `rules`, see `Settings`.
+    Even if the policy allows the call, a person is asked about the uncertainties in it if the call
+    might change something. In a strict plan, a person is asked about them in any case. For `rules`,
+    see `Settings`.
     """
     call = progress.call
     tool = progress.tool
@@ -236,7 +239,7 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
         # A mind has already written the result.
         return None
 
-    # The call opens a room, whose own calls are checked separately.
+    # The call opens a room, and the calls in the room are checked separately.
     opens = call.room is not None and tool.module is None
     if opens and not strict:
         return None
@@ -253,7 +256,7 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
     if verdict.verdict == "deny":
         return Refusal(f"denied by policy: {verdict.why or 'no reason given'}", "denied")
 
-    # A person decides on all items together.
+    # A person decides on all items at once.
     size = sum((item.size for item in progress.items), NO_SIZE)
     problem = too_large("the call", size)
     if problem is not None:
@@ -268,8 +271,8 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
 
 
 def _code_of(tool: Tool) -> str | None:
-    """Return a phrase that says which code runs if it is the code of another tool. The author of a
-    tool chooses the tool's name, so the name might mislead.
+    """Return a phrase that says which code runs, if it is another tool's. A tool's author chooses
+    the tool's name, so the name alone might mislead.
     """
     code = tool.passes_to
     if code is None or code.origin == tool.origin:
@@ -319,11 +322,11 @@ class Edit:
 def read_edit(
     progress: Progress, edited: JSONObject, catalogue: Catalogue, policy: Policy
 ) -> Edit | Refusal:
-    """Check a person's edit of a call that waits for a decision.
+    """Check a person's edit of a call that is waiting for a decision.
 
     Args:
         progress: the call.
-        edited: the resolved call that should run. Without `_tool`, the tool stays the same.
+        edited: the resolved call that should run instead. Without `_tool`, the tool stays the same.
         catalogue: the tools that the person can choose from.
         policy: the policy of the run. A person cannot approve a call that the policy denies.
     """
@@ -424,7 +427,7 @@ def _parameters_problem(
 
 
 def edited_parameters(edited: JSONObject) -> list[JSONObject]:
-    """Return the parameters of each execution of an edited call."""
+    """Return the parameters for each execution of an edited call."""
     each = edited.get("_each")
     if isinstance(each, list):
         return objects_in(each)
@@ -453,11 +456,12 @@ def apply_edit(progress: Progress, event: CallDecided) -> Tool | None:
 def asked(
     progress: Progress, number: int | None, inquiry: Inquiry, at: float
 ) -> QuestionAsked | None:
-    """Return the event of a module's question, or None if the call nests too deep to be shown.
+    """Return the event for a module's question, or None if the call is nested too deeply to be
+    shown.
 
     Args:
         progress: the call.
-        number: the item of its `_each`.
+        number: the item of the call's `_each`.
         inquiry: the question.
         at: the time, in seconds since 1970.
     """
@@ -467,7 +471,7 @@ def asked(
         "message": inquiry.message,
         "schema": inquiry.schema,
     }
-    # If the module repeats its question later, the repetition counts as a new question.
+    # If the module asks the same thing again later, that counts as a new question.
     digest = digest_of(
         {"call": executed_call(progress, item.parameters), **shown, "time": item.questions}
     )

@@ -1,5 +1,5 @@
-"""Request: composes the Request of each step of a run from its current context and the schema of
-the answer.
+"""Request: composes the Request for each step of a run, from the run's current context and the
+schema of the answer.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import Tool
 
 _CALLS: Final = 200
-"""Maximum number of calls in one plan that are reported."""
+"""Maximum number of calls that are reported for one plan."""
 
 _NAMED: Final = 5
-"""Maximum number of instances that are listed because they have not done a call."""
+"""Maximum number of instances that are listed as not having done a call."""
 
 
 class Guidance:
     """Reports which calls of plan messages are done.
 
-    A call with an output path is done if there is a value at the path. Any other call is done if
+    A call with an output path is done if there is a value at that path. Any other call is done if
     the run has made the same call.
 
     Args:
@@ -58,12 +58,12 @@ class Guidance:
         self._made = {(call.instance, _written(call.raw)) for call in done}
 
     def with_status(self, message: Message) -> Message:
-        """Return a plan message with `standing`, a list that contains `{"place", "tool", "writes"?,
-        "done"}` for each call.
+        """Return a plan message to which `standing` is added, a list with `{"place", "tool",
+        "writes"?, "done"}` for each call.
 
-        With instances, `done` is the number of instances in which the call is done, `of` is the
-        number of all instances, and `not_done` lists some of the others. At the first step, a plan
-        is returned unchanged if none of its calls is done.
+        If there are instances, `done` is the number of instances in which the call is done, `of` is
+        the number of all instances, and `not_done` lists some of those in which it is not. At the
+        first step, a plan none of whose calls is done is returned unchanged.
         """
         plan = message.members or {"calls": message.value}
         if not isinstance(plan.get("calls"), list):
@@ -112,7 +112,7 @@ def _paths(call: WrittenCall) -> tuple[Path, ...]:
     try:
         return parse_target(call.output_path).paths
     except ReferenceSyntaxError:
-        # A plan in a context is only guidance, and it might be a plan that cannot run.
+        # A plan in a context is only guidance, so it need not be a plan that can run.
         return ()
 
 
@@ -123,7 +123,7 @@ def _written(call: JSONObject) -> str:
 # -- composing -------------------------------------------------------------------------------------
 
 _SHOWN_ERRORS = 32 * 1024
-"""Maximum number of characters that the errors about calls take in one Request. Errors that belong
+"""Maximum number of characters that errors about calls can take in one Request. Errors that belong
 to no call are few, and are always shown.
 """
 
@@ -137,7 +137,7 @@ _REFERENCE = 200
 
 
 class SchemaCache:
-    """A bounded cache of composed schemas, shared by the runs of a process."""
+    """A bounded cache of composed schemas, shared by the runs in a process."""
 
     def __init__(self, size: int = 256) -> None:
         self._size = size
@@ -145,7 +145,7 @@ class SchemaCache:
 
     def get(self, key: str, compose: Callable[[], JSONObject]) -> SolutionValidator:
         """Return the schema with this key. If it is not in the cache, `compose` creates it."""
-        # The schema is removed and added again, so that it counts as the newest. A thread and the
+        # The schema is removed and added again so that it counts as the newest. A thread and the
         # event loop can compose at the same time; at worst, both compose the same schema.
         schema = self._schemas.pop(key, None)
         if schema is None:
@@ -160,14 +160,14 @@ class SchemaCache:
 
 @dataclass(slots=True)
 class _Messages:
-    """Messages, each with the JSON that ideas store for it and with that JSON encoded."""
+    """Messages, each with the JSON that ideas store for it and with the encoding of that JSON."""
 
     messages: list[Message] = field(default_factory=list[Message])
     stored: list[JSONObject] = field(default_factory=list[JSONObject])
     bodies: list[Body] = field(default_factory=list[Body])
 
     def add(self, message: Message, body: Body | None = None) -> None:
-        """Add a message. If `body` is omitted, the message is encoded."""
+        """Add a message. Without `body`, the message is encoded here."""
         stored = message.to_json()
         self.messages.append(message)
         self.stored.append(stored)
@@ -178,9 +178,9 @@ class Composer:
     """Composes the Requests of one run.
 
     Args:
-        handlers: the handlers of each type of message.
+        handlers: the handlers for each type of message.
         cache: composed schemas, shared with other runs.
-        latent: returns, from among the tools that handlers add, the keys of those without code.
+        latent: returns the keys of those tools added by handlers that have no code.
         program_schema: returns the schema of programs that call these tools, or None if programs
             are not offered.
     """
@@ -198,14 +198,14 @@ class Composer:
         self._cache = cache
         self._own: dict[str, SolutionValidator] = {}
         self._calls_made = _Messages()
-        # Each entry keeps its message alive so that the id cannot be reused.
+        # Each entry keeps its message alive, so the id cannot be reused.
         self._bodies: dict[int, tuple[Message, Body]] = {}
         self._measures = Measures()
         self._last: SolutionValidator | None = None
         self._encoded: EncodedRequest | None = None
 
     def prepare(self, machine: Machine) -> None:
-        """Compose the schema of the first Request in advance, for the cache, without any changes by
+        """Compose the first Request's schema in advance, for the cache, without any changes by
         handlers.
         """
         if machine.settings.thought_process:
@@ -219,9 +219,9 @@ class Composer:
 
         Args:
             machine: the run.
-            earlier: the event of a Request that was made before. The Request then offers the tools
-                and the output schema that the handlers offered at that time, no matter what the
-                handlers do now.
+            earlier: the event of a Request that has been made before. The Request then offers what
+                the handlers offered at that time, as tools and as output schema, no matter what
+                they do now.
 
         Raises:
             HandlerError: a message handler failed, or left invalid tools or an invalid schema.
@@ -259,7 +259,7 @@ class Composer:
             texts=draft.texts,
             model=draft.model,
             offered=offered,
-            # The author of a plan is not asked anything.
+            # A plan's author is not asked anything.
             shown=machine.shown.to_json() if machine.mode == "solve" else None,
             members=draft.properties,
             schema_size=schema.size,
@@ -290,8 +290,8 @@ class Composer:
         return stored
 
     def _draft(self, machine: Machine, context: ContextParts, earlier: RequestMade | None) -> Draft:
-        """Return the draft of a Request. If a value in it is shortened, the draft offers the tool
-        that reads values.
+        """Return the draft of a Request. If a value in it is shortened, the draft also offers the
+        tool that reads values.
         """
         base = machine.offer.initial
         base_schema = machine.offer.initial_schema
@@ -336,7 +336,7 @@ class Composer:
             raise HandlerError(str(error)) from error
 
     def stored(self, machine: Machine, request: Request) -> JSONObject:
-        """Return the Solution of the last Request as its idea stores it."""
+        """Return the Solution to the last Request as its idea stores it."""
         if machine.proposal is None:
             return machine.solution.to_json()
         schema = self._last
@@ -346,7 +346,7 @@ class Composer:
 
     def _calls(self, machine: Machine) -> _Messages:
         """Return a message for each call."""
-        # Between Requests every call has settled, so its message no longer changes.
+        # Between Requests every call has settled, so the messages about calls no longer change.
         for progress in machine.history[len(self._calls_made.messages) :]:
             self._calls_made.add(Message("user", "call", _call_entry(progress), "call"))
         return self._calls_made
@@ -363,7 +363,7 @@ class Composer:
             output = (offered or {}).get("output_schema", machine.offer.initial_schema)
             tools, latent = catalogue.to_json()
             parts: list[JSON] = [machine.mode, tools, latent, output, dict[str, JSON](properties)]
-            # Without a tool, a program cannot do more than the mind can do itself.
+            # Without tools, a program can do no more than the mind can do itself.
             if machine.offers_programs and catalogue.tools:
                 programs = self._program_schema
             else:
@@ -391,7 +391,7 @@ def _schema_of(
     properties: dict[str, JSONObject],
     programs: Callable[[Sequence[Tool]], JSONObject] | None,
 ) -> JSONObject:
-    # The author of a plan answers once, so null is an output like any other.
+    # A plan's author answers only once, so null is an output like any other.
     is_plan = machine.mode == "plan"
     program: JSONObject | None = None
     if programs is not None:
@@ -405,7 +405,7 @@ def _schema_of(
         latent=catalogue.latent,
         instances=machine.instances,
         extra=properties,
-        # A handler can define the member in its own way, and then it is not required.
+        # A handler can define the member in its own way. The member is then not required.
         required=[name for name in properties if properties[name] is THOUGHTS],
         program=program,
         wraps=not is_plan,
@@ -413,11 +413,11 @@ def _schema_of(
 
 
 def messages_around_calls(machine: Machine) -> tuple[list[Message], list[Message]]:
-    """Return the context of the current step without its calls, as the messages before them and
-    after them.
+    """Return the context of the current step without the messages about calls: the messages before
+    those, and the messages after them.
 
-    It consists of the initial context with the current state, what the last Solution printed and
-    added, and the corrections and errors of that Solution.
+    The context consists of the initial context with the current state, of what the last Solution
+    printed and added, and of that Solution's corrections and errors.
     """
     initial = machine.messages
     if any(message.type == "plan" for message in initial):
@@ -454,7 +454,7 @@ def messages_around_calls(machine: Machine) -> tuple[list[Message], list[Message
 
 
 def _errors(errors: Sequence[JSONObject]) -> list[Message]:
-    """Return the messages about errors: all of them if they fit, otherwise the first ones and a
+    """Return the messages about errors: all of them if they fit, and otherwise the first ones and a
     count of the rest.
     """
     messages: list[Message] = []
@@ -462,7 +462,7 @@ def _errors(errors: Sequence[JSONObject]) -> list[Message]:
     more = 0
     for error in errors:
         if error.get("place") is not None:
-            # The handler replaces the long parts of an error with references.
+            # The handler replaces long parts of an error with references.
             room -= min(len(encode_text(error)), _LONG_ERROR)
             if room < 0 and messages:
                 more += 1
@@ -539,7 +539,7 @@ def _call_entry(progress: Progress) -> JSONObject:
         if progress.status is CallStatus.DONE and progress.wrote[0][0] == "results":
             summary["result"] = progress.value
 
-    # A mind must not treat the assumptions of an idea that it called as certain.
+    # A mind must not take for certain what an idea that it called merely assumed.
     assumed = assumption_lines(progress.doubts.assumed, _DOUBT_BYTES)
     if assumed:
         summary["assumed"] = list[JSON](assumed)

@@ -1,4 +1,4 @@
-"""RulesInForce: the approval settings of a process whose configuration changes."""
+"""RulesInForce: the approval settings in a process whose configuration changes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ideabridge.bridge.loop.policy import ApprovalSetting, strictest_of
 class RulesInForce:
     """The approval settings of a process, each with the time from which it was in force.
 
-    An assistant might have changed the configuration. A client that is already connected therefore
-    gains nothing from looser rules: each of its calls gets the strictest verdict of all settings
-    that have been in force since the client connected.
+    It might be an assistant that changed the configuration. A client that is already connected
+    therefore gains nothing from looser rules: each of its calls gets the strictest verdict of all
+    the settings that have been in force since it connected.
 
     Args:
         setting: the setting at the start of the process.
-        now: returns the current time, on a clock that never goes back.
+        now: returns the current time, from a clock that never goes back.
     """
 
     def __init__(self, setting: ApprovalSetting, now: Callable[[], float]) -> None:
@@ -24,13 +24,13 @@ class RulesInForce:
         self._settings: list[tuple[float, ApprovalSetting]] = [(now(), setting)]
 
     def change(self, setting: ApprovalSetting) -> None:
-        """Record that another setting is in force from now on."""
+        """Put another setting into force from now on."""
         if setting != self._settings[-1][1]:
             self._settings.append((self._now(), setting))
 
     def since(self, begun: float | None) -> ApprovalSetting:
-        """Return the setting for a client that connected at a time, or at the start of the process
-        if the time is None.
+        """Return the setting for a client that connected at this time or, with None, at the start
+        of the process.
         """
         current = self._settings[-1][1]
         strictest = current

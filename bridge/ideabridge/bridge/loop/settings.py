@@ -1,5 +1,5 @@
-"""Settings: the limits and choices that the machine needs in order to repeat the same steps, and
-how much a run has used.
+"""Settings: the limits and choices with which the machine can repeat the same steps, and how much a
+run has used.
 """
 
 from __future__ import annotations
@@ -35,46 +35,46 @@ class ModuleOrder:
 
 
 RULES: Final = 2
-"""The version of the rules for calls that new runs follow. A journal is folded under the version it
-was written with.
+"""The version of the rules for calls that new runs follow. A journal is folded under the version
+with which it was written.
 
-1: if `_activity` names code, the hints of the tool of that code also decide whether a call asks and
-what it waits for; and the result of a latent tool is text if the definition does not describe it.
-2: in a published plan, an explanation without a value is not replaced by one of another kind, and
-notes are separate from assumptions; see `context/earlier.py`."""
+1: if `_activity` names code, the hints of the tool that this code belongs to also decide whether a
+call asks and what it waits for; and the result of a latent tool is text unless the tool's
+definition describes it. 2: in a published plan, an explanation without a value is not replaced by
+one of another kind, and notes are separate from assumptions; see `context/earlier.py`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Limits and choices of one run.
+    """The limits and choices of one run.
 
     Attributes:
         order: which calls keep their listed order; see `ListedOrder`.
         modules: how the configuration orders the calls of individual modules, keyed by module name.
         parallel_calls: the maximum number of calls (and items of `_each`) that run at once.
-        calls: maximum number of calls that a run can list.
-        items: maximum number of items of one `_each`.
-        requests: maximum number of Requests of a run.
-        tokens: maximum number of tokens that its minds can use, or None for no limit.
+        calls: the maximum number of calls that a run can list.
+        items: the maximum number of items in one `_each`.
+        requests: the maximum number of Requests in a run.
+        tokens: the maximum number of tokens that the run's minds can use, or None for no limit.
         planning: `eager`: calls run as soon as they are listed. `lazy`: a Solution runs only after
             a person has accepted it as a whole.
-        depth: maximum number of levels of rooms within rooms.
-        cost: maximum number of US dollars that its minds can spend, or None for no limit.
+        depth: the maximum number of levels of rooms within rooms.
+        cost: how many US dollars the run's minds can spend at most, or None for no limit.
         wall_seconds: how long a run can work, in seconds. The runner measures this time.
         output_by_instance: whether the output is a map keyed by instance.
         thought_process: whether minds write their reasoning before the calls. It is journaled and
             has no other effect.
-        programs: whether Solutions and plans are allowed to be programs. Journals that lack it
-            count as False, because no mind was offered programs then.
-        groups: whether an application writes the Solutions, which can then combine their calls into
+        programs: whether Solutions and plans can be programs. A journal that lacks this setting
+            counts as False, because no mind was offered programs when it was written.
+        groups: whether an application writes the Solutions. They can then combine their calls into
             groups.
-        foresight: whether values that exist before a Solution are checked before any part of it
-            runs. Journals that lack it count as False, because their calls failed only when their
-            turn came.
+        foresight: whether the values that exist before a Solution are checked before any part of it
+            runs. A journal that lacks this setting counts as False, because its calls failed only
+            when their turn came.
         activities: the names that `_activity` can have, or None if they are not known.
-        rules: the version of the rules for calls, see `RULES`. 0 in journals that lack it.
+        rules: the version of the rules for calls; see `RULES`. It is 0 in journals that lack it.
         approval: see `ApprovalSetting`.
-        shown: `value` and `request` of `Shown`, in bytes. If one is missing, it depends on the
+        shown: `value` and `request` of `Shown`, in bytes. If either is missing, it depends on the
             mind.
     """
 
@@ -154,12 +154,13 @@ class Spending:
     """Tokens and cost, added up over the Requests of a run.
 
     Attributes:
-        input_tokens, output_tokens: the tokens of every answer whose mind reported them.
-        cost: the cost in US dollars of every answer whose price is known.
+        input_tokens, output_tokens: the tokens in all answers whose mind reported them.
+        cost: the cost in US dollars of all answers whose price is known.
         last: the usage of the current Request, or None if it was not reported.
         requests, calls: the Requests and calls of rooms that have ended.
         partial: the number of answers that used more than was reported.
-        estimated: the minimum number of tokens in Requests whose mind reported no usage.
+        estimated: the minimum number of tokens in the Requests for which the mind reported no
+            usage.
     """
 
     input_tokens: int = 0
@@ -176,7 +177,7 @@ class Spending:
         self.input_tokens += _count(usage, "input_tokens")
         self.output_tokens += _count(usage, "output_tokens")
         self.cost += number_or_none(usage.get("cost")) or 0.0
-        # A room gives a number, a single answer gives a boolean.
+        # A room reports a number, and a single answer a boolean.
         self.partial += _count(usage, "partial")
         self.last = usage
 
@@ -212,7 +213,7 @@ class Spending:
 
     def over(self, settings: Settings, requests: int = 0) -> str | None:
         """Return a sentence about the limit that forbids another Request after `requests` Requests,
-        or None if no limit forbids it.
+        or None if no limit does.
         """
         if requests + self.requests >= settings.requests and requests:
             return f"{settings.requests} requests were made, which is the limit for a run"

@@ -1,8 +1,8 @@
 """Size: measures how large parameters and outputs are once their references are replaced with
 values.
 
-Values are shared in memory. Without these limits, many references to one value would fill memory
-when written out.
+Values are shared in memory. Without these limits, many references to one value could fill the
+memory when they are written out.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ MOST_RESOLVED: Final = 64 * 1024 * 1024
 the values that they read."""
 
 MOST_VALUES: Final = MAX_VALUES
-"""Maximum number of values (numbers, strings, lists, ...) in them, because small values take far
-more memory and time than their JSON suggests."""
+"""Maximum number of values (numbers, strings, lists, ...) in such parameters or such an output.
+Small values take far more memory and time than the size of their JSON suggests.
+"""
 
 _MEMORY_PER_VALUE: Final = 60
 
@@ -57,14 +58,14 @@ def measure(value: JSON) -> Size:
 
 
 _LARGE: Final = 1_000
-"""Minimum number of values inside a value that is worth remembering."""
+"""How many values a value must at least contain for its size to be worth remembering."""
 
 _REMEMBERED: Final = 4
 
 
 class LargeSizes:
-    """Measures values, and remembers the last few large ones, because the calls of a plan read them
-    again and again.
+    """Measures values and remembers the sizes of the last few large ones, because the calls in a
+    plan read these again and again.
 
     Values are never changed in place, so the same object always has the same size.
     """
@@ -90,7 +91,7 @@ class LargeSizes:
 
 
 def too_large(name: str, size: Size) -> str | None:
-    """Return an error if a value is too large together with everything it refers to, otherwise
+    """Return an error if a value, together with everything it refers to, is too large, otherwise
     None.
 
     Args:

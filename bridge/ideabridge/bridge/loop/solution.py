@@ -1,9 +1,8 @@
 """Solution: the calls and the output of one answer, read and checked before any of them runs.
 
 `SolutionReader` turns each Solution that arrives in one piece into a `Proposal`: it binds the
-references and finds the problems. In a lazy run every Solution is a plan (`Planning`): its pieces
-are collected, it waits for a person's decision, and then it either runs as a whole or returns to
-the mind.
+references and finds the problems. In a lazy run, every Solution is a plan (`Planning`). Its pieces
+are collected, a person decides on it, and then it either runs as a whole or goes back to the mind.
 """
 
 from __future__ import annotations
@@ -48,21 +47,21 @@ LAZY = (
     "Nothing of it runs before a person has accepted it as a whole; a plan that is not accepted "
     "comes back to you with the reason."
 )
-"""The instructions for the mind of a lazy run."""
+"""The instructions for the mind in a lazy run."""
 
 
 @dataclass(slots=True)
 class Solution:
-    """An answer to a Request, as it was written.
+    """An answer to a Request, as its author wrote it.
 
     Attributes:
         calls: its calls.
         output: its output, or None if it has none or the answer broke off.
         extra: the other members of the answer, keyed by name.
         places: the places of the calls in the plan, if instances share them; see `CallProposed`.
-        broken: the reason why the answer broke off, or None if it is complete.
-        program: the program, if the answer is one. `calls` then contains the calls that it has made
-            so far.
+        broken: why the answer broke off, or None if it is complete.
+        program: the program, if the answer is one. `calls` then contains the calls that the program
+            has made so far.
         failed: whether the program has ended with an error.
         printed: what the program has printed, in pieces.
     """
@@ -87,7 +86,7 @@ class Solution:
 
 @dataclass(slots=True)
 class Proposal:
-    """A Solution with its calls bound to each other. For `pattern`, see `Group`."""
+    """A Solution whose calls are bound to each other. For `pattern`, see `Group`."""
 
     graph: Graph
     solution: Solution = field(default_factory=Solution)
@@ -112,8 +111,8 @@ class Proposal:
         return self
 
     def shown(self) -> JSONObject:
-        """Return the plan as people see it: `{"calls", "output"}`, with one call for all
-        instances.
+        """Return the plan as people see it: `{"calls", "output"}`, with each call listed once for
+        all instances.
         """
         return {
             "calls": gathered(self.solution.calls, self.solution.places),
@@ -121,8 +120,8 @@ class Proposal:
         }
 
     def correction(self, ran: Proposal | None, by: str, reason: str | None) -> JSONObject:
-        """Return the correction that a mind sees after a person replaced the plan by `ran`, or
-        denied it (`ran` is None).
+        """Return the correction that a mind sees after a person has replaced the plan with `ran`
+        or, if `ran` is None, denied it.
         """
         return {
             "proposed": self.shown(),
@@ -133,7 +132,7 @@ class Proposal:
 
 
 def _check_group(graph: Graph, pattern: Pattern, output: JSON) -> None:
-    """Add the problems of a group: alternatives that depend on each other, an output, or no
+    """Add the problems with a group: alternatives that depend on each other, an output, or no
     calls.
     """
     if output is not None:
@@ -155,11 +154,11 @@ def _check_group(graph: Graph, pattern: Pattern, output: JSON) -> None:
 
 
 _REJECTION: Final = 16_000
-"""Number of characters after which further errors in a malformed Solution are only counted."""
+"""The number of characters after which further errors in a malformed Solution are only counted."""
 
 
 def rejection(errors: Sequence[JSONObject]) -> str:
-    """Return the errors in a malformed Solution, one per line. Beyond 16,000 characters, further
+    """Return the errors in a malformed Solution, one per line. After 16,000 characters, further
     errors are only counted.
     """
     lines: list[str] = []
@@ -173,7 +172,7 @@ def rejection(errors: Sequence[JSONObject]) -> str:
         read = read_as(ErrorEntry, entry)
         message = read_failure(read.error).message
         if message.startswith("a cycle: "):
-            # All calls of a cycle have the same error, which names them all.
+            # All calls in a cycle have the same error, which names them all.
             if message in cycles:
                 continue
             cycles.add(message)
@@ -192,25 +191,26 @@ def rejection(errors: Sequence[JSONObject]) -> str:
 # -- reading a solution ----------------------------------------------------------------------------
 
 MOST_REFERENCES: Final = 20_000
-"""Maximum number of references in a Solution that arrives in one piece: binding each takes 30 us in
-the event loop.
+"""Maximum number of references in a Solution that arrives in one piece. Binding each of them takes
+30 us on the event loop.
 """
 
 MOST_BOUND: Final = 200_000
-"""Maximum number of edges between its calls: if each of 5,000 calls reads what all of them write,
-there are 25 million.
+"""Maximum number of edges between the calls of such a Solution. If each of 5,000 calls read what
+all of them write, there would be 25 million.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedSolution:
-    """A Solution that was checked but is not part of the run yet.
+    """A Solution that has been checked but is not part of the run yet.
 
     Attributes:
         event: the event that adds it to the run.
-        errors: a list of `{"call", "place", "error"}`, empty if it is well formed.
+        errors: a list of `{"call", "place", "error"}`, which is empty if the Solution is well
+            formed.
         proposal: the Solution with its calls bound, or None if it has too many calls or references
-            to bind.
+            to be bound.
     """
 
     event: SolutionProposed
@@ -275,7 +275,7 @@ class SolutionReader:
         return graph
 
     def check(self, event: SolutionProposed) -> CheckedSolution:
-        """Check a Solution that arrives in one piece. `take` does not bind it a second time."""
+        """Check a Solution that arrives in one piece. A later `take` does not bind it again."""
         errors = self.check_count(len(event.calls)) or _over_references(event.calls, event.output)
         if errors:
             return CheckedSolution(event, errors)
@@ -298,8 +298,8 @@ class SolutionReader:
         )
 
     def take(self, event: SolutionProposed) -> Proposal:
-        """Return the proposal of a whole Solution. If `check` last checked this same event, its
-        calls are already bound.
+        """Return the proposal for a whole Solution. If this same event is the one that `check` last
+        checked, the calls are already bound.
         """
         checked = self._checked
         self._checked = None
@@ -310,7 +310,7 @@ class SolutionReader:
 
         proposal.solution.extra = {**(event.extra or {})}
         if event.pattern is not None:
-            # The idea records the pattern of its calls.
+            # The idea records the pattern of the Solution's calls.
             proposal.solution.extra["pattern"] = event.pattern
         return proposal
 
@@ -366,11 +366,11 @@ class PlanResult:
 
 
 class Planning:
-    """The plan of a lazy run, from its first piece until it is accepted as a whole or set aside.
+    """A lazy run's plan, from its first piece until it is accepted as a whole or set aside.
 
     Args:
-        reader: reads the Solutions of the run.
-        step: the step of the run.
+        reader: reads the run's Solutions.
+        step: the run's step.
         plan: the plan, if it arrived in one piece. Otherwise `take` collects its pieces.
     """
 
@@ -391,12 +391,12 @@ class Planning:
 
     @property
     def waits(self) -> bool:
-        """True if the plan is complete and waits to be accepted."""
+        """True if the plan is complete and waiting to be accepted."""
         return self.plan.graph.closed
 
     def due(self) -> list[AskPlan]:
-        """Return the effect that asks a person about the plan, if the plan waits and nobody has
-        been asked yet.
+        """Return the effect that asks a person about the plan, if the plan is waiting and nobody
+        has been asked yet.
         """
         if not self.waits or self._asked:
             return []
@@ -404,10 +404,10 @@ class Planning:
         return [AskPlan(question.approval, question.digest)]
 
     def settled(self) -> PlanResult | None:
-        """Return the result of a complete plan, or None if somebody has to be asked first."""
+        """Return the result of a complete plan, or None if someone has to be asked first."""
         plan = self.plan
         if plan.solution.broken is not None:
-            # No part of a plan has run yet, so an incomplete one is dropped.
+            # No part of the plan has run yet, so an incomplete plan is dropped.
             errors = [error_message("structural", f"{BROKE_OFF}{plan.solution.broken}")]
             return PlanResult(plan, errors=errors)
 

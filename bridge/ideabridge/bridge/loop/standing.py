@@ -1,9 +1,9 @@
-"""Standing: identifies the tool of a call for a standing rule.
+"""Standing: identifies a call's tool for standing rules.
 
 A standing rule is a person's answer *always*: a tool runs in one workspace without a question. The
-rules are kept outside the loop, in `standing_rules.py`. When a call is about to ask, the runner
-looks for a rule that covers it, and journals that rule in the call's `CallDecided`. Folding the
-journal needs no rules: the journal says what they decided.
+rules are kept outside the loop, by `standing_rules.py`. When a call is about to ask, the runner
+looks for a rule that covers the call, and journals that rule in the call's `CallDecided`. Folding
+the journal needs no rules, because the journal says what they decided.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ideabridge.bridge.loop.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class StandingTool:
-    """The tool of a call, in the form to which a standing rule is bound.
+    """A call's tool, in the form to which a standing rule is bound.
 
     Attributes:
-        module: the module, or "" for a tool of this process.
+        module: the module, or "" for an in-process tool.
         name: the name of the tool in its module.
-        activity: the code that runs, or "" for a tool of a module.
+        activity: the code that runs, or "" for a module's tool.
         digest: the digest of the definition; see `Tool.digest`.
     """
 
@@ -31,7 +31,7 @@ class StandingTool:
 
     @property
     def label(self) -> str:
-        """The name that people see: `module.name`, or only the name for a tool of this process."""
+        """The name that people see: `module.name`, or only the name for an in-process tool."""
         return f"{self.module}.{self.name}" if self.module else self.name
 
 
@@ -39,9 +39,9 @@ def standing_tool(progress: Progress) -> StandingTool | None:
     """Return the tool that a standing rule would cover, or None if no rule is allowed to cover the
     call.
 
-    A person decides on the following calls each time: a call that rests on assumptions; a call that
-    someone has edited; a call whose tool is a task for a mind, or opens a room; and a call that
-    runs the code of a tool other than the one it names.
+    A person decides each time on the following: a call that rests on assumptions, a call that
+    someone has edited, a call whose tool is a task for a mind or opens a room, and a call that runs
+    the code of a tool other than the one it names.
     """
     call = progress.call
     tool = progress.tool

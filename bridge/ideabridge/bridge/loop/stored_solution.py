@@ -1,18 +1,18 @@
-"""StoredSolution: the form of a Solution that an idea stores. It satisfies the schema
-of its Request.
+"""StoredSolution: a Solution in the form that an idea stores. This form satisfies the Request's
+schema.
 
 A Solution is read leniently: a malformed call fails, and the others run. The stored Solution
 contains only what the schema accepts:
 
 - a call in a different notation (`_tool: "git.log"`, no `_module`, a null) is rewritten as the
   schema requires;
-- a call that the schema refuses is left out, and so are the calls that refer to its result by
+- a call that the schema refuses is left out, together with the calls that refer to its result by
   number. References to later results are renumbered;
 - a member that the schema does not name is left out;
 - an output that the schema refuses becomes null;
 - a required member that is missing is stored empty.
 
-The journal and `IdeaMeta.written` contain the Solution as it was written. Recordings answer from
+The journal and `IdeaMeta.written` contain the Solution as it was written. Recordings answer with
 the latter.
 """
 
@@ -37,7 +37,7 @@ from ideabridge.tools.tool import META_PROPERTIES
 _META: Final = frozenset(META_PROPERTIES)
 
 _NUMBERED: Final = re.compile(r'(†(?:[^\s.\[\]|&†"]+\.)?results\.)(\d+)(?![\w-])')
-"""Matches a reference to the result of a call by its number."""
+"""Matches a reference that names the result of a call by number."""
 
 _OWN: Final = ("calls", "output", "program")
 
@@ -45,8 +45,8 @@ _OWN: Final = ("calls", "output", "program")
 class SolutionValidator:
     """The schema of a Solution, with a validator for each of its parts.
 
-    A call is checked against the schema of its own tool, because checking it against the union of
-    all tools would take a thousand times as long.
+    A call is checked against its own tool's schema, because a check against the union of all tools'
+    schemas would take a thousand times as long.
 
     Args:
         document: the composed schema.
@@ -62,16 +62,17 @@ class SolutionValidator:
         self._parts: dict[str, JSONObject] = {}
         for name, schema in properties.items():
             if name != "calls":
-                # It keeps its place in the document, because the path of a `$ref` can lead through
-                # it.
+                # It stays in its place in the document, because the path in a `$ref` can lead
+                # through it.
                 self._parts[name] = {"properties": {name: schema}}
 
         self._validators: dict[int, Validator] = {}
 
     @cached_property
     def _calls(self) -> dict[tuple[str, str], CallSchema]:
-        """The schemas of calls, by module and tool. A module of "" means none."""
-        # Most Requests offer many tools, and some are answered without a call.
+        """The schemas of calls, keyed by module and tool. The module "" stands for none."""
+        # This is computed only on demand: most Requests offer many tools, and some are answered
+        # without a call.
         return {(call.module, call.tool): call for call in self._schema.calls}
 
     @cached_property
@@ -85,7 +86,7 @@ class SolutionValidator:
         return len(self.body[1].encode())
 
     def call(self, call: Call) -> JSONObject | None:
-        """Return the call in a form that the schema accepts, or None if there is none."""
+        """Return the call in a form that the schema accepts, or None if there is no such form."""
         tool = call.changed or call.tool
         if tool is None:
             return None
@@ -104,17 +105,17 @@ class SolutionValidator:
         return written if _is_valid(validator, written, checked=is_sound) else None
 
     def admits(self, name: str, value: JSON, *, checked: bool = False) -> bool:
-        """Return whether the schema accepts this value for a member or for the output. References
-        count as values.
+        """Return whether the schema accepts this value for a member or for the output. A reference
+        counts as a value.
 
-        `checked` says that the value is known to satisfy the schema once its references are
+        `checked` says whether the value is known to satisfy the schema once its references are
         replaced.
         """
         part = self._parts.get(name)
         return part is not None and _is_valid(self._validator(part), {name: value}, checked=checked)
 
     def _validator(self, part: JSONObject) -> Validator:
-        """Return the validator of one part, creating it on first use."""
+        """Return the validator for one part, which is created on first use."""
         validator = self._validators.get(id(part))
         if validator is None:
             validator = self._compiled(part)
@@ -123,7 +124,7 @@ class SolutionValidator:
         return validator
 
     def _compiled(self, part: JSONObject) -> Validator:
-        """Return a validator of one part, including the definitions that the part refers to."""
+        """Return a validator for one part, including the definitions that the part refers to."""
         defs = self._schema.definitions_for(part)
         schema: JSONObject = {**part, "$defs": defs} if defs else part
         return Validator(schema, what="the solution")
@@ -168,8 +169,8 @@ def stored_solution(
 def _calls(
     calls: list[Call], schema: SolutionValidator
 ) -> tuple[list[JSON], dict[int, int | None]]:
-    """Return the calls that the schema accepts, and the new number of each result. The number is
-    None if the call is left out.
+    """Return the calls that the schema accepts, and the new number of each call's result, or None
+    for a call that is left out.
     """
     fitting = [(call, schema.call(call)) for call in calls]
     if all(written is not None for _, written in fitting):
@@ -192,10 +193,10 @@ def _calls(
 
 
 def _numbers(fitting: list[tuple[Call, JSONObject | None]]) -> dict[int, int | None]:
-    """Return the new number of each call's result, keyed by its place. The number is None if all
-    calls of that place are left out.
+    """Return the new number of the result at each place, or None if all calls at that place are
+    left out.
 
-    The instances of a plan share its places.
+    In a plan, the instances share the places.
     """
     remaining = {call.place for call, written in fitting if written is not None}
     numbers: dict[int, int | None] = {}
@@ -215,10 +216,10 @@ class _LeftOutError(Exception):
 
 
 def _renumbered(value: JSON, numbers: Mapping[int, int | None]) -> JSON:
-    """Return the value with the new numbers of results in its references.
+    """Return the value with the results' new numbers in its references.
 
     Raises:
-        _LeftOutError: a reference names a result without a new number.
+        _LeftOutError: a reference names a result that has no new number.
     """
     if not numbers:
         return value
@@ -234,8 +235,8 @@ def _renumbered(value: JSON, numbers: Mapping[int, int | None]) -> JSON:
 
 
 def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:
-    """Return the call with the schema's names for its tool and module, and without the members that
-    do not apply to it.
+    """Return the call with the schema's names for its tool and module, and without members that do
+    not apply to it.
     """
     tool = call.changed or call.tool
     written: JSONObject = {"_tool": call.name if tool is None else tool.name}

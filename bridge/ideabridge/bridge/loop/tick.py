@@ -1,12 +1,13 @@
-"""Tick: the calls of one Solution, from being listed until all have settled.
+"""Tick: the calls of one Solution, from the moment they are listed until all have settled.
 
 Theory of operation
 -------------------
 
 A call waits for one other call at a time: one that writes what it reads, or one that the listed
-order puts before it. `_waiting` maps each such call to the calls that wait for it. When a call
-settles, exactly those are considered again, so there is no polling and no barrier between layers.
-After every event `_drain` considers calls until nothing moves, and leaves new effects in `due`.
+order puts before it. `_waiting` maps each call that others wait for to the calls that wait for it.
+When a call settles, exactly those calls are considered again, so there is no polling and no barrier
+between layers. After every event `_drain` considers calls until nothing moves, and leaves new
+effects in `due`.
 
 The statuses of a call (`CallStatus`), and what leads from one to the next:
 
@@ -26,13 +27,13 @@ The statuses of a call (`CallStatus`), and what leads from one to the next:
     any of                                                    its group is decided, or its Solution
     these                                                     is cancelled: CANCELLED
 
-A call without items left to run goes directly from WAITING to its final status.
+A call that has no items left to run goes directly from WAITING to its final status.
 
 Invariants:
 
 - `_running` counts the executions that occupy a place. `_asking` counts the executions and calls
-  that wait for a person. Only `_take_place`, `_free_place`, `_pause`, `_resume`, `_open_approval`
-  and `_end_asking` change them.
+  that are waiting for a person. Only `_take_place`, `_free_place`, `_pause`, `_resume`,
+  `_open_approval` and `_end_asking` change them.
 - At most `settings.parallel_calls` executions have a place.
 - When nothing can move and nobody is being asked, circles of calls that wait for each other are
   broken up, and data wins over order. If only the order holds a call back, the call runs. If data
@@ -106,7 +107,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
 
 _NAMED_IN_COMMON: Final = 20
-"""Maximum number of other calls that one question names."""
+"""Maximum number of other calls named in one question."""
 
 
 class Group:
@@ -118,9 +119,8 @@ class Group:
             that ends cancels all other calls. None: the calls are independent.
 
     Attributes:
-        decided: the reason why the calls that have not settled are cancelled, or None if they are
-            not.
-        cancelled: the reason why someone cancelled the Solution, or None if nobody did.
+        decided: why the calls that have not settled are cancelled, or None if they are not.
+        cancelled: why someone cancelled the Solution, or None if nobody did.
     """
 
     def __init__(self, pattern: Pattern | None) -> None:
@@ -149,15 +149,15 @@ class Group:
 
     @property
     def catches(self) -> bool:
-        """Return whether `p || q` catches a failure. A failed alternative writes nothing, because
-        another one might succeed.
+        """Return whether `p || q` catches a failure. In a group of alternatives, a failed call
+        writes nothing, because another might succeed.
         """
         return self.pattern != "any"
 
     @property
     def reports_failures(self) -> bool:
-        """Return whether a failed call is an error. It is not an error if another alternative has
-        succeeded.
+        """Return whether a failed call is an error. If another alternative has succeeded, it is
+        not.
         """
         return not (self.pattern == "any" and self._won)
 
@@ -212,7 +212,7 @@ class Tick:
         self.unheard: frozenset[int] | None = None
         self.group = Group(pattern)
         self._memory = memory
-        # Only the group itself sees what it writes, until all of its calls have succeeded.
+        # Until all calls in the group have succeeded, only the group itself sees what they write.
         self._visible = memory.staged() if pattern == "all" else memory
         self._committed = pattern != "all"
         self._settings = settings
@@ -221,10 +221,10 @@ class Tick:
         self._grants = grants
         self.judge = Judge(self._visible, self.progress)
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
-        # Calls that share a reason to ask with others, in listed order.
+        # Calls that share a reason to ask with other calls, in listed order.
         self._sharing: list[int] = []
-        # The other calls that a call's question names, keyed by that call; and the calls that an
-        # approved question named.
+        # First, the other calls that a call's question names, keyed by that call. Then, the calls
+        # that an approved question named.
         self._named_in_common: dict[int, list[int]] = {}
         self._approved_in_common: set[int] = set()
         self._waiting: dict[int | None, list[int]] = {}
@@ -244,8 +244,8 @@ class Tick:
         self._drain()
 
     def _doubt_site(self, progress: Progress, line: int) -> None:
-        """Record an uncertainty: no recorded run shows what this call does. Calls that only read
-        are exempt.
+        """Record as an uncertainty that no recorded run shows what this call does. Calls that only
+        read are exempt.
         """
         if progress.tool is not None and progress.hints.read_only is not True:
             why = f"no recorded run has made the call in line {line} of the program"
@@ -262,7 +262,7 @@ class Tick:
         self.graph.close()
         for progress in self.progress.values():
             if progress.call.problems and progress.settled:
-                # Closing the graph might have revealed more problems.
+                # Closing the graph might have revealed further problems.
                 progress.error = _structural(progress.call)
 
         self._consider.extend(
@@ -327,14 +327,14 @@ class Tick:
             progress.doubts.add_room(f"calls.{progress.call.place}", event.doubts)
 
     def learn(self, call: int, message: Message) -> None:
-        """Add data from an activity. Later calls of the Solution read it, unless the calls
-        are alternatives.
+        """Add data from an activity. Later calls in the Solution see it, unless the calls are
+        alternatives.
         """
         if self.group.pattern in (None, "all"):
             self._visible.learn(call, message.instance, message.kind, message.value)
 
-    # The questions of a running call: about its outcome, or from its module. Between question and
-    # answer the execution does not occupy a place.
+    # Questions during a running call, either about its outcome or from its module. Between the
+    # question and the answer, the execution does not occupy a place.
 
     def ask_in_call(self, event: OutcomeAsked | QuestionAsked) -> None:
         """Record that a person is asked about the unknown outcome of an execution, or is asked a
@@ -426,8 +426,8 @@ class Tick:
         grant = grant_of(progress, event)
         _expect_rule(event)
         if event.granted is not None:
-            # The grant counted the call when it became due, unless the machine would now ask about
-            # it.
+            # The grant counted the call when the call became due, unless the machine would now ask
+            # about it.
             self._grants.count(event.granted, progress, 1)
 
         corrected = correction_by(progress.approval.resolved, event)
@@ -464,13 +464,13 @@ class Tick:
         self._drain()
 
     def judge_again(self, settings: Settings) -> None:
-        """Apply other rules to the calls that have not settled.
+        """Apply new rules to the calls that have not settled.
 
         A new verdict counts only if it is stricter: a call that is asking can be denied, and a call
-        that was allowed can have to ask. A call that a person or an approver has approved asks
-        again only if the rules now deny it. A call that the assistant has approved also asks again
-        if only persons are now allowed to decide. Once a call has begun, nobody can be asked about
-        its remaining items, so they fail. A room judges its own calls.
+        that was allowed can be made to ask. A call approved by a person or an approver asks again
+        only if the rules now deny it. A call approved by the assistant also asks again if only
+        persons are now allowed to decide. Once a call has begun, nobody can be asked about its
+        remaining items, so they fail. A room judges its own calls.
         """
         self._settings = settings
         self._policy = policy_named(settings.approval)
@@ -483,7 +483,7 @@ class Tick:
         self._drain()
 
     def _judge_question(self, progress: Progress) -> None:
-        """Deny a call that waits for a decision if the policy denies it now."""
+        """Deny a call that is waiting for a decision if the policy now denies the call."""
         verdict = self._apply_policy(progress)
         if not isinstance(verdict, Refusal) or progress.approval is None:
             return
@@ -492,8 +492,8 @@ class Tick:
         self._fail(progress, verdict.kind, verdict.message)
 
     def _judge_allowed(self, progress: Progress) -> None:
-        """Revoke the permission for a call that has not begun, if the policy now asks about the
-        call or denies it.
+        """Revoke a call's permission to run if the call has not begun and the policy now asks about
+        it or denies it.
         """
         verdict = self._objection(progress)
         if verdict is None:
@@ -507,7 +507,7 @@ class Tick:
 
     def _objection(self, progress: Progress) -> AskApproval | Refusal | None:
         """Return why the current rules forbid a call that was allowed or approved, or None if it
-        can run.
+        can still run.
         """
         verdict = self._apply_policy(progress)
         by = progress.approved_by
@@ -517,7 +517,7 @@ class Tick:
         return verdict
 
     def _end_open(self, progress: Progress, error: JSONObject) -> None:
-        """End the items of a call that have not begun, with an error."""
+        """End those items of a call that have not begun, with an error."""
         self._drop_queued(progress)
         for item in progress.items:
             if not item.started and not item.finished:
@@ -549,14 +549,14 @@ class Tick:
             self._withdraw_execution(progress, number)
 
     def _withdraw_execution(self, progress: Progress, number: int) -> None:
-        """Free the place of an execution whose `Execute` is due and not acknowledged."""
+        """Free the place of an execution whose `Execute` is due but not acknowledged."""
         place = number if progress.call.has_each else None
         if self.due.pop(("execute", progress.call.index, place), None) is not None:
             self._free_place()
 
     def _allow(self, progress: Progress) -> None:
-        """Approve a waiting call if a grant covers it. A person is still asked about anything
-        uncertain in the call.
+        """Approve a waiting call if a grant covers the call. A person is still asked about anything
+        uncertain in it.
         """
         if (
             progress.approval is None
@@ -573,7 +573,7 @@ class Tick:
             self.due["approve", index, None] = Allow(progress.call, digest, grant.call, grant.by)
 
     def _withdraw_approval(self, progress: Progress) -> None:
-        """Withdraw the question about running a call, and the grant that would answer it."""
+        """Withdraw the question whether a call may run, and the grant that would answer it."""
         self._withdraw_grant(progress)
         self.due.pop(("approve", progress.call.index, None), None)
         progress.approval = None
@@ -590,11 +590,11 @@ class Tick:
         self._running += 1
 
     def _free_place(self) -> None:
-        """Stop counting an execution that has ended, or that will not run for now."""
+        """Stop counting an execution that has ended or that will not run for now."""
         self._running -= 1
 
     def _pause(self) -> None:
-        """Free the place of an execution, and count it as waiting for a person."""
+        """Free the place of an execution, and count the execution as waiting for a person."""
         self._running -= 1
         self._asking += 1
 
@@ -613,7 +613,7 @@ class Tick:
         self.due["approve", progress.call.index, None] = question
 
     def _end_asking(self) -> None:
-        """Stop counting a call that no longer waits for a decision."""
+        """Stop counting a call that is no longer waiting for a decision."""
         self._asking -= 1
 
     @property
@@ -625,8 +625,8 @@ class Tick:
 
     @property
     def ended(self) -> bool:
-        """True if the answer has ended, every call has settled, and a group has been committed or
-        given up.
+        """True if the answer has ended, every call has settled, and the group, if the calls form
+        one, has been committed or given up.
         """
         return (
             self.graph.closed
@@ -636,21 +636,21 @@ class Tick:
 
     @property
     def waits_for_people(self) -> bool:
-        """True if the calls wait only for people's decisions."""
+        """True if the calls are waiting only for people's decisions."""
         if self._asking == 0 or self._running or not (self.graph.closed or self.program):
             return False
         return not any(isinstance(effect, Allow) for effect in self.due.values())
 
     @property
     def at_rest(self) -> bool:
-        """True if the calls wait only for rooms."""
+        """True if the calls are waiting only for rooms."""
         return self._running == len(self.rooms) and (
             self.graph.closed or (self.program and self._running > 0)
         )
 
     def errors(self) -> list[JSONObject]:
         """Return `{"call", "place", "in_solution"?, "error"}` for each failed call, and an error if
-        all were cancelled.
+        all calls were cancelled.
         """
         failed: list[JSONObject] = [
             {**progress.call.located, "error": progress.error}
@@ -665,8 +665,8 @@ class Tick:
         return [*failed, error_message("cancelled", f"the solution was cancelled: {why}")]
 
     def cut_off(self) -> list[JSONObject]:
-        """Return the errors of calls whose outcome is unknown if the run ends now, except calls of
-        read-only tools.
+        """Return the errors for the calls whose outcome is unknown if the run ends now, except for
+        calls to read-only tools.
         """
         errors: list[JSONObject] = []
         for progress in self.progress.values():
@@ -733,7 +733,7 @@ class Tick:
         ):
             return False
 
-        # Each call waits for one thing at a time.
+        # Each call waits for only one thing at a time.
         waits = {
             index: {before}
             for before, indexes in self._waiting.items()
@@ -776,8 +776,8 @@ class Tick:
             self._put_up(progress, outcome)
 
     def _share_question(self, progress: Progress) -> None:
-        """Ask only once about calls that share a reason to ask. The question about the first call
-        that changes something names the others, so its answer also decides about them.
+        """Ask only once about calls that share a reason to ask. The question about the first of
+        them that changes something names the others, so the answer to it also decides about them.
         """
         call = progress.call
         reason = self._shared_reason(call)
@@ -810,8 +810,8 @@ class Tick:
         self._named_in_common[call.index] = [named_call.index for named_call in named]
 
     def _forget_named(self, progress: Progress) -> None:
-        """Undo the effect of a denied question on the other calls that it named, so that each of
-        them asks its own question.
+        """Undo what a denied question meant for the other calls that it named, so that each of them
+        asks a question of its own.
         """
         if self._named_in_common.pop(progress.call.index, ()):
             own = f"calls.{progress.call.place}"
@@ -825,7 +825,7 @@ class Tick:
 
     def _is_open_with(self, other: Progress, reason: str) -> bool:
         """Return whether a call that changes something shares this reason to ask, and nobody has
-        been asked about it.
+        been asked about that call.
         """
         if other.status is not CallStatus.WAITING or other.hints.read_only is True:
             return False
@@ -839,7 +839,7 @@ class Tick:
         return None if computation is None else computation.shared_reason
 
     def _put_up(self, progress: Progress, items: list[Item]) -> None:
-        """Ask the policy about a call with resolved references, unless nothing is left to
+        """Ask the policy about a call whose references are resolved, unless nothing is left to
         execute.
         """
         progress.items = items
@@ -865,7 +865,7 @@ class Tick:
         self._let_go(progress)
 
     def _let_go(self, progress: Progress) -> None:
-        """Run a call, or let it wait for the calls that the listed order puts before it."""
+        """Run a call, or let it wait for the calls that the listed order puts first."""
         before = self.graph.order.before(progress.call, self._is_settled)
         progress.is_held_back = before is not None
         if before is None:
@@ -874,7 +874,7 @@ class Tick:
             self._waiting.setdefault(before, []).append(progress.call.index)
 
     def _queue_items(self, progress: Progress) -> None:
-        """Queue the executions of a call: all of them, or only the next one if they run one after
+        """Queue the executions of a call: all of them, or only the next if they run one after
         another.
         """
         call = progress.call
@@ -966,7 +966,7 @@ class Tick:
         self._fail_with(progress, {"kind": kind, "message": message})
 
     def _fail_with(self, progress: Progress, error: JSONObject, partial: JSON = None) -> None:
-        """Write the failure to `q` if the call writes to `p || q`. Otherwise, the call fails."""
+        """Write the failure to `q` if the call writes to `p || q`. Otherwise, fail the call."""
         call = progress.call
         progress.error = error
         target = call.target
@@ -989,8 +989,8 @@ class Tick:
         self._settle(progress, CallStatus.FAILED)
 
     def _fail_absent(self, progress: Progress, absent: Absent) -> None:
-        """End a call that reads a value that will never exist. This is not an error if a branch was
-        not taken.
+        """End a call that reads a value which will never exist. This is not an error if a branch
+        was not taken.
         """
         if absent.why == "skipped":
             progress.error = {"kind": "skipped", "message": absent.message}
@@ -1100,7 +1100,7 @@ def _expect_rule(event: events.CallDecided) -> None:
 
 
 def _objected(verdict: AskApproval | Refusal) -> JSONObject:
-    """Return the error of an execution that the rules no longer let run."""
+    """Return the error for an execution that the rules no longer allow."""
     if isinstance(verdict, Refusal):
         return {"kind": verdict.kind, "message": verdict.message}
     message = (
@@ -1111,7 +1111,7 @@ def _objected(verdict: AskApproval | Refusal) -> JSONObject:
 
 
 def _structural(call: Call) -> JSONObject:
-    """Return the error of a malformed call."""
+    """Return the error for a malformed call."""
     return {"kind": "structural", "message": "; ".join(call.problems)}
 
 

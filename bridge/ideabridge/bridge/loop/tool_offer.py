@@ -1,7 +1,7 @@
 """ToolOffer: the tools and the output schema that each Request of a run offers.
 
-A run begins with a catalogue and an output schema. Message handlers can change both for a Request;
-the event of that Request records the change.
+A run begins with a catalogue and an output schema. Message handlers can change both for a Request,
+whose event records the change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Latent: TypeAlias = Callable[[Iterable[Tool]], Iterable[ToolKey]]
 
 
 class ToolOffer:
-    """The tools and the output schema of a run, and which of them its current Request offers.
+    """A run's tools and output schema, and what the current Request offers of them.
 
     Args:
         initial: the tools with which the run began.
@@ -43,11 +43,10 @@ class ToolOffer:
         self._change: JSONObject | None = None
 
     def change(self, change: JSONObject | None) -> bool:
-        """Set the offer of the next Request. Return whether it differs from that of the last one.
+        """Set the next Request's offer. Return whether it differs from the last Request's.
 
         Args:
-            change: see `change_of_offer`. None means the initial tools and output schema of the
-                run.
+            change: see `change_of_offer`. None means the run's initial tools and output schema.
 
         Raises:
             JournalError: see `offered_by`.
@@ -55,7 +54,7 @@ class ToolOffer:
         if change == self._change:
             return False
 
-        # `offered_by` can raise, so nothing is changed before it returns.
+        # `offered_by` can raise an error, so nothing is changed before it returns.
         current = offered_by(self.initial, change)
         self._change = change
         self.current = current
@@ -82,9 +81,9 @@ def change_of_offer(
     they made none.
 
     The result is `RequestMade.offered`, so that a folded run accepts the same Solutions:
-    `{"tools"?: [...], "latent"?: [...], "output_schema"?: ...}`. A tool is listed as its number
-    among the initial tools of the run, or as the definition of a new one. `output_schema` is null
-    if the output is text.
+    `{"tools"?: [...], "latent"?: [...], "output_schema"?: ...}`. An initial tool of the run is
+    listed as its number among these, and a new tool as its definition. `output_schema` is null if
+    the output is text.
 
     Args:
         base: the initial tools of the run.
@@ -125,7 +124,7 @@ def change_of_offer(
 
 
 def _tools_by_key(tools: Sequence[object]) -> dict[ToolKey, Tool]:
-    """Return the tools that the message handlers left, in their order."""
+    """Return the tools that the message handlers left, in the handlers' order."""
     by_key: dict[ToolKey, Tool] = {}
     for tool in tools:
         if not isinstance(tool, Tool):
@@ -141,7 +140,7 @@ def _tools_by_key(tools: Sequence[object]) -> dict[ToolKey, Tool]:
 
 
 def offered_by(base: Catalogue, change: JSONObject | None) -> Catalogue:
-    """Return the tools of a Request.
+    """Return the tools that a Request offers.
 
     Args:
         base: the initial tools of the run.
