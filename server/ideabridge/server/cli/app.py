@@ -415,7 +415,7 @@ def root(
         raise typer.Exit(ExitCode.DONE)
 
 
-# These modules add their commands to the `app` of another module.
+# These files add their commands to the `app` of another file.
 assert publishing.app is ideas.app
 assert sharing.app is ideas.app
 assert writing.app is ideas.app
@@ -453,10 +453,10 @@ _use_plain_help(app)
 
 def called(application: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
     """Return the application with only the command that the arguments name, because Typer would
-    build every command of an application.
+    build every command in the application.
 
-    Return it with all its commands if the first argument names no command: an option, no argument
-    at all, or a mistake, in which case the error message suggests names.
+    Return it with all its commands if the first argument names no command, because it is an option,
+    missing, or a mistake for which the error message suggests names.
     """
     word = arguments[0] if arguments else None
     commands = [
@@ -484,7 +484,8 @@ def run_command_line(arguments: list[str]) -> int:
     """Run the command line and return its exit code. Each error is one line on standard error."""
     clean_logs()
     sys.excepthook = _excepthook
-    # People write `--http=HOST:PORT`, but the address is an argument, because it is optional.
+    # People write `--http=HOST:PORT`, but the address is a separate argument, because it is
+    # optional.
     words: list[str] = []
     for argument in arguments:
         if argument.startswith("--http="):
@@ -509,7 +510,7 @@ def _run_words(words: list[str], json: bool) -> int:
         raise KeyboardInterrupt from None
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):
-            # Click ends the process if the reader of a help text has gone, which is not an error.
+            # Click ends the process if nobody reads the help text any more, which is not an error.
             drop_output()
             return ExitCode.DONE
 

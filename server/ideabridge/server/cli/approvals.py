@@ -1,5 +1,5 @@
-"""`ideabridge approvals`: lists the decisions that runs wait for, and makes them. It also lists the
-tools that people have allowed always, and withdraws such rules.
+"""`ideabridge approvals`: lists the decisions that runs wait for, and makes them. It also lists and
+withdraws standing rules, which allow a tool for good.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ async def decide(
     chosen = _by_run(options, targets)
     approvals = [approval for decisions in chosen.values() for approval in decisions]
     _check_choices(submitted, approvals)
-    # A person who allows a tool always has seen the call.
+    # A person who allows a tool for good must have seen the call.
     unnamed = [approval for approval in approvals if always or not _is_named(approval, targets)]
     if unnamed and decision in _LETS_HAPPEN and at_terminal() and not options.json:
         # The questions of a run might have changed since someone looked at them.
@@ -304,7 +304,7 @@ async def decide(
 def _check_contents(
     decision: str, *, call: str | None, plan: str | None, value: str | None
 ) -> None:
-    """Raise `UsageError` unless the options contain exactly what the decision needs."""
+    """Raise `UsageError` unless the options are exactly those that the decision needs."""
     for option, text, expected in (
         ("--call", call, "edit"),
         ("--plan", plan, "edit"),
@@ -392,7 +392,7 @@ def _rule_row(listed: ListedRule) -> tuple[str, ...]:
 
 
 def _check_always(decision: str, options: Options, *, always: bool, for_run: bool) -> None:
-    """Raise `UsageError` unless a person at a terminal can allow a tool always."""
+    """Raise `UsageError` unless there is a person at a terminal who can allow a tool for good."""
     if not always:
         return
     if decision != "approve":
@@ -450,7 +450,7 @@ def _check_choices(submitted: Decision, approvals: list[Pending]) -> None:
 
 
 def _is_named(decision: Pending, words: list[str]) -> bool:
-    """Return whether one of the words stands for this decision itself, not only for its run."""
+    """Return whether one of the words names this decision itself, and not just its run."""
     approvals = [word.rpartition(":")[2] for word in words]
     return any(approval and decision.approval.startswith(approval) for approval in approvals)
 
@@ -475,8 +475,8 @@ def _read_object(text: str | None, option: str) -> JSONObject | None:
 
 
 def _by_run(options: Options, words: list[str] | None) -> dict[str, list[Pending]]:
-    """Return the open decisions that the words name, by run. If `words` is None, return all open
-    decisions.
+    """Return the open decisions that the words name, keyed by run. If `words` is None, return all
+    of them.
 
     Raises:
         UnknownRunError, UsageError: a word matches no open decision, or more than one.
@@ -562,7 +562,7 @@ async def _decide(
             try:
                 outcome = await _settle(bridge, options, decision, decisions, refused)
             except IdeabridgeError as error:
-                # Continue with the decisions for other runs.
+                # The decisions for other runs are still made.
                 message = _why_not(error, decisions[0])
                 report(message)
                 answers.append({"run": run_id, "error": message})
@@ -599,15 +599,15 @@ async def _settle(
     decisions: list[Pending],
     refused: list[str],
 ) -> Followed:
-    """Submit the decision on the chosen questions of one run, or ask the person if `decision` is
-    None. Then follow the run.
+    """Submit the decision on one run's chosen questions, or ask the person if `decision` is None.
+    Then follow the run.
 
     Approvals that nobody can decide any more are reported, and added to `refused`. If the run
     accepted at least one decision, this function follows it, because its calls run in this process.
 
     Raises:
         InterruptedRunError, DecisionError, FinishedRunError: this process cannot make the decision,
-            or nobody can any more.
+            or it is too late for anybody to make it.
     """
     from ideabridge.bridge.errors import DecisionError
     from ideabridge.bridge.standing_rules import StandingRuleError

@@ -8,7 +8,7 @@ is typing.
 
 from __future__ import annotations
 
-# Python's own module loads faster than the store's, and no store is open in this process
+# Python's own module loads faster than the store's, and this process has no store open
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing

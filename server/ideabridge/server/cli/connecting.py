@@ -34,14 +34,13 @@ _MOMENT: Final = 0.5
 
 
 class Connecting:
-    """Shows which modules are connecting, from before the import of the SDK until `wait` returns.
-
-    At a terminal, the last line counts the seconds, and disappears at the end. Without a terminal,
-    one line appears on standard error.
+    """Shows which modules are connecting, from before the SDK is imported until `wait` returns. At
+    a terminal, the last line counts the seconds and disappears at the end. Without a terminal, a
+    single line appears on standard error.
 
     Args:
         configuration: the configuration with the modules.
-        idle: the names of modules that are not started.
+        idle: the names of the modules that are not started.
     """
 
     def __init__(self, configuration: Configuration, idle: Collection[str] = ()) -> None:
@@ -76,7 +75,7 @@ class Connecting:
 
         def settled(status: ModuleStatus) -> None:
             known_names.add(status.name)
-            # Hiding draws the line once more, so it comes before the line changes.
+            # Hiding draws the line once more, so the line is hidden before it changes.
             self._hide()
             if status.name in self._left:
                 self._left.remove(status.name)
@@ -116,8 +115,8 @@ class Connecting:
             self._hide()
 
     def _show(self) -> bool:
-        """Show the line at the terminal of standard output, or else of standard error. Return False
-        if neither is a terminal.
+        """Show the line on the terminal behind standard output, or else on the one behind standard
+        error. Return False if neither is a terminal.
         """
         from rich.live import Live
 
@@ -165,7 +164,7 @@ async def connected(bridge: Bridge, idle: Collection[str] = ()) -> AsyncGenerato
 
     Args:
         bridge: the bridge.
-        idle: the names of modules that are not started.
+        idle: the names of the modules that are not started.
     """
     with Connecting(bridge.configuration, idle) as connecting:
         async with bridge:

@@ -1,7 +1,7 @@
 """Console: results on standard output, everything else on standard error; colours
 only on terminals.
 
-All output of commands passes through this module, because text from outside must not control the
+All output from commands passes through this file, because text from outside must not control the
 terminal. Each function escapes hidden characters (`ideabridge.tools.names`). Everything that rich
 draws is escaped a second time, so that safety does not depend on the callers.
 """
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 
 _STEADY: Final = 1.0
-"""Minimum time, in seconds, for which a question must be visible before an answer counts. The page
-waits as long.
+"""Minimum time, in seconds, for which a question must be visible before an answer counts. It is the
+same on the page.
 """
 
 _MOMENT: Final = 0.5
@@ -49,15 +49,15 @@ _LEAST: Final = 12
 
 
 def out() -> Console:
-    """Return the console for standard output. Writing to it raises `BrokenPipeError` if the reader
-    has gone.
+    """Return the console for standard output. Writing to it raises `BrokenPipeError` if nobody
+    reads it any more.
     """
     return _console(sys.stdout, _raise_broken_pipe)
 
 
 def err() -> Console:
-    """Return the console for standard error. If the reader has gone, the command continues without
-    it.
+    """Return the console for standard error. If nobody reads it any more, the command continues
+    without it.
     """
     return _console(sys.stderr, _drop_errors)
 
@@ -91,12 +91,12 @@ def _drop_errors() -> None:
 
 
 def drop_output() -> None:
-    """Discard what standard output has not passed on yet, and all further output."""
+    """Discard any output that standard output still buffers, and all further output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def say(text: str, style: str | None = None) -> None:
-    """Print a line for the person, on standard error."""
+    """Print a line for the person on standard error."""
     err().print(printable(text), style=style)
 
 
@@ -118,8 +118,8 @@ def show_line(text: str, style: str | None = None) -> None:
 
 
 def terminal_width(*, of_errors: bool = False) -> int | None:
-    """Return the width, in columns, of the terminal that shows results, or else of the one that
-    shows what `say` prints. None means a pipe or a file.
+    """Return the width, in columns, of the terminal that shows results or, with `of_errors`, of the
+    one that shows what `say` prints. None means a pipe or a file.
     """
     if of_errors:
         return err().width if sys.stderr.isatty() else None
@@ -127,8 +127,8 @@ def terminal_width(*, of_errors: bool = False) -> int | None:
 
 
 def fit(text: str, indent: int | None = None) -> str:
-    """Wrap a line if standard output is a terminal. Continuation lines begin with `indent` spaces,
-    or with as many as the line itself.
+    """Wrap a line if standard output is a terminal. Continuation lines begin with `indent` spaces
+    or, without it, with as many as the line itself.
     """
     if not sys.stdout.isatty():
         return text
@@ -151,7 +151,7 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
 
     # This also escapes private-use characters, such as the filler.
     plain = printable(text)
-    # Some terminals show ambiguous characters as wide ones.
+    # Some terminals show characters of ambiguous width as wide ones.
     filled = "".join(
         f"{character}{_FILLER}" if east_asian_width(character) in "WFA" else character
         for character in plain
@@ -199,7 +199,7 @@ def print_json(value: JSON) -> None:
 
 @dataclass(slots=True)
 class _Printed:
-    """The output that the current command has printed on standard output."""
+    """What the current command has printed on standard output."""
 
     has_json: bool = False
 
@@ -213,8 +213,8 @@ def begin_output() -> None:
 
 
 def print_failure(message: str, kind: str, code: int) -> None:
-    """Print the object that `--json` prints for a failed command, unless the command has printed
-    its answer. If the reader of the output has gone, print nothing.
+    """Print the object that `--json` prints for a failed command, unless the command has already
+    printed its answer. If nobody reads the output any more, print nothing.
     """
     if _printed.has_json:
         return
@@ -249,7 +249,7 @@ def print_value(value: JSON) -> None:
 
 
 def _note_escapes(text: str) -> None:
-    """Report if the encoding of standard output lacks characters of the text that was printed."""
+    """Report if standard output's encoding lacks characters that the printed text contains."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         text.encode(encoding)
@@ -321,8 +321,8 @@ class Rows:
 def row_lines(
     cells: Sequence[str], widths: Sequence[int], width: int | None, *, cut: bool
 ) -> list[str]:
-    """Return the lines of a table row, at most `width` columns wide (None: unlimited). `widths` are
-    the widths of all columns except the last.
+    """Return the lines of a table row, at most `width` columns wide (None: unlimited). `widths`
+    contains the widths of all columns except the last.
 
     The last cell is wrapped, or, with `cut`, cut to one line.
     """
@@ -352,7 +352,7 @@ def wrapped_table(
 
     Args:
         titles: the column titles.
-        rows: the rows. The last column gets the width that the others leave.
+        rows: the rows. The last column gets the remaining width.
         width: the width of the table, in columns; None for lines of any length.
     """
     cells = [[printable_line(cell) for cell in row] for row in (titles, *rows)]
@@ -467,8 +467,9 @@ class ExitCode(IntEnum):
 
     DONE = 0
     FAILED = 1
-    """The command ran without success: calls had errors, a module is down, or an answer is
-    wrong."""
+    """The command ran but did not succeed: calls had errors, a module is down, or an answer is
+    wrong.
+    """
     USAGE = 2
     """The command line, a plan, an input, a name or the configuration is wrong; nothing ran."""
     STORE = 3
@@ -530,8 +531,8 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def own_error(error: BaseException) -> IdeabridgeError | None:
-    """Return the first error by ideabridge in an exception group if the group contains only such
-    errors and cancellations; otherwise None.
+    """Return the first of ideabridge's own errors in an exception group if the group contains only
+    such errors and cancellations, and otherwise None.
     """
     first: IdeabridgeError | None = None
     for leaf in leaves(error):
@@ -552,8 +553,8 @@ def at_terminal() -> bool:
 
 @contextmanager
 def working(task: str | Callable[[], str], *, quiet: bool = False) -> Generator[None]:
-    """At a terminal, show a last line on standard error that names the task, or shows the state
-    that a function returns, and counts the seconds. The line appears after half a second and
+    """At a terminal, show a last line on standard error that names the task (or shows the state
+    that a function returns) and counts the seconds. The line appears after half a second and
     disappears at the end. Without a terminal, or with `quiet`, nothing is shown.
     """
     console = err()
@@ -572,7 +573,7 @@ def working(task: str | Callable[[], str], *, quiet: bool = False) -> Generator[
         text = "" if seconds < _MOMENT else f"{state} ({whole_duration_text(seconds)})"
         return Text(text, "dim", no_wrap=True, overflow="ellipsis")
 
-    # Rich draws the line in its own thread, even while this one waits for the disk.
+    # Rich draws the line in a thread of its own, even while this thread waits for the disk.
     with Live(
         get_renderable=line,
         console=console,

@@ -1,5 +1,5 @@
-"""First tools: offers, after a setup, the tools that the logs of clients suggest, and standing
-rules for tools that clients call without asking. It asks a person at a terminal about each.
+"""First tools: after a setup, offers the tools that clients' logs suggest, and standing rules for
+tools that clients call without asking. A person at a terminal is asked about each offer.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _MOST_SUGGESTIONS = 3
 
 
 async def offer_histories(options: Options, plan: SetupPlan, record: SetupRecord) -> None:
-    """Ask whether ideabridge is allowed to read the logs of clients, import them, and offer the
+    """Ask whether ideabridge is allowed to read clients' logs. If so, import the logs and offer the
     tools that they suggest.
 
     Args:
         options: the options of the command.
-        plan: what was set up. It maps the names in the logs to servers.
+        plan: the plan of the setup. It maps the names in the logs to servers.
         record: receives the changes that stay after an undo.
 
     Raises:
@@ -74,7 +74,9 @@ async def offer_histories(options: Options, plan: SetupPlan, record: SetupRecord
 
 
 def _histories(bridge: Bridge, plan: SetupPlan) -> list[HistoryImport]:
-    """Return the histories of clients that have logs, from which nothing was imported yet."""
+    """Return the histories of those clients that have logs from which nothing has been imported
+    yet.
+    """
     from ideabridge.bridge.history.host_logs import HISTORIES
     from ideabridge.bridge.store.users import LOCAL
 
@@ -177,7 +179,7 @@ async def _ask_which(suggestions: list[Suggestion]) -> list[Suggestion]:
 
 
 def _chosen(suggestions: list[Suggestion], line: str) -> list[Suggestion] | None:
-    """Return the suggestions that a line names by number. Return None if the line cannot be
+    """Return the suggestions that a line names by number, or None if the line cannot be
     understood.
     """
     words = line.replace(",", " ").lower().split()
@@ -198,7 +200,7 @@ async def offer_always(options: Options, plan: SetupPlan, record: SetupRecord) -
 
     Args:
         options: the options of the command.
-        plan: what was set up.
+        plan: the plan of the setup, as carried out.
         record: receives the rules that the person gives.
 
     Raises:

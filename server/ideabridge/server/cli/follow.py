@@ -1,5 +1,5 @@
-"""Follow: shows the calls of a run, asks the person, cancels the run on Ctrl-C, and prints its
-result.
+"""Follow: shows the calls of a run, asks the person for decisions, cancels the run on Ctrl-C, and
+prints the result.
 
 `follow` returns when the run has ended, or when it waits for something that nobody at this terminal
 can give. `Turns` reads Solutions from standard input.
@@ -57,12 +57,14 @@ if TYPE_CHECKING:
 
 
 ROWS: Final = 24
-"""Maximum number of rows of the live table. It hides the calls that settled first."""
+"""Maximum number of rows of the live table. If there are more calls, the ones that settled first
+are hidden.
+"""
 
 _TITLES: Final = (" ", "call", "tool", "status", "time", "")
 
 _AROUND: Final = 8
-"""Number of lines of the terminal that the live table leaves free."""
+"""Number of terminal lines that the live table leaves free."""
 
 _MARKS: Final = {
     "waiting": ("·", "dim"),
@@ -85,7 +87,7 @@ class Followed:
         started, finished: the times of each call, keyed by its index, in seconds of the monotonic
             clock.
         notes: the last progress message of each running call.
-        asked: the number and size of the last Request, as text.
+        asked: the number and the size of the latest Request, as text.
         stopped: whether the person stopped the command.
         pending: whether the run waits for an approval that nobody at this terminal can give.
     """
@@ -105,7 +107,7 @@ class Followed:
             self.asked = f"; request {event.step}: {cost_of_request(event.bytes)}"
         elif isinstance(event, events.CallStarted):
             self.started.setdefault(event.call, now)
-            # Another item has finished before, or a person repeats the call.
+            # Another item has finished before, or a person is repeating the call.
             self.finished.pop(event.call, None)
         elif isinstance(event, events.CallFinished | events.OutcomeDecided):
             self.started.setdefault(event.call, now)
@@ -173,7 +175,7 @@ def call_name(progress: Progress) -> str:
 
 
 class PlainDisplay:
-    """Prints one line for each call that starts and finishes."""
+    """Prints a line when a call starts and another when it finishes."""
 
     def __init__(self, followed: Followed) -> None:
         self._followed = followed
@@ -181,7 +183,7 @@ class PlainDisplay:
         self._started: set[int] = set()
 
     def changed(self, event: Event | None = None) -> None:
-        """Print what is new since the previous call of this function."""
+        """Print what has changed since this method was last called."""
         if isinstance(event, events.RequestMade) and event.bytes is not None:
             say(f"request {event.step}: {cost_of_request(event.bytes)}", "dim")
         for progress in self._followed.run.calls():
@@ -211,8 +213,8 @@ class PlainDisplay:
 
 
 class LiveDisplay(PlainDisplay):
-    """A table on the terminal, which is redrawn eight times a second. It disappears while a person
-    is asked.
+    """A table on the terminal, redrawn eight times a second. It disappears while a person is being
+    asked.
     """
 
     def __init__(self, followed: Followed) -> None:
@@ -258,7 +260,7 @@ class LiveDisplay(PlainDisplay):
     def _table(self) -> Text:
         from rich.text import Text
 
-        # A thread of rich calls this method, so it copies the list of calls first.
+        # One of Rich's threads calls this method, so the list of calls is copied first.
         calls = list(self._followed.run.calls())
         settled = sum(1 for progress in calls if progress.settled)
         console = err()
@@ -296,7 +298,9 @@ class LiveDisplay(PlainDisplay):
 
 
 def _latest(calls: list[Progress], rows: int) -> list[Progress]:
-    """Return at most `rows` calls: those that settled last, then those that have not settled."""
+    """Return at most `rows` calls: the ones that settled last, followed by those that have not
+    settled.
+    """
     if len(calls) <= rows:
         return calls
 
@@ -307,7 +311,7 @@ def _latest(calls: list[Progress], rows: int) -> list[Progress]:
 
 
 class Turns:
-    """Asks for the Solutions of a run and of its rooms, one after another.
+    """Asks for the Solutions of a run and its rooms, one after another.
 
     With `quiet`, it prints only errors, unless standard input is a terminal.
     """
@@ -440,8 +444,8 @@ async def follow(
                     break
         except anyio.get_cancelled_exc_class():
             if not followed.stopped:
-                # Ctrl-C was pressed before this process watched for signals, so asyncio cancelled
-                # this task.
+                # Ctrl-C was pressed before this process began to watch for signals, so asyncio
+                # cancelled this task.
                 await _stop(run, leaves=leaves)
                 say(f"{run.id}: {run.status}", "dim")
             raise
@@ -516,7 +520,7 @@ async def _stopping_at_signals(followed: Followed, *, leaves: bool) -> AsyncGene
 
 
 def result_json(followed: Followed, extra: JSONObject | None = None) -> JSONObject:
-    """Return the whole answer of a run, with its `calls` and the members of `extra`."""
+    """Return the whole answer about a run, with its `calls` and the members of `extra`."""
     return {**followed.run.answer(whole=True), "calls": followed.rows(), **(extra or {})}
 
 

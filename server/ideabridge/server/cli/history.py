@@ -39,11 +39,11 @@ with a time, so a few characters would not distinguish them.
 """
 
 _SERVERS = 8
-"""Maximum number of servers that the command names because they are not configured."""
+"""Maximum number of servers that the command names as not configured."""
 
 _MOST_ROWS = 20
-"""Maximum number of runs that the table shows. A reader of more rows would only look for the
-summary, which would be pages below.
+"""Maximum number of runs that the table shows. With more rows, the summary would be pages further
+down.
 """
 
 _REASONS = 5
@@ -158,7 +158,7 @@ async def _take(
         line.enter_context(working(_progress("reading logs", history), quiet=quiet))
 
         async def connect() -> None:
-            # The modules are started only if there are calls to import. They have their own line.
+            # Modules are started only if there are calls to import. They show a line of their own.
             line.close()
             await stack.enter_async_context(connected(bridge))
             line.enter_context(working(_progress("saving runs", history), quiet=quiet))
@@ -256,8 +256,8 @@ def _shown_id(run: HistoryRun) -> str:
 
 
 def _incomplete(runs: Sequence[HistoryRun]) -> list[str]:
-    """Return sentences that say which parts of their conversations runs lack: one for each run or,
-    if there are many runs, one for each reason.
+    """Return sentences that say which parts of a conversation are missing in its run: a sentence
+    for each run or, if there are many runs, for each reason.
     """
     if len(runs) <= _MOST_ROWS:
         return [
@@ -291,7 +291,9 @@ def _incomplete_sentences(left: Counter[str], incomplete: int) -> list[str]:
 
 
 def _period(runs: Sequence[HistoryRun]) -> str:
-    """Return the first and the last day of many runs, or "" for few, which the table shows."""
+    """Return the first and the last day of the runs if there are many, and "" if there are few,
+    because the table then shows their days.
+    """
     days = sorted(run.time[:10] for run in runs if run.time)
     if len(runs) <= _MOST_ROWS or not days:
         return ""
@@ -301,7 +303,7 @@ def _period(runs: Sequence[HistoryRun]) -> str:
 
 
 def _counts(logs: HostLogs, report: HistoryReport) -> list[str]:
-    """Return sentences that say what was not imported, and how many times."""
+    """Return sentences that say what was not imported, and how much of it there was."""
     unread = ", ".join(
         f"{counted(count, 'line')} {why}" for why, count in report.unread.most_common()
     )

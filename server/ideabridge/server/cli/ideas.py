@@ -554,8 +554,8 @@ plans are always shown in full."""
 
 
 def idea_result(store: Store, stored: StoredIdea) -> JSONObject:
-    """Return the result of the idea's run. Return nothing if this store does not have the run, or
-    if the idea is not the run's last one.
+    """Return the result of the idea's run. Return an empty object if this store does not have the
+    run, or if the idea is not the run's last one.
     """
     from ideabridge.bridge.loop.event import JournalError, event_from_json
     from ideabridge.bridge.loop.machine import Machine
@@ -648,8 +648,8 @@ def _result_lines(result: JSONObject) -> list[Line]:
 
 
 _BESIDE: Final = ("seen", "watch", "decisions", "copied", "pins")
-"""The members of a plan that are not shown with it: members that only cause warnings, which the
-notes describe, and the digests of its tools.
+"""The members of a plan that are not shown as part of it: those that only cause warnings, which the
+notes describe, and the digests of the plan's tools.
 """
 
 
@@ -680,9 +680,7 @@ def _doubts(result: JSONObject) -> list[Line]:
 
 
 def _table_lines(publication: Publication) -> list[Line]:
-    """Return lines about the parameters of a published tool, and the values that apply if a caller
-    passes none.
-    """
+    """Return lines about the parameters of a published tool and their default values."""
     from ideabridge.bridge.lifting.report import table_lines
     from ideabridge.bridge.lifting.rows import publication_rows
 
@@ -693,7 +691,7 @@ def _table_lines(publication: Publication) -> list[Line]:
 
 
 def _below_table(publication: Publication, records: list[JSONObject]) -> list[Line]:
-    """Return lines that say how many runs the plan of a published tool fits, and the lines of its
+    """Return lines that say how many runs a published tool's plan fits, followed by the plan's
     notes.
     """
     from ideabridge.bridge.context.assumption import fitting_lines
@@ -782,8 +780,7 @@ def _guide_lines(guide: JSONObject) -> list[Line]:
         lines += _message(message, whole=True)
 
     lines.append((f"  tools: {readable_json(guide.get('tools'))}", None))
-    # The members that are left out here are shown elsewhere. A mind also receives the output
-    # schema.
+    # Members that are left out here are shown elsewhere. A mind also receives the output schema.
     others = {key: value for key, value in guide.items() if key not in ("context", "tools", "plan")}
     lines += _members(others, 2)
     if guide.get("plan"):
@@ -841,7 +838,7 @@ def _message(message: JSON, *, whole: bool = False) -> list[Line]:
 
     content_key = "content" if "content" in message else kind
     content = _value(message.get(content_key), 4, whole=whole)
-    # A mind also reads the other members, such as the schema and the description of a document.
+    # A mind also reads the other members, such as a document's schema and description.
     elsewhere = (kind_key, content_key, "_instance")
     members = {key: value for key, value in message.items() if key not in elsewhere}
     # `visible` keeps the text from starting a new line.

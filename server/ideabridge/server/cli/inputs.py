@@ -50,8 +50,8 @@ def file_name(place: str) -> str:
 
 
 def about_file(file: str, error: IdeabridgeError) -> str:
-    """Return the message of an error in a file. It begins with the file, unless the error itself
-    names it.
+    """Return the message about an error in a file. It begins with the file's name, unless the error
+    itself names the file.
     """
     name = file_name(file)
     message = str(error)
@@ -145,7 +145,7 @@ def _as_utf8(data: bytes) -> bytes:
     try:
         return data.decode(encoding).encode()
     except UnicodeDecodeError:
-        # The code that decodes the bytes reports them.
+        # The code that decodes the bytes reports that they are malformed.
         return data
 
 
@@ -181,8 +181,8 @@ def read_input(words: list[str] | None, option: str = "--input") -> JSONObject |
 
 
 def expect_names(arguments: JSONObject, names: Collection[str], taker: str) -> None:
-    """Raise a `UsageError` if a member of the input is none of `names`, which are all the members
-    that `taker` accepts.
+    """Raise a `UsageError` if the input has a member that is not in `names`, the members that
+    `taker` accepts.
     """
     for name in arguments:
         if name in names:
@@ -200,8 +200,8 @@ def expect_parameters(arguments: JSONObject, schema: JSONObject, taker: str) -> 
 
 
 def inputs_taken(bridge: Bridge, plan: Plan) -> Collection[str] | None:
-    """Return the members of the input that a plan reads, or None if it might read all. A plan with
-    a latent call might read all, because a mind sees the input.
+    """Return the members of the input that a plan reads, or None if it might read any of them. A
+    plan with a latent call might read any member, because a mind sees the whole input.
     """
     from ideabridge.bridge.context.written_call import written_calls
     from ideabridge.bridge.offer.plan_tools import PlanTools
@@ -221,8 +221,8 @@ def inputs_taken(bridge: Bridge, plan: Plan) -> Collection[str] | None:
 
 
 def require_object(value: JSON, label: str) -> JSONObject:
-    """Return the value if it is a JSON object. Otherwise raise a `UsageError` that uses `label` for
-    it.
+    """Return the value if it is a JSON object. Otherwise, raise a `UsageError` that calls it
+    `label`.
     """
     if not isinstance(value, dict):
         raise UsageError(f"{label}: expected a JSON object")
@@ -294,8 +294,7 @@ async def _ask_form(question: Inquiry, call: JSONObject) -> Decision:
 
 
 async def ask_input(schema: JSONObject, present: JSONObject) -> JSONObject | None:
-    """Ask the person for the input members in this schema that `present` lacks, the required ones
-    first.
+    """Ask the person for the members of this schema that `present` lacks, required ones first.
 
     Returns:
         The whole input, or None if the person stopped.
@@ -346,7 +345,8 @@ async def _read_member(mark: str, name: str, member: JSONObject, required: bool)
 
 def _marked(text: str, mark: str) -> str:
     """Return text from outside with a mark before each line. Without marks, a line that the
-    terminal breaks would continue at the left edge, where it could pass for a line by ideabridge.
+    terminal breaks would continue at the left edge, where it could pass for a line that ideabridge
+    wrote.
     """
     if not sys.stderr.isatty():
         return f"{mark}{text}"
@@ -398,8 +398,8 @@ def _described(name: str, field: JSONObject) -> str:
     if "default" in field:
         parts.append(f"(default {readable_json(field['default'])})")
 
-    # Remove line breaks from the module's text, so that it cannot pass for another line by
-    # ideabridge.
+    # Remove line breaks from the module's text, so that no part of it can pass for a line that
+    # ideabridge wrote.
     return visible(" ".join(" ".join(parts).split()))
 
 
@@ -432,8 +432,8 @@ async def ask_all(run: Run) -> None:
 
 
 async def decline_all(run: Run) -> bool:
-    """Decline the modules' questions because nobody is at a terminal: their calls end with this
-    process. Return whether a module asked anything.
+    """Decline the modules' questions, because nobody is at a terminal and the calls end with this
+    process. Return whether any module asked.
     """
     from ideabridge.bridge.loop.event import NOBODY_THERE
 
@@ -534,7 +534,7 @@ async def _ask(request: ApprovalRequest) -> Decision:
 
 def _alternatives(request: ApprovalRequest) -> list[tuple[str, Candidate]]:
     """Return the values that a person can choose in place of the values that a call assumes, each
-    with the place of its literal.
+    with the place of the literal that it replaces.
     """
     return [
         (assumption.at, candidate)
@@ -544,11 +544,11 @@ def _alternatives(request: ApprovalRequest) -> list[tuple[str, Candidate]]:
 
 
 _UNBROKEN: Final = 1_000_000_000
-"""The width of a line, in columns, if no line is to be broken."""
+"""A line width, in columns, at which no line is ever broken."""
 
 
 def call_lines(call: JSONObject, width: int | None) -> list[str]:
-    """Return the lines that show a call whole: its tool, and a table of its values.
+    """Return the lines that show a whole call: its tool, and a table of its values.
 
     Lines have at most `width` columns. If `width` is None, they can have any length.
     """
@@ -642,8 +642,8 @@ def _question_whether(
 
 
 def _further(word: str, text: str) -> Decision | None:
-    """Return the decision that also allows further calls: `a`, or `r [N] [SCHEMA]`. If the text is
-    malformed, print the error and return None.
+    """Return the decision that `a` or `r [N] [SCHEMA]` describes, which also allows further calls.
+    If the text is malformed, print the error and return None.
     """
     from ideabridge.bridge.runs.people import Decision
 

@@ -100,7 +100,7 @@ def install(
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The entry that a host gets.
+    """The entry to write for a host.
 
     Attributes:
         content: the entry.
@@ -118,7 +118,7 @@ def _service_entry(host: Host, file: HostFile, environment: HostEnvironment) -> 
     workspace of its folder, which this function registers.
 
     Raises:
-        UsageError: ideabridge does not know how the host spells such an entry.
+        UsageError: ideabridge does not know which format the host uses for such an entry.
         ServiceError: the service is not installed.
         WorkspaceError: the folder cannot be registered.
     """
@@ -255,9 +255,9 @@ def serve_arguments(options: Options, scope: Scope, folder: str = ".") -> list[s
     """Return the options that make `serve` find the same configuration.
 
     Args:
-        options: the options of the command line.
-        scope: the scope of the file that gets them.
-        folder: how the entry of a project's file names the folder of the project.
+        options: the options on the command line.
+        scope: the scope of the file that the options are written to.
+        folder: how an entry in a project's file refers to the project's folder.
     """
     project = options.folder()
     words: list[str] = []
@@ -278,8 +278,8 @@ def serve_arguments(options: Options, scope: Scope, folder: str = ".") -> list[s
 
 
 def checked_project(file: HostFile, environment: HostEnvironment) -> Path | None:
-    """Return the folder that no link in the path of a host's file is allowed to leave; None for the
-    user's own files, which the user can link anywhere.
+    """Return the folder that links in the path of a host's file must not lead out of, or None for
+    the user's own files, which the user can link to anywhere.
     """
     is_own = file.scope == "user" or environment.project == environment.home
     return None if is_own else environment.project
@@ -295,13 +295,14 @@ def undo_last(
     environment: HostEnvironment,
     scope: Scope | None,
 ) -> int:
-    """Undo the last edit that a command has made in a host's files, and print what became of them.
+    """Undo the last edit that a command made to a host's files, and print what happened to each
+    file.
 
     Args:
         options: the options of the command.
         command_line: the command that is undone, without options.
         host: the host.
-        environment: the folders and variables that locate its files.
+        environment: the folders and variables that locate the host's files.
         scope: the scope to which the files belong; None for all.
 
     Raises:
@@ -321,7 +322,7 @@ def undo_last(
 
 
 def print_undone(options: Options, host: Host, files: Sequence[UndoneFile]) -> None:
-    """Print what became of the files of an edit that was undone."""
+    """Print what happened to the files when an edit was undone."""
     if options.json:
         undone: list[JSON] = [
             {"file": str(file.path), "undone": file.how, "left": list[JSON](file.left)}

@@ -10,7 +10,7 @@ import inspect
 import os
 import shlex
 
-# Python's own module loads faster than the store's, and no store is open in this process
+# Python's own module loads faster than the store's, and this process has no store open
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -150,7 +150,7 @@ class Options:
 
     @property
     def place(self) -> str | None:
-        """The store of the command line: an absolute path, or an address."""
+        """The store given on the command line: an absolute path, or an address."""
         from ideabridge.bridge.configuration import place_of
         from ideabridge.bridge.store.errors import StorePlaceError
 
@@ -258,11 +258,11 @@ class Options:
         Args:
             asking: whether to ask the person at the terminal about a project file that is not
                 trusted, and to report which of its settings are ignored.
-            tolerant: whether a project file that is broken is reported and left out.
+            tolerant: whether to report a broken project file and leave it out.
 
         Raises:
             ConfigurationError: see `load_configuration`.
-            UsageError: a folder or a file of tools does not exist.
+            UsageError: a folder or a tool file does not exist.
         """
         from ideabridge.bridge.configuration import load_configuration, load_workspace
 
@@ -290,7 +290,7 @@ class Options:
         return complete
 
     def _override(self, loaded: Configuration) -> Configuration:
-        """Override the configuration from the files with these options."""
+        """Override the configuration that the files contain with these options."""
         files = [file.expanduser().absolute() for file in self.tools]
         for file in files:
             if not file.is_file():
@@ -370,8 +370,8 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
 
                     return anyio.run(lambda: result)
                 finally:
-                    # Ctrl-C during the import leaves a coroutine that never began, of which Python
-                    # would warn.
+                    # Ctrl-C during the import leaves a coroutine that never began, which Python
+                    # would warn about.
                     result.close()
 
             code = guarded(work, json=options.json)
@@ -390,7 +390,7 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
 
 
 _UNUSABLE: Final = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.EROFS)
-"""Errors that a path itself causes, rather than a defect."""
+"""Errors that are caused by a path itself rather than by a defect."""
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
@@ -405,7 +405,7 @@ def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
         raise
     except BaseException as error:
         if all(isinstance(leaf, BrokenPipeError) for leaf in leaves(error)):
-            # The reader of the output has gone, which is not an error.
+            # Nobody reads the output any more, which is not an error.
             drop_output()
             return ExitCode.DONE
 

@@ -167,7 +167,7 @@ _OPEN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class _ProgramChoice:
-    """The options about a program: `ask`, `show`, or the text of a file, with the inputs of the
+    """The options about a program: `ask`, `show`, or the text of a file, and the inputs of the
     runs.
     """
 
@@ -213,7 +213,7 @@ def calls_option(text: str | None) -> list[int] | None:
     """Read the option `--calls` as [first, last]. A single number stands for both.
 
     Raises:
-        UsageError: it is not FIRST-LAST.
+        UsageError: the option is not FIRST-LAST.
     """
     if text is None:
         return None
@@ -261,7 +261,7 @@ def read_parameters(
     """Return the options in the form of `Bridge.publish`'s `parameters`.
 
     Raises:
-        UsageError: an option has no =.
+        UsageError: an option has no `=`.
     """
     decisions: dict[str, JSONObject] = {}
     for name, path in _pairs("--parameter", "NAME=PATH", parameter):
@@ -427,11 +427,11 @@ async def publish(
         bridge: the bridge that publishes.
         request: what to publish.
         options: the options of the command.
-        wants_program: whether to show what the copied values leave open, and how a program settles
-            it.
+        wants_program: whether to show what the copied values leave open, and how a program would
+            settle it.
 
     Raises:
-        PublicationError: it cannot be published in this way.
+        PublicationError: the idea or run cannot be published in this way.
         UnknownIdeaError, UnknownRunError, PublicationNameError: see `Bridge.publish`.
     """
     from ideabridge.bridge.loop.event import AT_TERMINAL, BY_COMMAND
@@ -449,10 +449,10 @@ async def publish(
 async def publish_suggestion(
     bridge: Bridge, suggestion: Suggestion, options: Options
 ) -> Publication:
-    """Publish the tool of a suggestion, as its command does.
+    """Publish the tool that a suggestion describes, as the suggested command would.
 
     Raises:
-        PublicationError: it cannot be published.
+        PublicationError: the tool cannot be published.
     """
     from ideabridge.bridge.lifting.choices import read_choices
     from ideabridge.bridge.publishing.publish_request import PublishRequest

@@ -131,9 +131,7 @@ async def run(
 
 
 def _expect_inputs(bridge: Bridge, plan: Plan, arguments: JSONObject) -> None:
-    """Raise a `UsageError` if the plan, whose input contains `arguments`, does not read one of
-    them.
-    """
+    """Raise a `UsageError` if the plan does not read one of the `arguments` in its input."""
     if not arguments or plan.input_schema is not None:
         # A declared input is checked when the run starts.
         expect_parameters(arguments, plan.input_schema or {}, "the plan")
@@ -265,8 +263,8 @@ def _print_rehearsal(rehearsal: JSONObject, drawing: str | None, options: Option
 
 
 async def _rehearse(bridge: Bridge, plan: Plan) -> JSONObject:
-    """Call `Bridge.dry_run`, and add to each call why it would wait for approval (`asks`) or not
-    run (`denied`).
+    """Call `Bridge.dry_run`, and add to each call the reason why it would wait for approval
+    (`asks`) or would not run (`denied`).
     """
     from ideabridge.bridge.loop.policy import policy_named
     from ideabridge.bridge.offer.plan_tools import PlanTools
@@ -369,7 +367,7 @@ def _program_lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
 
 
 def _needs(entry: JSONObject) -> Iterator[tuple[str, list[JSON]]]:
-    """Yield (label, what the call reads, writes or waits for)."""
+    """Yield (label, list of what the call reads, writes or waits for)."""
     ordered = list_or_empty(entry.get("ordered_after"))
     yield "reads", list_or_empty(entry.get("reads"))
     yield "writes", list_or_empty(entry.get("writes"))
@@ -387,8 +385,8 @@ def _named(entry: JSONObject) -> str:
 
 
 def _read_context(place: str) -> list[JSON]:
-    """Read the messages in the file that `--context` names, and report the names of members that
-    are ignored.
+    """Read the messages in the file that `--context` names, and report the names of ignored
+    members.
     """
     from ideabridge.bridge.arguments import read_context_document
 
@@ -552,8 +550,8 @@ async def solve(
 
 def _expect_inputs_of_task(task: str, arguments: JSONObject) -> None:
     """Raise a `UsageError` if the task reads a member that the input lacks, while the input has a
-    member that the task does not read. Otherwise a task takes every member, because the mind sees
-    the input.
+    member that the task does not read. Apart from this, a task accepts every member, because the
+    mind sees the input.
     """
     names = {match["name"] for match in _READ_BY_TASK.finditer(task)}
     if arguments and not names <= arguments.keys():

@@ -158,14 +158,14 @@ def _direct(call: DirectCall) -> list[str]:
 
 
 def _listed_json(record: RunRecord) -> JSONObject:
-    """Return a run from the list as JSON. Its `errors` is a number, whereas in `_history_json` it
-    is a list.
+    """Return a run from the list as JSON. `errors` is a number here, but a list in
+    `_history_json`.
     """
     return {**_record_json(record), "errors": errors_of(record)}
 
 
 def _record_json(record: RunRecord) -> JSONObject:
-    """Return, as JSON, the members that the list of runs and the history of a run share."""
+    """Return, as JSON, the members that the list of runs and a run's history have in common."""
     status, reason = run_status(record)
     run: JSONObject = {
         "run": record.id,
@@ -586,8 +586,8 @@ async def fork_run(
 def _expect_inputs(
     bridge: Bridge, run_id: str, solution: JSON, recorded_input: JSONObject, changes: JSONObject
 ) -> None:
-    """Raise a `UsageError` if a changed input of a plan's run adds a member that is not read by the
-    run's plan, and not by the plan that replaces it.
+    """Raise a `UsageError` if a changed input for a plan's run adds a member that neither the run's
+    plan nor its replacement reads.
     """
     from ideabridge.bridge.errors import PlanError
     from ideabridge.bridge.plan import read_plan
@@ -595,7 +595,7 @@ def _expect_inputs(
     try:
         plan = read_plan(solution_of_plan(bridge.store, run_id) if solution is None else solution)
     except PlanError:
-        # The fork will report what is wrong with it.
+        # The fork itself will report what is wrong.
         return
 
     names = inputs_taken(bridge, plan)

@@ -1,4 +1,4 @@
-"""`ideabridge secrets`: the values that `${secret:NAME}` stands for in the entries of servers."""
+"""`ideabridge secrets`: the values that `${secret:NAME}` stands for in servers' entries."""
 
 from __future__ import annotations
 
@@ -208,10 +208,10 @@ def _typed_value(name: str) -> str:
 
 
 def _piped_value() -> str:
-    """Return the value from standard input, without the line end that `echo` adds.
+    """Return the value from standard input, without the line ending that `echo` adds.
 
     Raises:
-        UsageError: it is not UTF-8, or too long.
+        UsageError: the value is not UTF-8, or is too long.
     """
     data = sys.stdin.buffer.read(_MOST_INPUT)
     try:
@@ -236,7 +236,7 @@ def _configuration(owner: SecretOwner) -> Configuration:
     """Read the configuration that secrets belong to. Nothing that it names is started.
 
     Raises:
-        ConfigurationError: it cannot be read, or has problems.
+        ConfigurationError: the configuration cannot be read, or there are problems with it.
     """
     from ideabridge.bridge.configuration import load_configuration, user_configuration
 
@@ -265,7 +265,7 @@ def _names_in(configuration: Configuration) -> set[str]:
 
 
 def _uses(configuration: Configuration, name: str, secret: StoredSecret | None) -> list[_Use]:
-    """Return the servers that name a secret. `secret` is what is stored under the name."""
+    """Return the servers that name a secret. `secret` is the one stored under that name."""
     from ideabridge.bridge.modules.settings import entry_digest, secrets_named
 
     uses: list[_Use] = []
@@ -283,7 +283,7 @@ def _uses(configuration: Configuration, name: str, secret: StoredSecret | None) 
 
 
 def _check_named(owner: SecretOwner, name: str, uses: list[_Use]) -> None:
-    """Raise `UsageError` if no server of a file names a secret."""
+    """Raise `UsageError` if no server in a file names a secret."""
     if not uses:
         raise UsageError(
             f"no server of {owner.shown} names ${{secret:{name}}}; expected one, because a secret "
@@ -303,7 +303,7 @@ def _say_uses(uses: Iterable[_Use]) -> None:
     for use in uses:
         places = ", ".join(use.places)
         shown = _shown(use.entry)
-        # The words come from the file, which might be someone else's.
+        # This text comes from the file, which might be someone else's.
         say(visible(f"{use.server} receives it, in {places}: {start_line(shown)}"))
         if "cwd" in shown:
             say(visible(f"  in the folder {shown['cwd']}"))

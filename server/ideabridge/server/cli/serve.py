@@ -282,8 +282,8 @@ async def show_ui(
 
 
 def _workspaces(options: Options, model: str | None) -> WorkspaceSource:
-    """Return where the service finds its workspaces. The options of the command line apply to all
-    of them, except for the user's file, which every workspace has.
+    """Return where the service finds its workspaces. The options given on the command line apply to
+    all of them, except the one for the user's file, which every workspace has anyway.
     """
     from ideabridge.server.serve import WorkspaceSource
     from ideabridge.server.workspaces import registered_workspaces, workspace_folder
@@ -312,13 +312,13 @@ def _token_of_service() -> str:
 
 
 def _read_again(options: Options) -> Configuration:
-    """Return the configuration that the files contain now."""
+    """Return the configuration that the files now contain."""
     return options.configuration(asking=False, tolerant=True)
 
 
 def _print_link(options: Options, host: str, port: int) -> None:
-    """Print a link to another server's page. The person asked for the link, so it goes to standard
-    output, even if that is not a terminal.
+    """Print a link to another server's page. The link goes to standard output even if that is not a
+    terminal, because the person asked for it.
     """
     from ideabridge.server.cli.stores import open_store
     from ideabridge.server.serve import link_to
@@ -338,7 +338,7 @@ def _open_page(ready: Ready, *, opens: bool) -> None:
     assert ready.owner_link is not None
     prints_link = sys.stdout.isatty()
     link = ready.owner_link.make() if opens or prints_link else ""
-    # The link stays on one line for copying, however wide the terminal is.
+    # The link stays on one line so that it can be copied, however narrow the terminal is.
     if prints_link:
         say(f"{_OWNER_LINK}:")
         sys.stdout.write(f"  {link}\n")
@@ -434,7 +434,7 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
         say("Once there is a user (`ideabridge users add NAME`), clients need a token.")
 
     say("For example:")
-    # The link stays on one line for copying, however wide the terminal is.
+    # The link stays on one line so that it can be copied, however narrow the terminal is.
     sys.stderr.write(f"  {shlex.join(words)}\n")
     if ready.page is not None and ready.owner_link is not None:
         say("The page for people is at")
@@ -453,8 +453,8 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
 
 
 def _tell_owner(link: OwnerLink, *, as_command: bool) -> None:
-    """Tell the owner how to sign in. The link is a secret and could end up in a log if there is no
-    terminal. In that case, and with `as_command`, name the command that prints a link instead.
+    """Tell the owner how to sign in. The link is a secret, and could end up in a log if there is no
+    terminal. In that case, or with `as_command`, name the command that prints a link instead.
     """
     if at_terminal():
         say(f"{_OWNER_LINK}:")
@@ -465,8 +465,8 @@ def _tell_owner(link: OwnerLink, *, as_command: bool) -> None:
 
 
 def _status_printer(configuration: Configuration) -> Callable[[ModuleStatus], None]:
-    """Return the function that reports the states of servers, except those whose entries cannot be
-    used: these were reported when the configuration was read.
+    """Return the function that reports the states of servers. It skips servers with unusable
+    entries, because these were reported when the configuration was read.
     """
     print_status = _print_status if at_terminal() else _print_unusable
 
@@ -486,7 +486,7 @@ def _print_status(status: ModuleStatus) -> None:
 
 
 def _print_unusable(status: ModuleStatus) -> None:
-    """Report, in one line for a log, why a module cannot start until someone changes something."""
+    """Report, on one line for a log, why a module cannot start unless someone changes something."""
     if status.state == "unusable":
         report(status.why)
 
@@ -506,8 +506,8 @@ def read_model_option(model: str) -> ModelConfiguration:
 
 
 def read_host_and_port(text: str) -> tuple[str, int]:
-    """Return (host, port) from `HOST:PORT`, `:PORT`, `PORT` or `[IPv6]:PORT`. The host defaults to
-    loopback.
+    """Return the (host, port) in `HOST:PORT`, `:PORT`, `PORT` or `[IPv6]:PORT`. The host defaults
+    to loopback.
 
     Raises:
         UsageError: the text has another form.

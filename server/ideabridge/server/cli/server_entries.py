@@ -1,4 +1,4 @@
-"""`ideabridge servers add`, `edit`, `remove`, `enable` and `disable`: change one entry of an
+"""`ideabridge servers add`, `edit`, `remove`, `enable` and `disable`: change one entry in an
 `ideabridge.json`.
 
 The user's own file is trusted as it is. A project's file is used only after a person has trusted
@@ -68,7 +68,8 @@ def _file_of(options: Options, name: str) -> EntryFile:
     """Return the file that has a server.
 
     Raises:
-        UsageError: no file has it, or both have it and `--scope` does not say which one is meant.
+        UsageError: no file has the server, or both have it and `--scope` does not say which is
+            meant.
     """
     files = _read_files(options)
     having = [file for file in files if name in file.servers]
@@ -166,7 +167,7 @@ def _chosen(entry: JSONObject, options: Options) -> dict[str, bool]:
     """Return whether the value in a place of an entry is a secret, as the command line says.
 
     Raises:
-        UsageError: the entry has no such variable or header, or both options name it.
+        UsageError: the entry has no such variable or header, or both options name the same one.
     """
     chosen: dict[str, bool] = {}
     for option, names, is_secret in (
@@ -195,7 +196,7 @@ def _secrets_json(planned: PlannedEntry, stored_in: str | None) -> JSONObject:
 
 
 def _say_secrets(planned: PlannedEntry, stored_in: str | None) -> None:
-    """Report which values are stored, and which stay in the file."""
+    """Report which values are stored as secrets, and which stay in the file."""
     for place in planned.recognised.places:
         _tell(f"  {place.place} is a secret ({place.why}): the file has ${{secret:{place.name}}}")
     if stored_in is not None:
@@ -299,7 +300,9 @@ def edit_server(
 def _edited_entry(
     before: JSONObject, words: list[str], env: list[str], header: list[str]
 ) -> JSONObject:
-    """Return an entry with another command or address, and with further variables and headers."""
+    """Return an entry with a different command or address, and with additional variables and
+    headers.
+    """
     from ideabridge.bridge.server_entry import with_own_keys, with_settings
 
     now = with_own_keys(before)
@@ -307,7 +310,7 @@ def _edited_entry(
     if words:
         start = _new_entry(words, None, [], [])
         if ("url" in start) != ("url" in now):
-            # What belongs to the other kind of server would be refused.
+            # Settings that belong to the other kind of server would be refused.
             start = {**dict.fromkeys(_OF_ONE_KIND), **start}
         elif "command" in start:
             start = {"args": None, **start}
@@ -327,7 +330,7 @@ _OF_ONE_KIND = ("type", "command", "args", "env", "cwd", "url", "headers", "auth
 
 
 def _with_settings(entry: JSONObject, settings: list[str], unset: list[str]) -> JSONObject:
-    """Return an entry with other settings, and without those that are removed.
+    """Return an entry with changed settings, and without the removed ones.
 
     Raises:
         UsageError: there is no such setting, or another command changes it.
@@ -358,8 +361,8 @@ def _with_settings(entry: JSONObject, settings: list[str], unset: list[str]) -> 
 
 
 def _with_places(entry: JSONObject, before: JSONObject, file: EntryFile) -> JSONObject:
-    """Return an entry in which the paths of the command line are in the form that the file needs.
-    Those that the file has already stay.
+    """Return an entry with the paths given on the command line in the form that the file needs.
+    Paths that are already in the file stay as they are.
     """
     from ideabridge.bridge.server_entry import with_settings
 
@@ -374,7 +377,7 @@ def _with_places(entry: JSONObject, before: JSONObject, file: EntryFile) -> JSON
 
 
 def _expect_setting(key: str, option: str) -> None:
-    """Raise `UsageError` if a key is no setting that `servers edit` changes."""
+    """Raise `UsageError` if a key is not a setting that `servers edit` changes."""
     from ideabridge.bridge.modules.settings import ModuleConfiguration
 
     elsewhere = {
@@ -392,7 +395,7 @@ def _expect_setting(key: str, option: str) -> None:
 
 
 def _json_or_text(text: str) -> JSON:
-    """Return the JSON value of a text, or the text itself if it is no JSON."""
+    """Return a text as a JSON value, or the text itself if it is not JSON."""
     from ideabridge.tools.encoding import decode
     from ideabridge.tools.errors import IdeabridgeError
 
@@ -403,7 +406,9 @@ def _json_or_text(text: str) -> JSON:
 
 
 def _say_namesake(options: Options, name: str, file: EntryFile) -> None:
-    """Report a server of the same name in the project's file, which replaces one of the user's."""
+    """Report a server in the project's file that has the same name as one of the user's and
+    replaces it.
+    """
     from ideabridge.bridge.trust import FILE_NAME
     from ideabridge.server.hosts.entries import read_entry_file
     from ideabridge.server.hosts.host import HostFileError
@@ -463,7 +468,7 @@ def _variable(text: str) -> tuple[str, str]:
 
     variable = variable_of(text)
     if variable is None:
-        # The text might be a secret.
+        # The message does not quote the text, which might be a secret.
         raise UsageError("--env: expected KEY=VALUE; KEY=${KEY} passes on one of your variables")
     return variable
 
@@ -478,8 +483,8 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _set_places(entry: JSONObject, cwd: str | None, file: EntryFile) -> None:
-    """Write the paths of the command line, which are relative to the current folder, in the form
-    that the file needs.
+    """Write the paths given on the command line, which are relative to the current folder, in the
+    form that the file needs.
     """
     command_word = entry.get("command")
     if isinstance(command_word, str) and _is_relative_path(command_word):
@@ -494,8 +499,8 @@ def _is_relative_path(word: str) -> bool:
 
 
 def _place(text: str, file: EntryFile) -> str:
-    """Return a path for an entry: relative in the file of a project that contains it, so that the
-    file works in other clones, and absolute otherwise.
+    """Return a path for an entry. In a project's file, a path inside the project is relative, so
+    that the file works in other clones; any other path is absolute.
     """
     if text.startswith(("~", "$")):
         return text
@@ -507,7 +512,7 @@ def _place(text: str, file: EntryFile) -> str:
 
 
 def _say_unfound(entry: JSONObject) -> None:
-    """Report a command that is not found here."""
+    """Report a command that is not found on this machine."""
     from ideabridge.server.hosts.entries import missing_program
 
     word = missing_program(entry)
@@ -586,9 +591,10 @@ class _Outcome:
 
     Attributes:
         file: the file, as it was before.
-        backup: the file with its former content, or None if it did not exist or was not changed.
-        changed: whether it was changed.
-        is_trusted: whether the file is used as it is now.
+        backup: a file with the previous content, or None if the file did not exist or was not
+            changed.
+        changed: whether the file was changed.
+        is_trusted: whether the file, as it is now, is used.
     """
 
     file: EntryFile
@@ -621,8 +627,8 @@ def _change(
         file: the file.
         name: the name of the server.
         entry: the new entry, or None to remove it.
-        starts: whether the server starts from now on. If it does not, a file that was trusted stays
-            trusted, because the change only takes something away.
+        starts: whether the server starts from now on. If it does not, a trusted file stays trusted,
+            because the change only removes something.
     """
     from ideabridge.bridge.trust import look_at, project_trust
     from ideabridge.server.cli.trust import ask_about
@@ -648,7 +654,7 @@ def _say_backup(outcome: _Outcome) -> None:
 
 
 def _say_trust(outcome: _Outcome) -> None:
-    """Name the command that trusts a project's file, if it is not trusted."""
+    """Name the command that trusts a project's file, unless the file is already trusted."""
     from ideabridge.bridge.trust import trust_command
 
     if not outcome.is_trusted:
@@ -667,7 +673,9 @@ def _say_next(name: str, outcome: _Outcome) -> None:
 
 
 def _tell(text: str, style: str | None = None) -> None:
-    """Report a line, wrapped to the terminal. Lines that follow are indented further."""
+    """Report a line, wrapped to the width of the terminal. Continuation lines are indented
+    further.
+    """
     width = terminal_width(of_errors=True)
     indent = " " * (len(text) - len(text.lstrip()) + 2)
     lines = [text] if width is None else wrapped(text, width, further=indent)

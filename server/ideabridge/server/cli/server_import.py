@@ -1,4 +1,4 @@
-"""`ideabridge servers import`: copies or moves the MCP servers of a host into `ideabridge.json`."""
+"""`ideabridge servers import`: copies or moves a host's MCP servers into `ideabridge.json`."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def import_servers(
 def _plan(
     options: Options, host_name: str, names: Sequence[str], *, replaces: bool, move: bool
 ) -> ServerImport:
-    """Read the files of the host and the configurations, and make a plan for the import."""
+    """Read the host's files and the configurations, and plan the import."""
     from ideabridge.server.hosts.importing import destinations, plan_import
     from ideabridge.server.hosts.table import find_host
 
@@ -144,7 +144,7 @@ def _undo(options: Options, host_name: str) -> int:
     if not edits:
         raise UsageError(f"there is no `ideabridge {undone_as(host)}` in {project} to undo")
 
-    # A file that the import has trusted stays trusted, unless someone has changed it since.
+    # A file that the import trusted stays trusted, unless someone has changed it since.
     trusted = [file for file in edits[0].trusted if may_be_trusted(file)]
     undone = undo_edit(edits[0])
     for file in trusted:
@@ -156,7 +156,7 @@ def _undo(options: Options, host_name: str) -> int:
 
 
 def _confirmed(steps: ServerImport, *, at_terminal: bool) -> bool:
-    """Ask the person whether to move these servers, each with its old and new place.
+    """Ask the person whether to move these servers, showing the old and the new place of each.
 
     Raises:
         UsageError: there is no terminal, so nobody can be asked.
@@ -240,7 +240,9 @@ def _say_result(
     was_asked: bool,
     move: bool,
 ) -> None:
-    """Report what was found and what was done. A person who was asked has seen the servers."""
+    """Report what was found and what was done. A person who was asked has already seen the servers,
+    so these are not repeated.
+    """
     from ideabridge.server.hosts.importing import undone_as
 
     for problem in steps.problems:

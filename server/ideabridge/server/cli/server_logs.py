@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS: Final = 0.3
 _WIDTHS: Final = (19, 10)
-"""Width, in columns, of the time and of the source of a line."""
+"""Widths, in terminal columns, of a line's time and source."""
 
 
 @app.command("logs")
@@ -92,7 +92,7 @@ def _matching(lines: Sequence[ServerLogLine], level: str | None) -> list[ServerL
 
 
 async def _follow(reader: ServerLogReader, level: str | None) -> None:
-    """Print the lines that are added, until cancelled."""
+    """Print lines as they are added, until cancelled."""
     import anyio
 
     while True:

@@ -92,8 +92,8 @@ async def log_in(
 
 
 def _subject(user: str | None) -> str:
-    """Return the beginning of a sentence about a sign-in. It names the user, unless that is the
-    person who starts ideabridge.
+    """Return the beginning of a sentence about a sign-in. It names the user, unless the sign-in
+    belongs to the person who starts ideabridge.
     """
     if user is None:
         return ""
@@ -118,7 +118,7 @@ def _module_user(options: Options, name: str) -> ModuleUser:
 async def _person(
     settings: AuthorizationSettings | None, *, no_browser: bool, device: bool
 ) -> AsyncGenerator[Person | DevicePerson]:
-    """Yield the person who signs in, using the browser or the device that the options name."""
+    """Yield the person who signs in, through a browser or another device, as the options say."""
     from ideabridge.bridge.modules.device import DevicePerson
     from ideabridge.server.asking.signing_in import PastingPerson, browser_person, unused_address
 
@@ -136,7 +136,7 @@ async def _person(
 
 def _show_address(url: str) -> None:
     say("if no browser opens, open this address in a browser on this machine:")
-    # The link stays on one line for copying, however wide the terminal is.
+    # The link stays on one line so that it can be copied, however narrow the terminal is.
     sys.stderr.write(f"  {printable(url)}\n")
 
 

@@ -134,7 +134,7 @@ async def list_servers(
 
 
 def _say_users_and_age(status: ModuleStatus) -> None:
-    """Report who is signed in to a server, and how old its stored list is."""
+    """Report who is signed in to a server, and how old its stored list of tools is."""
     from ideabridge.bridge.modules.sign_ins import signed_in_users
 
     users = signed_in_users(status.name)
@@ -224,8 +224,8 @@ class _ShownServer:
     Attributes:
         configuration: the configuration that contains its entry.
         status: its status.
-        memory: the memory that its program takes, in bytes, or None if it has no program on this
-            machine.
+        memory: the memory, in bytes, that the server's program uses, or None if no program of the
+            server runs on this machine.
         tools: its tools.
         users: the users of ideabridge who are signed in to it.
     """
@@ -418,7 +418,7 @@ async def check_server(
         began = time.monotonic()
         result = await _call(module, tool, parameters)
         seconds = time.monotonic() - began
-        # The call may have added notes.
+        # The call might have added notes.
         status = module.status()
         if options.json:
             called: JSONObject = {"tool": tool, "result": result, "seconds": round(seconds, 3)}
@@ -434,12 +434,12 @@ async def check_server(
 def _check_call(
     configuration: Configuration, definition: Tool, name: str, parameters: JSONObject
 ) -> str:
-    """Check the parameters of a call, and whether the configuration denies it. Return why a person
-    is asked before it, or "".
+    """Check the parameters of a call, and whether the configuration denies the call. Return why a
+    person is asked first, or "" if nobody is.
 
     Raises:
         UsageError: the call is denied.
-        ValidationError: the parameters do not fit the schema.
+        ValidationError: the parameters do not satisfy the schema.
     """
     from ideabridge.bridge.loop.policy import direct_policy, policy_named
     from ideabridge.tools.schema import Validator

@@ -92,7 +92,7 @@ async def setup(
 
 
 async def _set_up(options: Options, plan: SetupPlan, choice: Choice, *, asks: bool) -> int:
-    """Make the changes. Return the exit code."""
+    """Make the changes that the plan contains. Return the exit code."""
     from ideabridge.server.cli.first_tools import offer_always, offer_histories
     from ideabridge.server.setup.execution import carry_out
     from ideabridge.server.setup.record import new_record, one_at_a_time
@@ -114,8 +114,8 @@ async def _set_up(options: Options, plan: SetupPlan, choice: Choice, *, asks: bo
 
 
 async def _leave_unchanged(options: Options, plan: SetupPlan, *, asks: bool, dry_run: bool) -> int:
-    """Report why nothing was changed. If everything is set up already, offer the histories that
-    have not been read yet. Return the exit code.
+    """Report why nothing was changed. If everything is already set up, offer to import the
+    histories that have not been read yet. Return the exit code.
     """
     from ideabridge.server.cli.first_tools import offer_histories
     from ideabridge.server.setup.record import new_record
@@ -132,8 +132,8 @@ async def _offer(
     plan: SetupPlan,
     record: SetupRecord,
 ) -> None:
-    """Make an offer that is based on what the clients did or allowed before. An error ends only
-    this offer.
+    """Make an offer that is based on what the clients have done or allowed so far. An error ends
+    only this offer.
     """
     try:
         await offer(options, plan, record)
@@ -145,7 +145,7 @@ def _plan(options: Options, *, shared: bool) -> SetupPlan:
     """Read the files of all hosts, and compute what the setup will change.
 
     Raises:
-        ServiceError: with `shared`, this system has no manager of services.
+        ServiceError: `shared` is set, and this system has no service manager.
     """
     from ideabridge.server.hosts.host import HostEnvironment
     from ideabridge.server.hosts.program import lasting_program
@@ -196,8 +196,8 @@ def _planned_service(options: Options, program: Sequence[str]) -> PlannedService
 
 
 def _show(plan: SetupPlan, write: Callable[[str], None], width: int | None) -> None:
-    """Print what is there, and what the setup would change. Nothing is cut, because a person
-    decides by it.
+    """Print what exists, and what the setup would change. Nothing is cut, because a person decides
+    on the basis of this text.
     """
     from ideabridge.server.setup import report as pages
 
@@ -242,7 +242,8 @@ def _section(
         write(part)
 
     for line in lines:
-        # The words of a file must not begin a line, where they could pass for a line of setup.
+        # Words from a file must not begin a line, where they could pass for a line that the setup
+        # wrote.
         text = printable_line(line.lstrip())
         indent = " " * (2 + len(line) - len(line.lstrip()))
         if width is None:
@@ -352,7 +353,9 @@ def _say_next(plan: SetupPlan) -> None:
 
 
 def _tell(text: str, style: str | None = None, further: str = "") -> None:
-    """Report a line, wrapped to the terminal. Its other lines begin with `further`."""
+    """Report a line, wrapped to the width of the terminal. Continuation lines begin with
+    `further`.
+    """
     width = terminal_width(of_errors=True)
     for line in [text] if width is None else wrapped(text, width, further=further):
         say(line, style)
@@ -390,7 +393,9 @@ def _undo(options: Options, *, dry_run: bool, yes: bool) -> int:
 def _undo_refusal(
     options: Options, lines: list[str], *, dry_run: bool, yes: bool
 ) -> tuple[str, ExitCode] | None:
-    """Return the reason why nothing is undone, and the exit code. None if the person confirms."""
+    """Return the reason why nothing is undone, and the exit code, or None if the person
+    confirms.
+    """
     if not lines:
         return "there is no setup to undo", ExitCode.DONE
     if dry_run:

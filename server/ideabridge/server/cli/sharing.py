@@ -191,8 +191,8 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool)
 
 
 def _file_name(document: JSONObject, ref: str) -> str:
-    """Return the name, without suffix, of the file for an exported idea or for one that was written
-    by hand.
+    """Return the file name, without suffix, for an exported idea or for an idea that was written by
+    hand.
     """
     if "ideabridge" not in document:
         return str(document["name"])
@@ -328,7 +328,7 @@ async def import_ideas(
         store = stack.enter_context(open_store(options, create=True))
         bridge = Bridge(options.configuration(), store=store)
         if publish:
-            # Start the modules, because the tools' definitions say what a plan may do.
+            # Start the modules, because the tools' definitions say what a plan might do.
             await stack.enter_async_context(connected(bridge))
 
         for file, is_named in files:
@@ -372,7 +372,7 @@ def say_all_saved(
     saved: list[tuple[str, SavedIdea]], missing: list[str], *, with_files: bool
 ) -> None:
     """Report the outcome for each saved idea, and which servers and tools are missing. `saved`
-    contains the file of each idea. If `with_files` is true, the lines begin with it.
+    contains the file of each idea, with which the lines begin if `with_files` is true.
     """
     for file, idea in saved:
         _say_saved(f"{visible(file)}: " if with_files else "", idea)

@@ -1,6 +1,6 @@
 """StoredLists: the lists of tools that the store contains for the servers in a configuration.
 
-Commands that only show tools read them, and start no server whose list is there.
+Commands that only show tools read these lists, and do not start a server whose list is stored.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 class StoredLists:
-    """The lists of tools that the store contains. Without a store there are none, and no store is
-    created.
+    """The lists of tools that the store contains. If there is no store, there are none, and no
+    store is created.
 
     Args:
         configuration: the configuration with the servers.
 
     Attributes:
         configuration: the same configuration, in which every server starts when it is first used.
-        store: the store, or None. It is open within the context.
+        store: the store, which is open within the context, or None.
         names: the servers whose lists are stored.
     """
 
     def __init__(self, configuration: Configuration) -> None:
-        # A server that starts with ideabridge need not start to be shown.
+        # Even a server that normally starts with ideabridge need not start in order to be shown.
         lazy = {
             name: entry.model_copy(update={"start": None})
             for name, entry in configuration.modules.items()
@@ -77,7 +77,9 @@ class StoredLists:
             self.store.close()
 
     def modules(self) -> Modules:
-        """Return the servers, with their stored lists. A list that a server sends is stored."""
+        """Return the servers, with their stored lists. A list that a server sends in the meantime
+        is stored.
+        """
         from ideabridge.bridge.modules.modules import Modules
         from ideabridge.bridge.offer.module_lists import ModuleLists
 

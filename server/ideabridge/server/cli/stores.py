@@ -1,5 +1,5 @@
-"""`ideabridge store`, and functions that open the command line's store and find runs and ideas in
-it.
+"""`ideabridge store`, and functions that open the store given on the command line and find runs and
+ideas in it.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def open_bridge(options: Options) -> Bridge:
 
 
 def open_store(options: Options, *, create: bool = False) -> Store:
-    """Open the store of the configuration, without starting modules. Raise `StoreError` if the
-    store cannot be opened, or if it does not exist and `create` is false.
+    """Open the configured store, without starting modules. Raise `StoreError` if the store cannot
+    be opened, or if it does not exist and `create` is false.
     """
     from ideabridge.bridge.store.store import Store
 
@@ -154,7 +154,7 @@ def _cut(store: Store, run: str, first: str, last: str | None) -> str:
 
 
 def lookup_run(options: Options, text: str) -> RunRecord:
-    """Call `resolve_run` with the store of the command line."""
+    """Call `resolve_run` with the store given on the command line."""
     with open_store(options) as store:
         return resolve_run(store, text)
 
@@ -181,7 +181,7 @@ def resolve_idea(store: Store, ref: str) -> str:
 
 
 def lookup_idea(options: Options, ref: str) -> str:
-    """Call `resolve_idea` with the store of the command line."""
+    """Call `resolve_idea` with the store given on the command line."""
     with open_store(options) as store:
         return resolve_idea(store, ref)
 
@@ -365,8 +365,8 @@ def _print_csv(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
 
 
 def _print_cut(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
-    """Print a table whose values are truncated to `_WIDEST` characters, and say how many values
-    were longer.
+    """Print a table with values cut after `_WIDEST` characters, and say how many values were
+    longer.
     """
     count = 0
     lines: list[list[str]] = []

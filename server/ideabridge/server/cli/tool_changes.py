@@ -93,7 +93,7 @@ async def accept_changes(
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """The changes of a tool since the ideas that call it were published.
+    """The changes to a tool since the ideas that call it were published.
 
     Attributes:
         tool: the tool.
@@ -107,8 +107,8 @@ class _Difference:
 
 
 def _differences(changed: list[ChangedTool]) -> list[_Difference]:
-    """Group the changes. Ideas share one difference if a tool has changed for all of them in the
-    same way.
+    """Group the changes. Ideas share a difference if a tool has changed in the same way for all of
+    them.
     """
     differences: dict[tuple[str, ...], _Difference] = {}
     for change in changed:

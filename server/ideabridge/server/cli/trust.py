@@ -145,7 +145,7 @@ def _read(file: Path) -> tuple[ProjectTrust, Configuration]:
 
 
 def _project_folder(options: Options, folder: Path | None) -> Path:
-    """Return the project folder: the one in the argument, or else the one in the options."""
+    """Return the project folder from the argument, or else from the options."""
     if folder is None:
         return options.folder()
     if options.config is not None:
@@ -171,7 +171,7 @@ def _ask(
 
 
 def _withdraw(file: Path) -> ExitCode:
-    """Revoke the trust in a file and its permission to use variables."""
+    """Revoke the trust in a file, and the file's permission to use variables."""
     from ideabridge.bridge.trust import forget
 
     if forget(file):
@@ -186,7 +186,7 @@ def _trust_hash(standing: ProjectTrust, confirmed: frozenset[str], shown_hash: s
     """Trust a project file without asking.
 
     Raises:
-        UsageError: the file, or one that it names, has changed since its hash was shown.
+        UsageError: the file, or a file that it names, has changed since the hash was shown.
     """
     from ideabridge.bridge.trust import keep_trusted
 
@@ -213,8 +213,8 @@ def _say_trusted(standing: ProjectTrust, parsed: Configuration, names: frozenset
 
 
 def _confirmed(standing: ProjectTrust, named: list[str] | None) -> frozenset[str]:
-    """Return the paths of `--data` in the form that `--show` prints. Without the option, return the
-    paths that the person confirmed as data before.
+    """Return the paths given with `--data`, in the form that `--show` prints. Without the option,
+    return the paths that the person has already confirmed as data.
 
     Raises:
         UsageError: a file cannot be data.

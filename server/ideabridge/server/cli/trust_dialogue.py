@@ -37,10 +37,12 @@ _SHOWN_FILES: Final = 20
 _STORED: Final = "stored for this server, as it is"
 _ALL_HEAD: Final = "Altogether, it would do this:"
 _MOST_COMPARED_LINES: Final = 2000
-"""Maximum number of lines of a file that is compared. Repeated lines take long to compare."""
+"""Maximum number of lines in a file that is compared. Repeated lines take a long time to
+compare.
+"""
 
 _MOST_CHANGED_LINES: Final = 200
-"""Maximum number of changed lines of one file that are shown."""
+"""Maximum number of changed lines shown from one file."""
 
 
 def ask(
@@ -56,8 +58,8 @@ def ask(
         standing: whether and how the file is trusted now.
         parsed: its configuration.
         user: the user's configuration.
-        named: the paths of the files that the person has already named as data. None means those
-            that the person confirmed before.
+        named: the paths of the files that the person has named as data. None stands for those that
+            the person confirmed earlier.
     """
     from ideabridge.bridge.file_content import decode_file_content
     from ideabridge.bridge.masking import shown_configuration
@@ -105,8 +107,8 @@ def _unconfirmed(standing: ProjectTrust, confirmed: frozenset[str]) -> list[str]
 
 
 def _undecided(standing: ProjectTrust, confirmed: frozenset[str]) -> list[str]:
-    """Return the paths of the files that can be data, except those about which the person has
-    decided: the confirmed ones, and those that trust covers with the content that they have.
+    """Return the paths of the files that can be data, except those that the person has decided
+    about: the confirmed ones, and those whose present content is already trusted.
     """
     covered = standing.found.covered(confirmed)
     decided: dict[str, str] = {}
@@ -120,8 +122,8 @@ def _undecided(standing: ProjectTrust, confirmed: frozenset[str]) -> list[str]:
 
 
 def _is_only_data(standing: ProjectTrust, path: str) -> bool:
-    """Ask whether a file is only data. After any answer but yes, trust covers the content of the
-    file.
+    """Ask whether a file is only data. After any answer but yes, trust also covers the file's
+    content.
     """
     places = ", ".join(standing.found.data_files[path].named_by)
     text = f"{path}: {places} names it. If it is data, it stays trusted when it changes."
@@ -248,7 +250,7 @@ def _difference(
 
 
 def _concerns_person(line: tuple[str, str]) -> bool:
-    """Return whether a person has to be told about an effect no matter what has changed."""
+    """Return whether a person has to be told about an effect whatever has changed."""
     topic, text = line
     if topic == "variable":
         return "not allowed" in text
@@ -344,8 +346,8 @@ def _state(standing: ProjectTrust, confirmed: frozenset[str]) -> str:
 def _put(
     text: str, write: Callable[[str], None], width: int | None, *, first: str, further: str
 ) -> None:
-    """Print text that can contain words from the file. Its continuation lines are indented, so that
-    they cannot pass for lines by ideabridge.
+    """Print text that can contain words from the file. Continuation lines are indented, so that
+    they cannot pass for lines that ideabridge wrote.
     """
     plain = printable(text).replace("\n", "\\n").replace("\t", "\\t")
     if width is None:
@@ -359,7 +361,7 @@ def _put(
 def _data_lines(
     standing: ProjectTrust, confirmed: frozenset[str], paths: Iterable[str]
 ) -> list[tuple[str, str]]:
-    """Return (`data` or `data?`, the file and the places that name it) for files that can be
+    """Return (`data` or `data?`, the file and the places that name it) for each file that can be
     data.
     """
     lines: list[tuple[str, str]] = []

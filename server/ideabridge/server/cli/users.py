@@ -77,7 +77,7 @@ def add_user(
 
 
 def _expect_profile(options: Options, name: str | None) -> None:
-    """Raise `ProfileError` unless the configuration has the profile."""
+    """Raise `ProfileError` unless the configuration contains the profile."""
     if name is None:
         return
     from ideabridge.bridge.profiles import Profiles

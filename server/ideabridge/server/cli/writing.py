@@ -48,7 +48,7 @@ class _Read:
         document: the idea.
         name: the name of its tool, or "" if it is not a tool.
         is_export: whether `ideas export` wrote it as a portable document.
-        lines: everything that a person must see before the idea is saved.
+        lines: the text that a person must see before the idea is saved.
         mentions: the tools, modules and ideas that its calls name.
     """
 
@@ -153,7 +153,7 @@ async def add_ideas(
 
 
 def _confirmed(ideas: list[_Read]) -> bool:
-    """Ask the person whether to save the ideas, if there are any."""
+    """If there are ideas, ask the person whether to save them."""
     if not ideas:
         return True
     return confirm("Save it?" if len(ideas) == 1 else f"Save these {len(ideas)} ideas?")
@@ -203,7 +203,7 @@ async def _save_all(
 
 def _in_order(read: list[_Read]) -> list[_Read]:
     """Sort the ideas so that each comes after those that it calls. Ideas that call one another in a
-    circle stay in the order of the files, and are refused when they are saved.
+    circle stay in the order of their files, and are refused when they are saved.
     """
     by_name = {idea.name: idea for idea in read if idea.name}
     begun: set[str] = set()
@@ -262,8 +262,8 @@ def _read(file: str, name: str | None, *, follow: bool) -> _Read:
 
 
 def _expect_own_name(idea: _Read, by_name: dict[str, _Read]) -> None:
-    """Refuse an idea that has the same name as another but different content. Otherwise record its
-    name.
+    """Refuse an idea that has the same name as another one but different content. Otherwise, record
+    its name.
     """
     first = by_name.setdefault(idea.name, idea) if idea.name else idea
     if first.lines != idea.lines:
