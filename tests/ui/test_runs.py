@@ -156,12 +156,17 @@ def test_a_failed_call_is_retried(http: httpx.Client, tmp_path: Path) -> None:
     first = {**ORDERS, "_id": "first"}
     run_id = ask(http, first, {**FAILING, "_after": ["first"]}, FAILING)
     page = ended(http, run_id)
-    # A call succeeded, so the run is no failure as a whole. One error is on top of the page.
+    # A call succeeded, so the run is no failure as a whole. Both errors say the same, so the top of
+    # the page says it once, and the rows of the calls do not repeat it.
     badge = '<span class="status s-errors">2 of 3 failed</span>'
     assert badge in page
     assert badge in row_of(http, run_id)
-    assert page.count('<p class="note bad">') == 2
-    assert "<summary>1 more error</summary>" in page
+    assert page.count('<p class="note bad">') == 1
+    assert f"2 calls of {FAILING['_tool']} failed: " in page
+    assert "more error" not in page
+    rows = page.partition('<table class="timeline">')[2].partition("</table>")[0]
+    assert "division" in page
+    assert "division" not in rows
     retry = re.search(r'name="at" value="(\d+)"><button class="good"[^>]*>Retry', page)
     assert retry is not None
 
@@ -172,6 +177,35 @@ def test_a_failed_call_is_retried(http: httpx.Client, tmp_path: Path) -> None:
     following = events[int(retry[1])]
     assert following["event"] == "call_started"
     assert following["call"] in (1, 2)
+
+
+def test_a_run_says_what_was_asked_for(http: httpx.Client) -> None:
+    of_customer = {**ORDERS, "customer": "c1"}
+    counted = {"_tool": "compute", "code": "len(all)", "all": "†results.0"}
+    page = ended(http, ask(http, of_customer, counted))
+    asked = page.partition('<section id="asked"')[2].partition("</section>")[0]
+    assert "<dt>customer</dt><dd>c1</dd>" in asked
+    assert "by the page" in asked
+    # A reference is no value, and without an input there is none to change.
+    assert "†" not in asked
+    assert 'id="again"' not in page
+
+
+def test_a_failed_run_begins_again_with_another_input(page: Page, site: str) -> None:
+    call = {"_tool": "find_customer", "id": "†input.who"}
+    with client(site) as http:
+        failed = ask(http, call, input={"who": "c9"}, output="†results.0")
+
+    page.goto(f"{site}runs/{failed}")
+    first = page.locator("#head .note").first
+    expect(first).to_contain_text("there is no customer c9")
+    expect(first).to_contain_text("Called with id c9")
+    page.get_by_role("link", name="Change input and run again").click()
+    page.locator("#again textarea").fill('{"who": "c1"}')
+    page.get_by_role("button", name="Run again").click()
+    expect(page.locator("#head")).to_contain_text(f"forked from {failed}")
+    expect(page.locator("#result")).to_contain_text("Customer c1")
+    expect(page.locator("#asked dd")).to_have_text("c1")
 
 
 def test_a_row_has_the_first_calls_as_bars(http: httpx.Client) -> None:

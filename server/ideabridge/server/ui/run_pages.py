@@ -27,14 +27,14 @@ from ideabridge.server.ui import drawing
 from ideabridge.server.ui.histories import KeptJournal, read_until
 from ideabridge.server.ui.outputs import shown_output
 from ideabridge.server.ui.rendering import render
-from ideabridge.server.ui.showing import text_of
+from ideabridge.server.ui.showing import in_one_line, text_of
 from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
 from ideabridge.server.views.history import RunHistory, call_json
 from ideabridge.server.views.records import CallOutcomes, input_of, lineage_of
 from ideabridge.server.views.shown import call_without_ids
 from ideabridge.server.views.text import skipped_line
 from ideabridge.server.views.trace import CallBar, Trace, module_of
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.syntax import parse_python
 
@@ -47,6 +47,12 @@ _MOST_DRAWN_AT_ONCE: Final = 40
 _EVENTS: Final = 50
 _MOST_ERRORS: Final = 20
 _MOST_READERS: Final = 100
+_MOST_ASKED: Final = 8
+"""Maximum number of values that a page says were asked for."""
+
+_LONGEST_ASKED: Final = 120
+"""Maximum number of characters of such a value, and of the values of a failed call."""
+
 _WHOLE: Final = 2**48
 
 _MOST_BYTES: Final = 2**30
@@ -57,6 +63,23 @@ _SMALL_IMAGE: Final = 96
 
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """The image types that a page shows. SVG is not among them, because it can contain scripts."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """The calls of a run that failed with the same message.
+
+    Attributes:
+        tool: the tool of these calls, or "" for what was wrong with the output.
+        places: the numbers of the calls.
+        message: what the error says.
+        values: the parameters of the first of the calls on one line; "" if it has none.
+    """
+
+    tool: str
+    places: list[int]
+    message: str
+    values: str
 
 
 @dataclass(slots=True)
@@ -117,6 +140,7 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
     lineage = lineage_of(store, record)
     # A single idea stands in the line below the title, and the others do not.
     ideas = lineage.pop("ideas", [])
+    run_input = input_of(store, record.id)
     return {
         "record": record,
         "status": about.status if is_now else "replayed",
@@ -136,7 +160,8 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "asked": {"is": about.only_status, "tool": about.only_tool},
         "page_rows": ROWS,
         "events_page": _EVENTS,
-        "input": input_of(store, record.id),
+        "input": run_input,
+        "asked_for": _asked_for(record, trace, run_input),
         "is_own": about.is_own,
         **(_UNFOLDED if history is None else _folded_values(history, trace, about, record)),
     }
@@ -146,7 +171,9 @@ _UNFOLDED: Final = {
     "machine": None,
     "retry_at": None,
     "broken": None,
-    "errors": (),
+    "errors": 0,
+    "failures": (),
+    "explained": (),
     "more_errors": 0,
     "skipped": (),
     "graph": None,
@@ -169,6 +196,8 @@ def _folded_values(
     # A room is forked with the run whose call it answers.
     is_at_end = about.at == about.last and about.status in ENDED and record.parent is None
     errors = machine.errors
+    failures = _failures(errors, history)
+    unlisted = failures[_MOST_ERRORS:]
     events = history.entries
     start = about.events
     if start is None:
@@ -186,8 +215,10 @@ def _folded_values(
         "machine": machine,
         "retry_at": _retry_point(history) if is_at_end else None,
         "broken": history.broken,
-        "errors": errors[:_MOST_ERRORS],
-        "more_errors": len(errors[_MOST_ERRORS:]),
+        "errors": len(errors),
+        "failures": failures[:_MOST_ERRORS],
+        "explained": {place for failure in failures[:_MOST_ERRORS] for place in failure.places},
+        "more_errors": sum(max(1, len(failure.places)) for failure in unlisted),
         "skipped": [skipped_line(call) for call in skipped_calls(machine)[:_MOST_ERRORS]],
         "graph": graph,
         "undrawn": 0 if is_drawn else calls,
@@ -199,6 +230,58 @@ def _folded_values(
         "shown_output": shown_output(output),
         "images": _shown(_images(machine.output), f"{about.ui}/runs/{record.id}/images/"),
     }
+
+
+def _asked_for(record: RunRecord, trace: Trace, run_input: JSONObject) -> list[tuple[str, str]]:
+    """Return the names and the values that a run was asked for: its input, or else the values that
+    its plan contains. References are left out, because they are not values yet.
+    """
+    parameters = list(run_input.items())
+    if not parameters and record.kind == "plan" and not trace.program:
+        for bar in trace.bars[:_MOST_ASKED]:
+            parameters += _parameters_in(bar.call)
+
+    shown: dict[tuple[str, str], None] = {}
+    for name, value in parameters:
+        if not run_input and isinstance(value, str) and value.startswith("†"):
+            continue
+        shown[name, in_one_line(value, _LONGEST_ASKED)] = None
+        if len(shown) == _MOST_ASKED:
+            break
+    return list(shown)
+
+
+def _parameters_in(call: JSONObject) -> list[tuple[str, JSON]]:
+    """Return the parameters of a written call, without its meta-properties."""
+    return [(name, value) for name, value in call.items() if not name.startswith("_")]
+
+
+def _failures(errors: list[JSONObject], history: RunHistory) -> list[FailureGroup]:
+    """Return errors by their tool and message, in the order in which each occurs first."""
+    groups: dict[tuple[str, str], FailureGroup] = {}
+    for error in errors:
+        place = error.get("place")
+        tool = str(object_or_empty(error.get("call")).get("_tool", ""))
+        message = str(object_or_empty(error.get("error")).get("message", ""))
+        group = groups.get((tool, message))
+        if group is None:
+            # The page does not list more.
+            values = _values_of_call(place, history) if len(groups) < _MOST_ERRORS else ""
+            group = groups[tool, message] = FailureGroup(tool, [], message, values)
+        if isinstance(place, int):
+            group.places.append(place)
+    return list(groups.values())
+
+
+def _values_of_call(place: JSON, history: RunHistory) -> str:
+    """Return the parameters with which a call ran on one line, or "" if it did not get so far."""
+    calls = history.machine.history
+    if not isinstance(place, int) or place >= len(calls):
+        return ""
+
+    parameters = object_or_empty(call_json(place, calls[place]).get("parameters"))
+    words = [f"{name} {in_one_line(value, 40)}" for name, value in _parameters_in(parameters)]
+    return in_one_line(", ".join(words[:_MOST_ASKED]), _LONGEST_ASKED)
 
 
 def _retry_point(history: RunHistory) -> int | None:
