@@ -77,8 +77,8 @@ def test_the_week_counts_failed_runs(page: Page, site: str) -> None:
     good = chart.locator("rect.counted")
     failed = chart.locator("rect.failed")
     expect(good).to_have_count(1)
-    expect(failed).to_have_attribute("height", "60.0")
-    expect(good).to_have_attribute("height", "60.0")
+    expect(failed).to_have_attribute("height", "48.0")
+    expect(good).to_have_attribute("height", "48.0")
     expect(page.locator("#running .status")).to_have_text(["failed", "done"])
 
 

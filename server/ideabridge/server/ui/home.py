@@ -28,7 +28,7 @@ from ideabridge.server.views.shown import PAGE
 from ideabridge.tools.threads import compute_in_thread
 
 _DAYS: Final = 7
-_SHOWN_RUNS: Final = 5
+_SHOWN_RUNS: Final = 10
 _SHOWN_DECISIONS: Final = 5
 _SHOWN_SERVERS: Final = 12
 _SHOWN_TOOLS: Final = 5
@@ -37,7 +37,7 @@ _SHOWN_SUGGESTIONS: Final = 3
 _LATEST: Final = tuple(status for status in get_args(ListedStatus) if status != "needs_approval")
 """The statuses of the latest runs. Those that need approval are listed on their own."""
 
-_CHART_HEIGHT: Final = 120
+_CHART_HEIGHT: Final = 96
 """The height of the area of a chart, in pixels."""
 
 _BAR_WIDTH: Final = 56

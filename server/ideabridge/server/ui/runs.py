@@ -154,10 +154,12 @@ class RunPages:
         following = records[PAGE - 1].id if len(records) > PAGE else None
         filters = {key: value for key, value in query.items() if key != "after" and value}
         rows = await compute_in_thread(self._rows.of, records[:PAGE], visitor)
+        askers = {(row.asker, row.record.caller) for row in rows}
         return self._site.page(
             request,
             "runs.html",
             rows=rows,
+            shows_askers=len(askers) > 1,
             statuses=STATUSES,
             any_failure=_ANY_FAILURE,
             quick_links=await compute_in_thread(self._quick_links, filters, visitor),
