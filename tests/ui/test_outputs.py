@@ -148,9 +148,9 @@ def test_a_run_beside_an_earlier_one(http: httpx.Client) -> None:
     page = unescape(http.get(f"/ui/runs/{now}/compare").text)
     # Runs are named by the input in which they differ, and parameters that follow it are folded.
     assert f'<option value="{before}" selected>customer c1, ' in page
-    assert "<p>customer: <del>c1</del>" in page
-    assert "<ins>c2</ins></p>" in page
-    assert "<details><summary>parameters</summary>" in page
+    changed = _then_and_now("<del>c1</del>", "<ins>c2</ins>")
+    assert f'<th scope="row">customer</th>{changed}' in page
+    assert '<details class="raw"><summary>Parameters</summary>' in page
     assert "1 call differs" in page
     assert "different output" in page
     assert '<span class="minus">-  "customer": "c1"</span>' in page
@@ -167,6 +167,27 @@ def test_a_run_beside_an_earlier_one(http: httpx.Client) -> None:
     alone = ask(http, ORDERS, name="another title")
     ended(http, alone)
     assert "No earlier run has this title" in http.get(f"/ui/runs/{alone}/compare").text
+
+
+def test_fields_of_the_output_that_differ_are_a_table(http: httpx.Client) -> None:
+    before = ask(http, ORDERS, output={"who": {"name": "Ann"}, "total": 60}, name="sum")
+    ended(http, before)
+    now = ask(http, ORDERS, output={"who": {"name": "Ann"}, "total": 50, "late": True}, name="sum")
+    ended(http, now)
+
+    page = http.get(f"/ui/runs/{now}/compare").text
+    table = page.partition('<table class="list data fields">')[2].partition("</table>")[0]
+    rows = re.findall(r'<th scope="row">([^<]*)</th>(.*?)</tr>', table)
+    assert rows == [
+        ("total", _then_and_now("<del>60</del>", "<ins>50</ins>")),
+        ("late", _then_and_now("", "<ins>true</ins>")),
+    ]
+    assert "<summary>Output as JSON</summary>" in page
+
+
+def _then_and_now(then: str, now: str) -> str:
+    """The cells of a field that differs."""
+    return f'<td data-label="then">{then}</td><td data-label="now">{now}</td>'
 
 
 def test_large_runs_are_compared_in_a_worker(http: httpx.Client) -> None:

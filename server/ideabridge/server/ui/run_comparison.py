@@ -14,7 +14,7 @@ from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui.histories import KeptJournal, read_until
-from ideabridge.server.ui.showing import as_json, differing_lines
+from ideabridge.server.ui.showing import as_json, differing_lines, in_one_line
 from ideabridge.server.views.history import call_json
 from ideabridge.server.views.text import Beginning
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
@@ -38,7 +38,37 @@ _MOST_LINES: Final = 60
 _MOST_CHARACTERS: Final = 30_000
 """Maximum number of characters of the differing lines of all calls on a page."""
 
+_MOST_FIELDS: Final = 200
+"""Maximum number of fields of a value that are compared one by one."""
+
+_MOST_CHANGES: Final = 12
+"""Maximum number of fields that differ, to be shown as a table. More are read better as lines."""
+
+_LONGEST_FIELD: Final = 80
+_DEEPEST: Final = 6
+
 Difference: TypeAlias = Literal["same", "changed", "only then", "only now"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A value without members inside another value: the path to it, and the value on one line."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """A field that differs between two values.
+
+    Attributes:
+        before, now: the field on one line; "" where it does not exist.
+    """
+
+    path: str
+    before: str
+    now: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +78,7 @@ class ComparedCall:
     Attributes:
         sent, result: the beginnings of its parameters and of its result or error, as indented JSON.
         sent_digest, result_digest: the hashes of the whole values.
+        fields: the first fields of its result.
     """
 
     number: int = 0
@@ -58,6 +89,7 @@ class ComparedCall:
     result: str = ""
     sent_digest: str = ""
     result_digest: str = ""
+    fields: tuple[Field, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +101,14 @@ class ComparedRun:
         omitted: the number of further calls that it has.
         output: the beginning of its output as indented JSON, or "" if it has none.
         output_digest: the hash of the whole output.
+        fields: the first fields of its output.
     """
 
     calls: tuple[ComparedCall, ...] = ()
     omitted: int = 0
     output: str = ""
     output_digest: str = ""
+    fields: tuple[Field, ...] = ()
 
     @classmethod
     def from_json(cls, value: JSON) -> ComparedRun:
@@ -92,6 +126,7 @@ class ComparedPair:
 
     Attributes:
         sent, result: the lines that differ, as a unified diff without its header.
+        changes: the fields of the result that differ, if they are few.
     """
 
     before: ComparedCall | None
@@ -99,6 +134,7 @@ class ComparedPair:
     difference: Difference
     sent: tuple[str, ...] = ()
     result: tuple[str, ...] = ()
+    changes: tuple[FieldChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +147,7 @@ class Comparison:
         is_output_same: whether the outputs are the same.
         omitted: the number of calls of both runs that are not compared.
         unexplained: the number of pairs whose differing lines are not shown.
+        fields: the fields of the output that differ, if they are few.
     """
 
     pairs: tuple[ComparedPair, ...]
@@ -118,6 +155,7 @@ class Comparison:
     is_output_same: bool
     omitted: int
     unexplained: int = 0
+    fields: tuple[FieldChange, ...] = ()
 
     @property
     def changes(self) -> int:
@@ -150,13 +188,18 @@ def compared_run(record: RunRecord, read: KeptJournal) -> ComparedRun:
                 _beginning(result),
                 content_hash(sent),
                 content_hash(result),
+                _fields_of(result),
             )
         )
 
     output = machine.output if machine.has_output else None
     text = _beginning(output) if machine.has_output else ""
     return ComparedRun(
-        tuple(calls), max(0, len(machine.history) - MOST_CALLS), text, content_hash(output)
+        tuple(calls),
+        max(0, len(machine.history) - MOST_CALLS),
+        text,
+        content_hash(output),
+        _fields_of(output),
     )
 
 
@@ -168,6 +211,41 @@ def compared_in_worker(store: Store, run_id: str) -> JSONObject:
 
 def _beginning(value: JSON) -> str:
     return as_json(Beginning(without_payloads(value), _TEXT).value)[:_TEXT]
+
+
+def _fields_of(value: JSON) -> tuple[Field, ...]:
+    """Return the first fields of a value. A part that lies too deep is one field."""
+    fields: list[Field] = []
+    waiting: list[tuple[tuple[str, ...], JSON]] = [((), Beginning(value, _TEXT).value)]
+    while waiting and len(fields) < _MOST_FIELDS:
+        path, part = waiting.pop()
+        members: list[tuple[str, JSON]] = []
+        if isinstance(part, dict):
+            members = list(part.items())
+        elif isinstance(part, list):
+            members = [(str(place), member) for place, member in enumerate(part)]
+
+        if members and len(path) < _DEEPEST:
+            waiting += [((*path, name), member) for name, member in reversed(members)]
+        else:
+            fields.append(Field(".".join(path), in_one_line(part, _LONGEST_FIELD)))
+    return tuple(fields)
+
+
+def _changes(before: tuple[Field, ...], now: tuple[Field, ...]) -> tuple[FieldChange, ...]:
+    """Return the fields that differ. There are none if they are many, or if the values have no
+    field in common, so that nothing became something else.
+    """
+    old = {field.path: field.text for field in before}
+    new = {field.path: field.text for field in now}
+    changes = [
+        FieldChange(path, old.get(path, ""), new.get(path, ""))
+        for path in old | new
+        if old.get(path) != new.get(path)
+    ]
+    if len(changes) > _MOST_CHANGES or not old.keys() & new.keys():
+        return ()
+    return tuple(changes)
 
 
 def comparison_of(before: ComparedRun, now: ComparedRun) -> Comparison:
@@ -187,10 +265,11 @@ def comparison_of(before: ComparedRun, now: ComparedRun) -> Comparison:
 
     is_output_same = before.output_digest == now.output_digest
     output = () if is_output_same else _differing_lines(before.output, now.output)
+    fields = () if is_output_same else _changes(before.fields, now.fields)
     shown = _that_fit(pairs)
     unexplained = sum(one != pair for one, pair in zip(shown, pairs, strict=True))
     return Comparison(
-        tuple(shown), output, is_output_same, before.omitted + now.omitted, unexplained
+        tuple(shown), output, is_output_same, before.omitted + now.omitted, unexplained, fields
     )
 
 
@@ -200,7 +279,7 @@ def _that_fit(pairs: list[ComparedPair]) -> list[ComparedPair]:
     room = _MOST_CHARACTERS
     for pair in pairs:
         room -= sum(map(len, pair.sent)) + sum(map(len, pair.result))
-        shown.append(pair if room >= 0 else replace(pair, sent=(), result=()))
+        shown.append(pair if room >= 0 else replace(pair, sent=(), result=(), changes=()))
     return shown
 
 
@@ -210,11 +289,13 @@ def _pair(before: ComparedCall, now: ComparedCall) -> ComparedPair:
         sent = _differing_lines(before.sent, now.sent)
 
     result: tuple[str, ...] = ()
+    changes: tuple[FieldChange, ...] = ()
     if before.result_digest != now.result_digest:
         result = _differing_lines(before.result, now.result)
+        changes = _changes(before.fields, now.fields)
 
     is_same = before.status == now.status and not sent and not result
-    return ComparedPair(before, now, "same" if is_same else "changed", sent, result)
+    return ComparedPair(before, now, "same" if is_same else "changed", sent, result, changes)
 
 
 def _differing_lines(before: str, now: str) -> tuple[str, ...]:
