@@ -289,5 +289,26 @@ def test_the_marks_of_an_axis_are_round(seconds: float, marks: list[str]) -> Non
     assert timeline(Trace(begun=100.0, ended=100.0 + seconds), None).ticks == marks
 
 
+def test_the_marks_before_a_break_are_round() -> None:
+    """A call of 193 ms, an hour for a decision, and another call of 20 ms."""
+    events: list[JSONObject] = [
+        {"event": "call_proposed", "call": {"_tool": "send"}},
+        {"event": "call_started", "call": 0},
+        {"event": "call_finished", "call": 0, "value": 1},
+        {"event": "call_proposed", "call": {"_tool": "send"}},
+        {"event": "call_started", "call": 1},
+        {"event": "call_finished", "call": 1, "value": 1},
+    ]
+    trace = Trace()
+    moments = [100.0, 100.0, 100.193, 3700.193, 3700.193, 3700.213]
+    trace.add(list(enumerate(events)), dict(enumerate(moments)))
+    shown = timeline(trace, None, now=3700.213)
+    assert shown.ticks[:3] == ["0 ms", "60 ms", "120 ms"]
+    [(left, width, seconds)] = shown.breaks
+    assert seconds == pytest.approx(3600.0)
+    assert left == pytest.approx(193 / 240 * 100)
+    assert width == pytest.approx(27 / 240 * 100)
+
+
 def test_marks_that_no_rounding_tells_apart_are_empty() -> None:
     assert timeline(Trace(begun=100.0, ended=100.0), None).ticks == ["0 ms", "", "", "", ""]

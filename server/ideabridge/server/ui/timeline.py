@@ -263,6 +263,8 @@ class Axis:
         """Return the axis of a run from beginning to end. Something ran during each span in `ran`.
 
         With `is_round`, an axis without a break goes on until each quarter of it is a round time.
+        Where it has breaks, these are as wide as they must be for that, so the marks before the
+        first break are round.
         """
         gaps = _gaps(ran, begun, end)
         work = end - begun - sum(map(_length, gaps))
@@ -271,6 +273,9 @@ class Axis:
         if work > 0:
             long = [gap for gap in gaps if _length(gap) > _LONG_IDLE * idle_width]
             idle = sorted(nlargest(_MOST_BREAKS, long, key=_length))
+
+        if is_round and idle:
+            idle_width = _round_width(end - begun - sum(map(_length, idle)), idle, idle_width)
 
         points = [(begun, 0.0)]
         place = 0.0
@@ -351,6 +356,17 @@ def _round_time(least: float) -> float:
         if step >= least * 0.999:
             return step
     return math.ceil(least / _DAY) * _DAY
+
+
+def _round_width(drawn: float, idle: list[tuple[float, float]], least: float) -> float:
+    """Return the width of each break at which a quarter of the axis is a round time, in seconds.
+
+    It is `least` if the shortest stretch would otherwise be drawn longer than it was. `drawn` is
+    the time that is drawn to scale.
+    """
+    quarter = _round_time((drawn + len(idle) * least) / 4)
+    width = (4 * quarter - drawn) / len(idle)
+    return width if width <= min(map(_length, idle)) else least
 
 
 def _gaps(
