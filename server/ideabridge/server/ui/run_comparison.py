@@ -51,7 +51,7 @@ Difference: TypeAlias = Literal["same", "changed", "only then", "only now"]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ComparedField:
     """A value without members inside another value: the path to it, and the value on one line."""
 
     path: str
@@ -89,7 +89,7 @@ class ComparedCall:
     result: str = ""
     sent_digest: str = ""
     result_digest: str = ""
-    fields: tuple[Field, ...] = ()
+    fields: tuple[ComparedField, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class ComparedRun:
     omitted: int = 0
     output: str = ""
     output_digest: str = ""
-    fields: tuple[Field, ...] = ()
+    fields: tuple[ComparedField, ...] = ()
 
     @classmethod
     def from_json(cls, value: JSON) -> ComparedRun:
@@ -213,9 +213,9 @@ def _beginning(value: JSON) -> str:
     return as_json(Beginning(without_payloads(value), _TEXT).value)[:_TEXT]
 
 
-def _fields_of(value: JSON) -> tuple[Field, ...]:
+def _fields_of(value: JSON) -> tuple[ComparedField, ...]:
     """Return the first fields of a value. A part that lies too deep is one field."""
-    fields: list[Field] = []
+    fields: list[ComparedField] = []
     waiting: list[tuple[tuple[str, ...], JSON]] = [((), Beginning(value, _TEXT).value)]
     while waiting and len(fields) < _MOST_FIELDS:
         path, part = waiting.pop()
@@ -228,11 +228,13 @@ def _fields_of(value: JSON) -> tuple[Field, ...]:
         if members and len(path) < _DEEPEST:
             waiting += [((*path, name), member) for name, member in reversed(members)]
         else:
-            fields.append(Field(".".join(path), in_one_line(part, _LONGEST_FIELD)))
+            fields.append(ComparedField(".".join(path), in_one_line(part, _LONGEST_FIELD)))
     return tuple(fields)
 
 
-def _changes(before: tuple[Field, ...], now: tuple[Field, ...]) -> tuple[FieldChange, ...]:
+def _changes(
+    before: tuple[ComparedField, ...], now: tuple[ComparedField, ...]
+) -> tuple[FieldChange, ...]:
     """Return the fields that differ. There are none if they are many, or if the values have no
     field in common, so that nothing became something else.
     """
