@@ -24,7 +24,7 @@ from tests.bridge.test_minds import Scripted, solution
 from tests.lifting.distilled import PROGRAMS
 from tests.lifting.runs import answered, checked
 from tests.lifting.tasks import PLAIN, TRAPS, Task
-from tests.lifting.test_table import python_servers, restored, work
+from tests.lifting.test_table import python_servers, restore_repositories, work
 from tests.lifting.world import World, lettered_folder, make_worlds, toolbox
 
 TASKS = {task.name: task for task in [*PLAIN, *TRAPS]}
@@ -62,7 +62,7 @@ async def look_at(bridge: Bridge, worlds: list[World], number: int, task: Task) 
     runs: list[str] = []
     for world in worlds[:2]:
         runs.append((await work(bridge, task, world)).id)
-        restored(worlds)
+        restore_repositories(worlds)
 
     right, *wrong = PROGRAMS[task.name]
     name = f"made_{number}"
@@ -79,7 +79,7 @@ async def look_at(bridge: Bridge, worlds: list[World], number: int, task: Task) 
             if key in properties_of(confirmed)
         }
         row.right += same((await answered(bridge, name, given)).value, task.answer(world))
-        restored(worlds)
+        restore_repositories(worlds)
 
     for place, program in enumerate(wrong, 1):
         for known, refused in ((runs[:1], row.one), (runs, row.two)):
@@ -101,7 +101,7 @@ async def look_at(bridge: Bridge, worlds: list[World], number: int, task: Task) 
 
 async def look_at_all(folder: Path) -> dict[str, Row]:
     worlds = make_worlds(folder)
-    restored(worlds)
+    restore_repositories(worlds)
     configuration = parse_configuration(
         {"mcpServers": python_servers(folder), "store": "store.sqlite"}, project=folder
     )

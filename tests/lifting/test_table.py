@@ -45,15 +45,19 @@ class Outcome:
     silent: list[str] = field(default_factory=list[str])
 
 
+Restore = Callable[[list[World]], None]
+"""A function that takes back what tasks have done in some worlds."""
+
+
 async def look_at(
-    bridge: Bridge, worlds: list[World], number: int, task: Task, most: int
+    bridge: Bridge, worlds: list[World], number: int, task: Task, most: int, restore: Restore
 ) -> Outcome:
     """Publish a task from one run, from two, ..., and call each tool with three new inputs."""
     outcome = Outcome()
     runs: list[str] = []
     for count in range(1, most + 1):
         runs.append((await work(bridge, task, worlds[count - 1])).id)
-        restored(worlds)
+        restore(worlds)
         name = f"task_{number}_{count}"
         try:
             published = await bridge.publish(runs[0], name, choices={"runs": list[JSON](runs[1:])})
@@ -66,13 +70,13 @@ async def look_at(
             outcome.cells.append("solved anew" if published.guide is not None else "recorded")
             continue
 
-        outcome.cells.append(await replayed(bridge, name, task, worlds[-3:], outcome))
+        outcome.cells.append(await replayed(bridge, name, task, worlds[-3:], outcome, restore))
 
     return outcome
 
 
 async def replayed(
-    bridge: Bridge, name: str, task: Task, fresh: list[World], outcome: Outcome
+    bridge: Bridge, name: str, task: Task, fresh: list[World], outcome: Outcome, restore: Restore
 ) -> str:
     """The cell for one published plan: how many answers were right, and whether they said
     what they assumed.
@@ -87,7 +91,7 @@ async def replayed(
             tally["failed"] += 1
             continue
         finally:
-            restored([world])
+            restore([world])
 
         asked = asked or bool(answer.asked)
         correct = same(answer.value, right)
@@ -110,9 +114,8 @@ async def work(bridge: Bridge, task: Task, world: World) -> Run:
     )
 
 
-def restored(worlds: list[World]) -> None:
-    """Take back what a task has done to the repositories and papers."""
-    make_papers(worlds)
+def restore_repositories(worlds: list[World]) -> None:
+    """Take back what a task has done to the repositories."""
     for world in worlds:
         # The files of the repository are read: starting git thousands of times takes longer
         # than all else here.
@@ -148,14 +151,15 @@ def npm_servers(folder: Path) -> JSONObject:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the table: tasks over the same servers. `shown`: the rows that a test
-    must find again.
+    """A part of the table: tasks over the same servers. `restore`: takes back what its tasks have
+    done. `shown`: the rows that a test must find again.
     """
 
     name: str
     tasks: list[Task]
     tools: Callable[[], Toolbox]
     servers: Callable[[Path], JSONObject]
+    restore: Restore
 
     @property
     def table(self) -> Path:
@@ -171,8 +175,8 @@ class Part:
 
 
 PARTS = [
-    Part("table", TASKS, toolbox, python_servers),
-    Part("table_files", FILES, file_toolbox, npm_servers),
+    Part("table", TASKS, toolbox, python_servers, restore_repositories),
+    Part("table_files", FILES, file_toolbox, npm_servers, make_papers),
 ]
 
 
@@ -183,7 +187,7 @@ def looked_at(part: Part, most: int) -> dict[str, Outcome]:
 
 async def look_at_all(folder: Path, part: Part, most: int) -> dict[str, Outcome]:
     worlds = make_worlds(folder)
-    restored(worlds)
+    part.restore(worlds)
     raw: JSONObject = {
         "mcpServers": part.servers(folder),
         "store": "store.sqlite",
@@ -193,7 +197,7 @@ async def look_at_all(folder: Path, part: Part, most: int) -> dict[str, Outcome]
     async with Bridge(configuration, toolbox=part.tools(), mind=Shortener()) as bridge:
         await bridge.modules.settled(30)
         return {
-            task.name: await look_at(bridge, worlds, number, task, most)
+            task.name: await look_at(bridge, worlds, number, task, most, part.restore)
             for number, task in enumerate(part.tasks)
         }
 
