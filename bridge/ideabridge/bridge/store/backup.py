@@ -1,4 +1,4 @@
-"""Backup: writes the file of a backup so that it is either complete or does not exist.
+"""Backup: writes a backup file so that it is either complete or does not exist.
 
 The backup is written under another name and then renamed. The next backup to the same name removes
 the incomplete files that killed processes left behind.

@@ -15,7 +15,7 @@ _CALLS: Final = "calls "
 """Prefix of the settings key under which a module's calls are stored. The module follows."""
 
 CALLS: Final = "calls"
-"""The topic of notifications that a call to a module has ended."""
+"""The topic of the notification that a call to a module has ended."""
 
 
 class CallPlace(NamedTuple):
@@ -37,7 +37,7 @@ class CallPlaces:
     """The calls of each module, in order of arrival. The first calls, up to the limit, run; the
     others wait.
 
-    One row holds all calls of a module and is locked while it changes, so that every process sees
+    One row holds all calls to a module and is locked while it changes, so that every process sees
     the same order.
     """
 
@@ -46,7 +46,7 @@ class CallPlaces:
         self._settings = settings
 
     def of(self, module: str) -> list[CallPlace]:
-        """Return the calls of a module, in order."""
+        """Return the calls to a module, in order."""
         return _read(self._settings.get(f"{_CALLS}{module}"))
 
     def join(self, module: str, call: str, process: str) -> list[CallPlace]:
@@ -60,7 +60,7 @@ class CallPlaces:
         return self._change(module, joined)
 
     def leave(self, module: str, call: str) -> None:
-        """Remove a call, and notify the processes that wait."""
+        """Remove a call, and notify the waiting processes."""
         self._change(module, lambda places: [place for place in places if place.call != call])
 
     def remove(self, module: str, place: CallPlace) -> None:

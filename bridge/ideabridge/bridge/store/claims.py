@@ -52,7 +52,7 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
 
 
 def unchecked(plan: JSON) -> JSON:
-    """Return an imported plan, with its statements about its lifting marked as claims of the
+    """Return an imported plan, with its statements about its lifting marked as claims made by the
     document.
     """
     if not isinstance(plan, dict) or "lifting" not in plan:

@@ -2,11 +2,11 @@
 once.
 
 A context is stored as a JSON array of entries. A positive entry is the number of a message; a
-negative entry is the negated number of a list of entries, stored the same way. A fixed function of
-an entry decides where a long context is cut, so equal stretches of two contexts become equal lists,
-at any position, and are stored once. A step of a run that adds one message adds a bounded number of
-bytes, not a new list of the whole context. The entries after the last cut stay inline, because the
-next step changes them.
+negative entry is the negated number of a list of entries, stored the same way. Whether a long
+context is cut after an entry depends only on that entry, so equal stretches of two contexts become
+equal lists, wherever they are, and are stored once. A step of a run that adds one message adds a
+bounded number of bytes, not a new list of the whole context. The entries after the last cut stay
+inline, because the next step changes them.
 
 With an index of hashes, each save would write one more page for each new row. So `content_keys` is
 written for many rows at a time. Until then, each process remembers the latest rows.
@@ -41,7 +41,7 @@ INLINE: Final = 64
 """Maximum number of entries in a context that is not cut."""
 
 LONGEST: Final = 128
-"""Maximum number of entries in a stretch, which is then cut in any case."""
+"""Maximum number of entries in a stretch, after which it is cut in any case."""
 
 LAG: Final = 1024
 """Approximate maximum number of rows that are not yet in `content_keys`."""
@@ -75,8 +75,8 @@ ROPE: Final = "~"
 """The first character of a rope."""
 
 SHORT: Final = 128
-"""A member or Solution of fewer bytes stays in the event, because a row of `contents` takes some 60
-bytes in addition to its text.
+"""A member or Solution of fewer bytes stays in the event, because a row of `contents` takes about
+60 bytes in addition to its text.
 """
 
 _LISTED: Final = 8
@@ -125,7 +125,9 @@ class EventParts:
 
 
 _NO_PARTS: Final = EventParts()
-"""The parts of most events. Nobody changes the parts of an event."""
+"""The empty parts that most events have. They can be shared because nobody changes an event's
+parts.
+"""
 
 
 class Contents:
@@ -313,9 +315,7 @@ class Contents:
             self._waiting[digest] = self._last = number
 
     def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
-        """Return the row number of each body, and append the rows that do not exist yet to
-        `new`.
-        """
+        """Return the row number of each body, and append rows that do not exist yet to `new`."""
         cached = self._cached
         waiting = self._waiting
         keys = [

@@ -8,8 +8,8 @@ target is compared with the source: the number of rows in each table, and the id
 recomputed from the content that the target returns. The indexes of words, tools and shapes are
 rebuilt.
 
-Until then, the counter `copying` marks the target, so that an unfinished copy is not mistaken for a
-store.
+Until this succeeds, the counter `copying` marks the target, so that an unfinished copy is not
+mistaken for a store.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DailyUse: reports how much a store was used, on each day and lately."""
+"""DailyUse: reports how much a store was used, on each day and recently."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DayOfUse:
         runs: runs that began on this day, without rooms.
         failed_runs: the number of these runs that failed, stalled, reached a limit or ended with
             errors.
-        direct_calls: direct calls of exposed tools.
+        direct_calls: direct calls to exposed tools.
         failed_direct_calls: the number of these calls that ended in an error, were denied, or have
             an unknown outcome.
         input_tokens: tokens that minds read, as they report them.
@@ -123,7 +123,7 @@ class DailyUse:
         Args:
             caller: whose runs are counted.
             chosen: the conditions.
-            newest: how many runs are looked at, so that this takes equally long in a large store.
+            newest: how many runs are examined, which keeps this equally fast in a large store.
 
         Raises:
             FilterError: a time in the filter cannot be read.
@@ -198,11 +198,11 @@ class DailyUse:
 
 
 class _Counts:
-    """The number of things that happened on each day, and the number of those that failed.
+    """How many things happened on each day, and how many of them failed.
 
     Attributes:
-        all: the number of all things, by day; 0 for a day that is not in it.
-        failed: the number of things that failed, by day.
+        all: the number of all things, keyed by day; a missing day counts as 0.
+        failed: the number of things that failed, keyed by day.
     """
 
     def __init__(self) -> None:
@@ -210,7 +210,7 @@ class _Counts:
         self.failed = Counter[date]()
 
     def add(self, day: date, count: int, *, has_failed: bool) -> None:
-        """Count things that happened on one day, and all failed or all did not."""
+        """Count things that happened on one day. `has_failed` applies to all of them."""
         self.all[day] += count
         if has_failed:
             self.failed[day] += count

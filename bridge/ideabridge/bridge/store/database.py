@@ -166,7 +166,7 @@ class WordIndex(ABC):
         raise NotImplementedError
 
     def end_rebuild(self) -> None:
-        """Replace `idea_words` by `idea_words_new`. Call this inside a transaction."""
+        """Replace `idea_words` with `idea_words_new`. Call this inside a transaction."""
         raise NotImplementedError
 
 

@@ -19,8 +19,8 @@ _BEGINNINGS: Final = (
     '{"event":"plan_dec',
     '{"event":"question',
 )
-"""The beginnings of the events of decisions, and of some others. Looking at the beginning is far
-faster than reading the JSON of each event.
+"""The beginnings of events that record decisions, and of some others. Looking at the beginning is
+far faster than reading the JSON of each event.
 """
 
 

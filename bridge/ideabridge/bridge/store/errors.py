@@ -100,7 +100,7 @@ class SecretInIdeaError(StoreError):
 
 
 class CursorError(StoreError):
-    """A page cursor does not come from this list, or a limit is out of bounds."""
+    """A page cursor does not belong to this list, or a limit is out of bounds."""
 
 
 class QueryError(StoreError):

@@ -11,8 +11,8 @@ from ideabridge.tools.encoding import JSONObject, decode_trusted, encode_text
 
 
 class EvidenceTable:
-    """The table `evidence`. The records contain values of runs, so a caller sees only the records
-    of its own runs.
+    """The table `evidence`. The records contain values from runs, so a caller sees only the records
+    from its own runs.
     """
 
     def __init__(self, database: Database) -> None:

@@ -260,7 +260,7 @@ class IdeaHit:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """Repeated work: its latest idea, and how often it was done with different literals."""
+    """Repeated work: its latest idea, and how often the work was done with different literals."""
 
     latest: IdeaRecord
     times: int

@@ -74,9 +74,7 @@ them. A prefix of 6 digits reaches this limit only in a store with billions of i
 """
 
 FEW: Final = 5000
-"""A list is read through the index of a tool, server or tag if fewer ideas than this have that
-tool, server or tag.
-"""
+"""A list is read through the index of a tool, server or tag if fewer ideas than this have it."""
 
 _HEX: Final = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
 _NAMES: Final = (
@@ -711,10 +709,10 @@ class Ideas:
         return [IdeaHit(record.id, record.meta, record.names, 0.0) for record in records]
 
     def _visible(self, numbers: list[int], caller: Viewer) -> list[int]:
-        """Return those of these rows that a caller sees: a run of the caller made the idea, or it
-        is published to the caller.
+        """Return the rows among these that a caller sees: a run of the caller made the idea, or the
+        idea is published to the caller.
 
-        The owner of the store imported the ideas that no run of this store made. Users, except
+        The owner of the store imported the ideas that no run in this store made. Users, except
         admins, see these only if they are published.
         """
         if caller is SEES_ALL or not numbers:
@@ -743,7 +741,7 @@ class Ideas:
         )
 
     def _chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
-        """Return those of these rows that pass a filter."""
+        """Return the rows among these that pass a filter."""
         among = SQL(
             "ideas.number IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) AND ",
             [_listed(numbers)],

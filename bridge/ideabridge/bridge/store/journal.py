@@ -474,7 +474,7 @@ class Journal:
             ).fetchall()
 
     def rooms(self, run_id: str) -> list[RunRecord]:
-        """Return the runs that answered calls of this one, oldest first."""
+        """Return the runs that answered calls from this one, oldest first."""
         with self._database.guard:
             rows = self._database.execute(
                 f"{_RECORD} WHERE parent = ? ORDER BY number", (run_id,)
@@ -563,7 +563,7 @@ class Journal:
         chosen: RunFilter | None = None,
     ) -> list[RunRecord]:
         """Return the runs of a caller, newest first; `status` and `chosen` filter them. `after` is
-        the last id of the previous page. Unless `rooms` is true, runs that answer calls of other
+        the last id of the previous page. Unless `rooms` is true, runs that answer calls from other
         runs are left out. Unless `sessions` is true, recorded and imported calls are left out.
 
         Raises:
@@ -693,8 +693,8 @@ class TimedEvent(NamedTuple):
 
 
 def _call_event(body: str) -> JSONObject | None:
-    """Return the event with this text without what its call returned, or None if it is not the
-    start of a call or the end of one that succeeded.
+    """Return the event in this text, without what its call returned, or None if it is not the start
+    of a call or the end of one that succeeded.
     """
     beginning = _CALL_EVENT.match(body)
     if beginning is None:

@@ -13,8 +13,8 @@ LINK_SECONDS: Final = 600
 """Time, in seconds, for which an owner's link is valid."""
 
 _LINK: Final = "owner link "
-"""Prefix of the settings key of a link. The value of the setting is when the link expires, in
-seconds since 1970.
+"""Prefix of a link's key in the settings. The value of the setting is the time when the link
+expires, in seconds since 1970.
 """
 
 

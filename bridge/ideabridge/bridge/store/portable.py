@@ -298,7 +298,7 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     Raises:
         PublicationNameError: its name cannot be published.
         IdeaDocumentError: the shape is wrong; the message says where.
-        InvalidJSONError, LimitExceededError: it is not JSON, or is nested too deep.
+        InvalidJSONError, LimitExceededError: it is not JSON, or is nested too deeply.
         TamperedIdeaError: the content does not match the ids or the digest that the document
             states, or there is no digest.
     """

@@ -1,7 +1,7 @@
 """Pruning: deletes old runs and ideas while other processes use the store (`docs/store.md`).
 
 1. `Families` groups what must be kept or deleted together: a run, the rooms that answered its
-   calls, its forks, and their ideas. An idea that no run of this store made is a family of its own,
+   calls, its forks, and their ideas. An idea that no run in this store made is a family of its own,
    but ideas that name the same run of another store form one family.
 2. `Pruning` deletes families, a few in each transaction, unless a publication or tag needs them by
    then. Then it deletes the events of the deleted runs.

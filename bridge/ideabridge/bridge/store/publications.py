@@ -386,7 +386,7 @@ class Publications:
         """Add a record of evidence, and what it teaches, to a version, in one transaction.
 
         Args:
-            name: the name; it need not be published at present.
+            name: the name, which need not be published at the moment.
             version: the version.
             learn: called with the version as it was published and its records so far; returns a new
                 record and what all records teach, or None to add nothing.
@@ -508,13 +508,13 @@ class Publications:
         )
 
     def ideas_seen(self, numbers: list[int], caller: str, *, imported: bool) -> set[int]:
-        """Return those rows whose ideas were made by a run of the caller or are published to the
+        """Return the rows whose ideas were made by a run of the caller or are published to the
         caller.
 
         Args:
             numbers: the row numbers of ideas.
             caller: the caller.
-            imported: True to include ideas that no run of this store made.
+            imported: True to include ideas that no run in this store made.
         """
         listed = f"[{','.join(map(str, numbers))}]"
         inserted = self._database.execute(
@@ -571,7 +571,7 @@ class Publications:
         self, name: str, *, caller: Viewer, limit: int | None = None, before: int | None = None
     ) -> list[Publication]:
         """Return the versions of a name that a caller can see, latest first, each with its
-        `learned`. The name need not be published at present.
+        `learned`. The name need not be published at the moment.
 
         Args:
             name: the name.
@@ -603,7 +603,7 @@ class Publications:
 
     def last_version(self, name: str) -> int:
         """Return the number of the last version of a name, whether or not the name is published at
-        present, or 0 if it has no versions.
+        the moment, or 0 if it has no versions.
         """
         with self._database.guard:
             return self._database.number(

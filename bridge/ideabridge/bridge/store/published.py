@@ -1,7 +1,7 @@
-"""Published: the types with which code reads the documents of a version of a published name.
+"""Published: the types used to read the documents that belong to a version of a published name.
 
 A member with an unexpected form counts as absent. Documents from elsewhere are checked on import,
-and versions of earlier releases stay readable.
+and versions that earlier releases stored stay readable.
 """
 
 from __future__ import annotations

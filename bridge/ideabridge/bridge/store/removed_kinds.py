@@ -1,7 +1,7 @@
-"""Removed kinds: converts each explanation of a removed kind in a stored plan into a call of
+"""Removed kinds: converts each explanation of a removed kind in a stored plan into a call to
 `compute`.
 
-`converted` inserts a call of `compute` with the expression from `python_of` before the call whose
+`converted` inserts a call to `compute` with the expression from `python_of` before the call whose
 literal is explained. The path to its result replaces the explanation. So the plan reads and
 produces the same values as before, and code that shows or runs it does not need to know the removed
 kinds. The places of the following calls move, and with them every `†results.N`.
@@ -169,7 +169,7 @@ def _place(literal: JSONObject) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Computing:
-    """An explanation that becomes a call of `compute`.
+    """An explanation that becomes a call to `compute`.
 
     Attributes:
         explanation: the explanation.
@@ -368,7 +368,7 @@ class _Conversion:
         }
 
     def _record(self, record: JSONObject) -> JSONObject:
-        """Return a record of evidence whose view contains the result of each call of `compute`."""
+        """Return a record of evidence whose view contains the result of each call to `compute`."""
         moved = dict(record)
         values = record.get("values")
         if isinstance(values, list):
@@ -403,9 +403,7 @@ def _with_dagger(text: JSON) -> JSON:
 
 
 def _computing(raw: JSON, before: int) -> _Computing | None:
-    """Return the call of `compute` for an explanation, or None if it cannot become an
-    expression.
-    """
+    """Return the `compute` call for an explanation, or None if it cannot become an expression."""
     names: dict[str, str] = {}
 
     def name(text: str) -> str:

@@ -277,7 +277,7 @@ class _CallMessage:
 
 
 def _written(context: Sequence[JSON]) -> Iterator[tuple[str, Path]]:
-    """Yield `(instance or "", path)` for each place that the calls of a context wrote to."""
+    """Yield `(instance or "", path)` for each place that the calls in a context wrote to."""
     for raw in context:
         message = read_as(_CallMessage, raw)
         if message.type != "call":

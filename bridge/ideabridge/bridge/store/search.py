@@ -23,7 +23,7 @@ MAX_PAGE: Final = 1000
 """Maximum number of items on a page."""
 
 OF_RUN: Final = 1
-"""A string that stands for the run's own fingerprint in stored metadata."""
+"""The value that stands for the run's own fingerprint in stored metadata."""
 
 BATCH: Final = 256
 """Number of ideas that are indexed in one transaction, which takes about 10 ms."""
@@ -35,7 +35,7 @@ MAX_TEXT: Final = 4000
 """Maximum number of characters of an idea's task text that are indexed."""
 
 MAX_TERMS: Final = 32
-"""Maximum number of words in a query that are used."""
+"""Maximum number of words from a query that are used."""
 
 SCORED: Final = 6000
 """Approximate maximum number of matches that are scored for a query. Rarer words are scored

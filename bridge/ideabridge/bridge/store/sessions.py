@@ -115,7 +115,7 @@ class SessionTable:
         return [_session(row) for row in rows]
 
     def calls(self, session_id: str) -> list[JSONObject]:
-        """Return the calls of a session in progress, in the order in which they ended."""
+        """Return the calls in a session in progress, in the order in which they ended."""
         with self._database.guard:
             number = self._database.number(
                 "SELECT number FROM sessions WHERE id = ?", (session_id,)

@@ -1,4 +1,4 @@
-"""StoredSettings: a key-value table of bytes, for data that have no table of their own."""
+"""StoredSettings: a key-value table of bytes, for data without a table of its own."""
 
 from __future__ import annotations
 
@@ -56,15 +56,13 @@ class StoredSettings:
             return cursor.rowcount == 1
 
     def change(self, key: str, change: Callable[[bytes], bytes]) -> None:
-        """Atomically replace a setting by `change(value)`, where `value` is b"" if it is not
-        set.
-        """
+        """Atomically replace a setting with `change(value)`; `value` is b"" if it is not set."""
         with self._database.transaction():
             self.set(key, change(self.get(key) or b""))
 
     def ensure(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """Return the value of a setting, and create it if it is not set. Two processes that do this
-        at the same time get the same value.
+        """Return the value of a setting, after creating the setting if it is not set. Two processes
+        that do this at the same time get the same value.
         """
         value = self.get(key)
         if value is None:

@@ -30,7 +30,7 @@ from ideabridge.tools.typed import read_as
 
 # -- shape -----------------------------------------------------------------------------------------
 #
-# Shape: the calls of an idea without their literals. Ideas of the same shape are repetitions.
+# Shape: the calls of an idea without their literals. Ideas with the same shape are repetitions.
 
 _LITERAL: Final = "·"
 _OF_INPUT: Final = re.compile(r"†input(?:[.\[].*)?", re.DOTALL)

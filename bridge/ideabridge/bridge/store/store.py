@@ -109,7 +109,7 @@ class Store:
         settings: the settings: values by key.
         requests: requests from other processes to the driver of a run.
         direct_calls: the direct calls, which have no run.
-        daily_use: how much was used, by day and by tool.
+        daily_use: how much the store was used, by day and by tool.
         sessions: the sessions of direct calls that are in progress.
         tool_memory: lists, definitions and result shapes of tools.
         configuration_log: what changed in configurations while servers ran.
@@ -355,7 +355,7 @@ class Store:
 
         Args:
             ref: see `Ideas.get`.
-            find_secrets: finds configured secrets in a string. Secrets of well-known shapes are
+            find_secrets: finds configured secrets in a string. Secrets with well-known shapes are
                 found without it.
             caller: who asks. The document contains nothing that belongs to others and is not shared
                 with the caller.

@@ -35,11 +35,11 @@ there are no users. This caller owns the store.
 """
 
 EVERYBODY: Final = ""
-"""The entry for all callers in the audience of a published name."""
+"""The entry in a published name's audience that stands for all callers."""
 
 
 class Sight(Enum):
-    """The runs and ideas that a viewer can see who is not a caller; see `SEES_ALL`."""
+    """The runs and ideas that a viewer who is not a caller can see; see `SEES_ALL`."""
 
     ALL = "all"
 
@@ -98,8 +98,8 @@ class User:
             published.
         state: only `active` users are admitted.
         created: ISO 8601 in UTC.
-        issuer: the identity provider that authenticates the user, or None if the user has tokens of
-            this store.
+        issuer: the identity provider that authenticates the user, or None if the user has tokens
+            from this store.
     """
 
     name: str
@@ -202,8 +202,8 @@ def user_of(caller: str) -> str | None:
 
 
 def person_of(caller: str) -> str:
-    """Return the name of a caller in messages and on pages: the user's name if the caller is a
-    user, otherwise the caller itself.
+    """Return the name under which messages and pages show a caller: the user's name if the caller
+    is a user, otherwise the caller itself.
     """
     return user_of(caller) or owner_of(caller)
 

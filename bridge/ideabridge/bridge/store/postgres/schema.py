@@ -10,7 +10,7 @@ differences:
 - Only `publications` has a foreign key: the code that deletes rows also deletes the rows that refer
   to them.
 
-A change of the schema increments `VERSION` and appends a step to `MIGRATIONS`.
+A change to the schema increments `VERSION` and appends a step to `MIGRATIONS`.
 """
 
 from __future__ import annotations

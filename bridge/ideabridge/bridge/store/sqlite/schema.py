@@ -110,8 +110,9 @@ def update(connection: sqlite3.Connection, version: int) -> None:
 def _new_store(migrations: Sequence[Migration]) -> Sequence[str]:
     """Return the statements that create the schema after `migrations`.
 
-    sqlite-utils takes three times as long to make a store as SQLite takes for these statements.
-    So it makes one in memory, and each new store of this process repeats that one's statements.
+    sqlite-utils takes three times as long to make a store as SQLite takes for these statements. So
+    one store is made in memory, and each new store in this process is made with the same
+    statements.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.execute("BEGIN")
@@ -213,7 +214,7 @@ _SPECIAL_TABLES: Final = (
         bytes_out INTEGER NOT NULL
     ) STRICT
     """,
-    # Sessions in progress: direct calls of one caller, client and connection, and their results.
+    # Sessions in progress: direct calls from one caller, client and connection, and their results.
     # The `id` of a call is the session's number times 2^32 plus the position of the call. When a
     # session ends, it becomes a run of kind `session`.
     """
