@@ -33,11 +33,12 @@ class ToolChange:
     """How a tool is shown.
 
     Attributes:
-        name: another name, or None for its own.
-        description: another description, or None for its own.
+        name: another name, or None for the tool's own.
+        description: another description, or None for the tool's own.
         defaults: the values of parameters that a call leaves out.
         hidden: the parameters that are not shown. A call can still set them.
-        read_only: whether the tool is shown as one that only reads, or None for its own hint.
+        read_only: whether the tool is shown as one that only reads, or None for the tool's own
+            hint.
     """
 
     name: str | None = None
@@ -51,8 +52,8 @@ def fitting_change(tool: Tool, change: ToolChange) -> tuple[ToolChange, list[str
     """Return the parts of a change that fit a tool, and a sentence for each part that does not.
 
     A default is left out if the tool has no such parameter, if the parameter's schema refuses it,
-    or if it names an environment variable. A parameter stays visible if the tool has no such
-    parameter, or needs a value for it and has no default.
+    or if it names an environment variable. A parameter is not hidden if the tool has no such
+    parameter, or needs a value for it and there is no default.
     """
     names = ParameterNames(tool.name, tool.parameters)
     problems: list[str] = []

@@ -86,7 +86,7 @@ def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
             parameters.
 
     Raises:
-        LimitExceededError: the schema is too large or too deep.
+        LimitExceededError: the schema is too large or too deeply nested.
     """
     admitter = Admitter()
     result = admitter.admit(schema) if top else admitter.within(schema)
@@ -490,7 +490,7 @@ def call_schema(tool: Tool, *, latent: bool, instances: Sequence[str] = ()) -> J
     Raises:
         ToolDefinitionError: a parameter has the name of a meta-property (see
             `rename_meta_parameters`).
-        LimitExceededError: the tool's schema is too large or too deep.
+        LimitExceededError: the tool's schema is too large or too deeply nested.
     """
     admitter = Admitter()
     return admitter.finish(_call(tool, latent, instances, admitter))

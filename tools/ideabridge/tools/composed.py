@@ -27,12 +27,12 @@ _REFERENCE_PATTERNS: Final = (REFERENCE_PATTERN, "^\\u2020")
 # Making a named tuple takes half as long as making a frozen dataclass, and a Solution's schema can
 # have a thousand of these.
 class CallSchema(NamedTuple):
-    """The schema of the calls of one tool.
+    """The schema of the calls to one tool.
 
     Attributes:
         schema: the schema. If the Solution's schema refers to a definition, this is the definition.
         members: the schemas of the parameters and meta-properties.
-        tool: the name of the tool, or "" if the schema accepts calls of any tool.
+        tool: the name of the tool, or "" if the schema accepts calls to any tool.
         module: the name of the tool's module, or "" if it belongs to none.
     """
 

@@ -383,7 +383,7 @@ def _mismatch(errors: Sequence[ErrorDetails]) -> str:
 
 
 def _whole_numbers(arguments: JSONObject, errors: Sequence[ErrorDetails]) -> JSONObject | None:
-    """Replace each 5.0 that the errors report by 5, because both are integers in JSON Schema.
+    """Replace each 5.0 that the errors report with 5, because both are integers in JSON Schema.
     Return the new arguments, or None if the errors report no such number.
     """
     repaired: JSON = normalise(arguments)

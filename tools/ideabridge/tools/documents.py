@@ -42,7 +42,7 @@ def read_written(
 
     Raises:
         InvalidJSONError: it is malformed, or its value is not JSON. The message names the line.
-        LimitExceededError: it is too large or too deep, or its aliases expand too far.
+        LimitExceededError: it is too large or too deeply nested, or its aliases expand too far.
     """
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data

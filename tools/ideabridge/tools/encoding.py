@@ -37,14 +37,14 @@ checkers might not know the types of the members.
 """
 
 MAX_DEPTH: Final = 100
-"""Maximum nesting of arrays and objects in an external value."""
+"""Maximum nesting depth of arrays and objects in an external value."""
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 """Maximum size, in bytes, of the JSON text of an external value."""
 
 BYTES_PER_VALUE: Final = 8
-"""Number of bytes of the size limit that each value (number, string, list, ...) counts for, because
-a value takes far more memory than its text.
+"""Each value (number, string, list, ...) counts as this many bytes of the size limit, because a
+value takes far more memory than its text.
 """
 
 MAX_VALUES: Final = MAX_BYTES // BYTES_PER_VALUE
@@ -54,8 +54,8 @@ MAX_WRITTEN: Final = 64 * 1024 * 1024
 """Maximum size, in bytes of JSON, of a value that sandboxed code creates."""
 
 WRITTEN_PER_VALUE: Final = MAX_WRITTEN // MAX_VALUES
-"""Number of bytes of `MAX_WRITTEN` that each part of such a value counts for, because many small
-values can take more memory and time than one long string.
+"""Each part of such a value counts as this many bytes of `MAX_WRITTEN`, because many small values
+can take more memory and time than one long string.
 """
 
 _INT64_MIN: Final = -(2**63)
@@ -67,7 +67,7 @@ _AS_DIGITS: Final = bytes(b"0"[0] if chr(byte) in "0123456789" else b" "[0] for 
 """Translation table that maps every digit to 0 and every other byte to a space."""
 
 _LONG: Final = b"0" * 19
-"""Number of digits in the smallest integers beyond 64 bits."""
+"""As many zeros as the smallest integers beyond 64 bits have digits."""
 
 
 def encode(value: JSON) -> bytes:
@@ -138,8 +138,8 @@ def objects_in(value: JSON) -> list[JSONObject]:
 
 
 def number_or_none(value: object) -> int | float | None:
-    """Return the value if it is a number, otherwise None. For Python, but not for JSON, true and
-    false are numbers.
+    """Return the value if it is a number, otherwise None. In Python, unlike in JSON, booleans count
+    as numbers, so they are excluded here.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -209,7 +209,7 @@ _TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL
 
 
 def nests_deeper(text: bytes, limit: int) -> bool:
-    """Return whether JSON text nests deeper than `limit`. Use this before a recursive parser."""
+    """Return whether JSON text is nested deeper than `limit`. Call it before a recursive parser."""
     if text.count(b"[") + text.count(b"{") <= limit:
         return False
 
@@ -290,7 +290,7 @@ def decode(
         data: JSON text, in UTF-8 if given as bytes.
         what: what to call the text in error messages ("the plan", "plan.json", ...).
         max_bytes: limit on the size of the text, in bytes.
-        max_depth: limit on the nesting.
+        max_depth: limit on the nesting depth.
         keep_repeated: whether the further values of a key that occurs several times in one object
             are kept, each under the key with a suffix that begins with `REPEATED`.
 
@@ -339,7 +339,7 @@ def decode_at(text: str, position: int) -> tuple[JSON, int] | None:
 
     Returns:
         The value and the position after its text, or None if the text is incomplete, is not JSON,
-        or nests too deep. Call `decode` with the whole text to report which.
+        or is nested too deeply. Call `decode` with the whole text to report which.
     """
     try:
         value, end = cast("tuple[JSON, int]", _DECODER.raw_decode(text, position))
@@ -405,7 +405,7 @@ def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) ->
 
     Raises:
         InvalidJSONError: a part is not JSON; the message names the path.
-        LimitExceededError: it nests deeper than `max_depth`.
+        LimitExceededError: it is nested deeper than `max_depth`.
     """
     try:
         return _copy(value, max_depth)

@@ -52,7 +52,7 @@ _REQUIRED: Final = " (required)"
 def explain_mismatch(
     valid: jsonschema_rs.Validator, schema: JSONObject, value: JSON
 ) -> list[Problem]:
-    """Return the problems of a value that the compiled schema `valid` has refused."""
+    """Return the problems with a value that the compiled schema `valid` has refused."""
     problems: list[Problem] = []
     try:
         root = _prepared(schema)
@@ -69,7 +69,7 @@ def explain_mismatch(
 
 
 def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> Problem:
-    """Return the problem of a schema, given the error that jsonschema-rs reports."""
+    """Return the problem with a schema, given the error that jsonschema-rs reports."""
     kind = error.kind
     if isinstance(kind, jsonschema_rs.ValidationErrorKind.Format) and kind.format == "regex":
         return replace(_plain(error), expected="a regular expression")

@@ -73,7 +73,7 @@ NAME: Final = re.compile(r"[^\W\d]\w*|\d+")
 """Matches a key that needs no quotes in a path."""
 
 MAX_SCHEMA_DEPTH: Final = 200
-"""Maximum nesting of arrays and objects in a schema. jsonschema-rs itself stops at 255."""
+"""Maximum nesting depth of arrays and objects in a schema. jsonschema-rs itself stops at 255."""
 
 MAX_SCHEMA_NODES: Final = 500_000
 """Maximum number of values in a schema. The schema of a Solution contains those of all its
@@ -204,7 +204,7 @@ def check_size(schema: JSON, what: str) -> None:
     """Check the size and the depth of a schema.
 
     Raises:
-        LimitExceededError: it is too large or too deep; the message begins with `what`.
+        LimitExceededError: it is too large or too deeply nested; the message begins with `what`.
     """
     count = 0
     level: list[JSON] = [schema]
@@ -331,7 +331,7 @@ def loosen(schema: JSONObject, keyword: str) -> None:
 
 
 def map_schemas(schema: JSON, change: Callable[[JSONObject], JSONObject]) -> JSON:
-    """Return a copy of `schema` in which `change` has replaced every schema by a copy, outer ones
+    """Return a copy of `schema` in which `change` has replaced every schema with a copy, outer ones
     before inner ones.
     """
     if isinstance(schema, dict):
@@ -356,7 +356,7 @@ def map_children(schema: JSONObject, change: Callable[[JSON], JSON]) -> JSONObje
 
 
 def move_refs(schema: JSONObject, place: Place) -> JSON:
-    """Return `schema` for use at `place` of another document, with its local `$ref`s adapted and
+    """Return `schema` for use at `place` in another document, with its local `$ref`s adapted and
     without `$schema`.
 
     A schema with an `$id` is a document of its own, and is returned unchanged.
@@ -398,7 +398,7 @@ PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_
 """The limits within which patterns are compiled and matched."""
 
 A_REFERENCE: Final = "a reference such as †state.x"
-"""The way in which messages describe this alternative."""
+"""The words with which messages describe that alternative."""
 
 MOST_LISTED: Final = 12
 """Maximum number of alternatives or names that a message lists."""

@@ -2,7 +2,7 @@
 text without hidden characters, and numbers with the names of what they count.
 
 `visible` escapes every character that a person would not recognise: control characters, direction
-marks, characters without width or ink, and long runs of spaces. `printable` escapes only hidden
+marks, zero-width and blank characters, and long runs of spaces. `printable` escapes only hidden
 characters. Both write JSON escapes, so that escaped JSON text keeps its value. `readable_json`
 returns JSON text that is safe to show to people anywhere.
 """
@@ -27,10 +27,10 @@ _BLANK: Final = frozenset(
         chr,
         [
             0x034F,  # combining grapheme joiner
-            *(0x115F, 0x1160, 0x3164, 0xFFA0),  # fillers of Hangul, which are letters without ink
+            *(0x115F, 0x1160, 0x3164, 0xFFA0),  # Hangul fillers, which are blank letters
             *(0x17B4, 0x17B5),
             *range(0x180B, 0x1810),
-            0x2800,  # Braille without a dot
+            0x2800,  # the Braille pattern without dots
             *range(0xFE00, 0xFE10),  # variation selectors
             *range(0xE0100, 0xE01F0),
         ],
@@ -52,15 +52,15 @@ _SELECTORS: Final = "\ufe0e\ufe0f"
 _HIDDEN: Final = re.compile(
     "["
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, all but tab and line feed
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # order of reading
-    # characters without width
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # reading order
+    # zero-width characters
     "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164"
-    "\ufeff\uffa0"  # no width either
+    "\ufeff\uffa0"  # zero-width, too
     "\ufe00-\ufe0f"  # variation selectors
     "\u2028\u2029\ufff0-\ufffb"  # line and paragraph separators, annotations
-    # halves of surrogate pairs, characters for private use, code points without a character
+    # halves of surrogate pairs, private use, noncharacters
     "\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # formats of shorthand and music
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # format characters for shorthand and music
     "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"  # tags, more variation selectors, private use
     "]"
 )
@@ -68,7 +68,7 @@ _HIDDEN: Final = re.compile(
 
 def visible(text: str, keep: str = "") -> str:
     """Escape every character of `text` that a person would not recognise. Characters in `keep`,
-    such as line ends, stay.
+    such as line endings, stay.
     """
     return _UNUSUAL.sub(lambda match: _visible(match.group(), keep), text)
 
@@ -116,17 +116,17 @@ def _escape(char: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape the hidden characters of `text`: terminal controls, direction marks, characters
-    without width.
+    """Escape the hidden characters of `text`: terminal controls, direction marks, zero-width
+    characters.
 
-    Line ends and all spaces stay, and so does one variation selector after a visible character, as
-    in most emoji. Takes 8 ns for each character.
+    Line endings and all spaces stay, and so does one variation selector after a visible character,
+    as in most emoji. Takes 8 ns for each character.
     """
     return _HIDDEN.sub(_written, text)
 
 
 def printable_line(text: str) -> str:
-    """Return `printable(text)` on one line: line ends and tabs become spaces."""
+    """Return `printable(text)` on one line: line endings and tabs become spaces."""
     return printable(text.replace("\r\n", " ").replace("\n", " ").replace("\t", " "))
 
 

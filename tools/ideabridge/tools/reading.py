@@ -34,7 +34,7 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
     Raises:
         ValueMismatchError: it cannot be read as a Solution; the message says where, what was found
             and what was expected.
-        LimitExceededError: it is too large or too deep.
+        LimitExceededError: it is too large or too deeply nested.
     """
     notes: list[str] = []
     if isinstance(raw, bytes):
@@ -74,7 +74,7 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
 
 def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
     """Read the `calls` of a Solution as `read_solution` does. An entry that is not a call stays in
-    the list, so that only this call fails.
+    the list, so that it alone fails.
     """
     if isinstance(calls, str) and calls.strip():
         calls = _read_text(calls, "calls", notes)

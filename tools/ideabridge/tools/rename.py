@@ -49,7 +49,8 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
         collide, the same schema and {}.
 
     Raises:
-        LimitExceededError: the schema nests too deep, or its chains of references are too long.
+        LimitExceededError: the schema is nested too deeply, or its chains of references are too
+            long.
     """
     parts = _parts(schema)
     taken_names = {name for part in parts.values() for name in _names(part)}

@@ -1,7 +1,7 @@
 """Repair: repairs a schema that a server sent, so that it becomes valid 2020-12.
 
 Forms of older drafts are translated into 2020-12 without changing their meaning. A malformed part
-is replaced by its obvious meaning (`"type": "dict"`), or ignored with a note, so that the rest is
+is replaced with its obvious meaning (`"type": "dict"`), or ignored with a note, so that the rest is
 still checked.
 
 Ignoring a part must only ever make the schema accept more values. If the part is below `not`, `if`,
@@ -549,7 +549,7 @@ class Repair:
         part.out[keyword] = names
 
     def _dependencies(self, part: _Part, keyword: str, value: JSON) -> None:
-        """Split `dependencies`, which 2020-12 replaces by `dependentRequired` and
+        """Split `dependencies`, which 2020-12 replaces with `dependentRequired` and
         `dependentSchemas`.
         """
         if not isinstance(value, dict):
@@ -585,8 +585,8 @@ class Repair:
         part.out[keyword] = self._child(part, value, keyword)
 
     def _items(self, part: _Part, keyword: str, value: JSON) -> None:
-        """Replace the list form of `items` by `prefixItems`, and `additionalItems` by `items`, as
-        in 2020-12.
+        """Replace the list form of `items` with `prefixItems`, and `additionalItems` with `items`,
+        as in 2020-12.
         """
         if not isinstance(value, list) or "prefixItems" in part.sent:
             self._single(part, keyword, value)
@@ -618,7 +618,7 @@ class Repair:
         ]
 
     def _extends(self, part: _Part, keyword: str, value: JSON) -> None:
-        """Replace `extends` of draft 3 by `allOf`."""
+        """Replace `extends` from draft 3 with `allOf`."""
         listed = value if isinstance(value, list) else [value]
         if not all(isinstance(item, dict) for item in listed):
             self._other(part, keyword, value)
@@ -785,7 +785,7 @@ _Handler: TypeAlias = Callable[[_Part, str, JSON], None]
 
 
 class _Names:
-    """The places that the references of a schema can point to."""
+    """The places that the references in a schema can point to."""
 
     def __init__(self, root: JSON, draft: str) -> None:
         self._root = root

@@ -4,7 +4,7 @@ Schemas and values come from outside, so the work of every step is limited. A sc
 it is too large or too deep, or if its references multiply. If the weight of the schema times the
 bytes of the value exceeds `HERE_WORK`, the check runs in a worker process, which is killed at a
 deadline. Costly explanations run there, too. A caller that cannot await blocks while the worker
-runs, for as long as the budget of `Blocking` allows. `inline_refs` replaces references by their
+runs, for as long as the budget of `Blocking` allows. `inline_refs` replaces references with their
 targets for hosts that do not support them.
 """
 
@@ -65,13 +65,13 @@ _NAMES: Final = frozenset({"$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor
 def inline_refs(schema: JSONObject) -> JSONObject:
     """Return a schema without references that accepts every value that `schema` accepts.
 
-    A local reference (`#/a/b`, or `#name` of an `$anchor`) is replaced by its target, and the
+    A local reference (`#/a/b`, or `#name` of an `$anchor`) is replaced with its target, and the
     keywords next to it are kept. The second occurrence of a recursive reference becomes a schema
     that accepts anything, and so does a reference that is dynamic or not local. Definitions and
     schema names are left out.
 
     Raises:
-        LimitExceededError: the schema nests too deep.
+        LimitExceededError: the schema is nested too deeply.
     """
     has_definitions = any(
         isinstance(part, dict) and part.keys() & DEFINITIONS for part in values_in(schema)
@@ -107,7 +107,7 @@ class _Inliner:
 
     Attributes:
         count: the number of schemas that have been written so far.
-        cuts: the number of references that were replaced by a schema that accepts anything.
+        cuts: the number of references that were replaced with a schema that accepts anything.
         embedded: the number of enclosing schemas that have an `$id`. If any do, `#` refers to the
             innermost one.
     """
@@ -198,7 +198,7 @@ class _Inliner:
 # -- checking values -------------------------------------------------------------------------------
 
 MAX_EXPANSION: Final = 5_000_000
-"""Maximum number of schemas once references are replaced by their targets: `$ref`s to `$ref`s can
+"""Maximum number of schemas once references are replaced with their targets: `$ref`s to `$ref`s can
 multiply."""
 
 MAX_CHAIN: Final = 500
@@ -218,7 +218,7 @@ contain 10,000 of them.
 """
 
 BLOCKED_SHARE: Final = 0.05
-"""Number of seconds that are added to this budget per second."""
+"""Number of seconds by which this budget grows per second."""
 
 _EXPLAINED_HERE: Final = 5_000
 """Limit on the steps of a schema times the parts of a value, for an explanation in this process.
@@ -364,7 +364,7 @@ class Validator:
         Raises:
             SchemaError: the schema is invalid or refers to something outside it; the message
                 names the place.
-            LimitExceededError: the schema is too large or too deep.
+            LimitExceededError: the schema is too large or too deeply nested.
         """
         self._compiled = _compile(self.schema, self.what)
 
@@ -420,8 +420,8 @@ class Validator:
             ValueMismatchError: it does not satisfy the schema; the message lists the first problems
                 as "path: found X, expected Y".
             InvalidJSONError: the value is not JSON.
-            SchemaError, LimitExceededError: as for `compile`, or the value nests too deep, or the
-                check takes longer than a second.
+            SchemaError, LimitExceededError: as for `compile`, or the value is nested too deeply, or
+                the check takes longer than a second.
         """
         if not self.is_valid(value):
             self.refuse(value, briefly=briefly)
@@ -537,7 +537,7 @@ def valid_here(schema: JSONObject, value: JSON) -> bool:
 
 
 def problems_here(schema: JSONObject, value: JSON) -> JSON:
-    """Return the first problems of a value, and null for each further one. A worker process runs
+    """Return the first problems with a value, and null for each further one. A worker process runs
     this function.
     """
     problems = _explained(_compile(schema, "the schema"), schema, value)
@@ -691,7 +691,7 @@ def _references(schema: JSONObject) -> Iterator[tuple[Place, str, str]]:
 
 def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int, int, bool]:
     """Return the weight and the steps of a schema, and whether it is recursive. Refuse a schema
-    that becomes too large or too deep once its local references are replaced by their targets.
+    that becomes too large or too deep once its local references are replaced with their targets.
 
     The steps are an upper bound on the number of keywords that apply to any one part of a value:
     only one of the property schemas applies to a part, but all other schemas do. The weight is the
@@ -762,7 +762,7 @@ def _sum_of_parts(parts: list[tuple[str | int, JSONObject]], sums: dict[int, int
 
 
 def _own_extra(schema: JSONObject) -> int:
-    """Return the extra weight, beyond one step each, of the keywords of one schema that compare
+    """Return the extra weight, beyond one step each, of the keywords in one schema that compare
     values.
     """
     extra = 0

@@ -49,7 +49,7 @@ run stores is lower.
 """
 
 _VISIT: Final = 20
-"""The cost of visiting a node. Its result costs its length on top of that."""
+"""The cost of visiting a node. In addition, the node's result costs its length."""
 
 _Interpreter: Any = cast("Any", jmespath.visitor).TreeInterpreter
 _Functions: Any = cast("Any", jmespath.functions).Functions
@@ -120,8 +120,8 @@ class _Bounded(_Interpreter):
         return result
 
     def visit_projection(self, node: Any, value: Any) -> Any:
-        """Return what jmespath returns, and count the same steps. It would visit each item of
-        `items[]` or `items[*]` only to return the item itself, which takes most of the time.
+        """Return what jmespath returns, and count the same steps. jmespath itself would visit each
+        item of `items[]` or `items[*]` only to return that item, which takes most of the time.
         """
         left, right = node["children"]
         if right["type"] != "identity":

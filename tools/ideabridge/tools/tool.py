@@ -134,7 +134,7 @@ ToolKey = tuple[str | None, str]
 """The (module, name) of a tool. The module is None for a tool of this process."""
 
 PROGRAM_STEP: Final[ToolKey] = (ANONYMOUS, "run_program")
-"""The tool that runs a program as a single call of a plan, in a clean room."""
+"""The tool that runs a program as a single call in a plan, in a clean room."""
 
 HINTS: Final = {
     "read_only": "readOnlyHint",
@@ -232,7 +232,7 @@ class Tool:
             apply to the calls.
         defaults: for a tool of a server that the user's configuration changes, the values of the
             parameters that a call leaves out. `passes_to` is then the tool as its server lists it,
-            and a call becomes a call of that one before anything else happens to it. None for any
+            and a call becomes a call to that one before anything else happens to it. None for any
             other tool.
         reaches: the modules that a call can touch, if they differ from the tool's own module: ""
             for own tools, `EVERY_MODULE`, or empty if a call touches no module. The order of
@@ -549,7 +549,7 @@ class ActivityContext(Protocol):
         """Add a typed message to the context of the next Request of this run.
 
         Raises:
-            ActivityError: all calls of the Solution have ended, so the next Request already exists.
+            ActivityError: all calls in the Solution have ended, so the next Request already exists.
                 This happens if an activity keeps its context, or leaves a thread running, after it
                 has returned.
         """
@@ -575,7 +575,7 @@ class Activity:
     """Code, under the name that tools and calls use for it.
 
     Attributes:
-        name: its name in the registry of activities. It runs calls of the Tool with the same name.
+        name: its name in the registry of activities. It runs calls to the Tool with the same name.
         copies: whether it keeps none of its arguments and returns a new JSON value, so that the
             bridge does not have to copy either of them.
     """

@@ -130,14 +130,14 @@ def _alone(folder: Path) -> Generator[None]:
         sys.path[:] = [*before, *added]
         _known[str(folder)] = _helpers([folder])
         for name, helper in hidden.items():
-            # Where both folders have a module of this name, each file has its own already.
+            # Where both folders have a module with this name, each file already has its own.
             sys.modules.setdefault(name, helper)
 
 
 def _execute(file: Path, source: bytes, module: ModuleType) -> None:
     name = module.__name__
     before = sys.modules.get(name)
-    # Annotations are evaluated in the module of this name, so the module is registered before it
+    # Annotations are evaluated in the module with this name, so the module is registered before it
     # runs.
     sys.modules[name] = module
     try:
@@ -288,7 +288,7 @@ def _helpers(folders: Collection[Path]) -> dict[str, ModuleType]:
     directly in the folder.
     """
     if not folders:
-        # To look for every imported module on the disk would take longer than most loads.
+        # Looking for every imported module on disk would take longer than most loads.
         return {}
 
     places = {str(folder) for folder in folders}

@@ -197,7 +197,7 @@ class Toolbox:
         self._handlers.update(other.handlers)
 
     def become(self, other: Toolbox) -> None:
-        """Replace everything in this toolbox by the contents of `other`. Every holder of this
+        """Replace everything in this toolbox with the contents of `other`. Every holder of this
         toolbox sees the new tools; running calls keep the activities with which they began.
         """
         self._tools = dict(other.tools)
@@ -229,7 +229,7 @@ class Toolbox:
         return name in self._tools
 
     def tool(self, name: str) -> Tool:
-        """Return the tool of this name.
+        """Return the tool with this name.
 
         Raises:
             UnknownToolError: no tool has this name; the message suggests the nearest names.
@@ -237,7 +237,7 @@ class Toolbox:
         return _look_up("tool", name, self._tools)
 
     def activity(self, name: str) -> Activity:
-        """Return the activity of this name.
+        """Return the activity with this name.
 
         Raises:
             UnknownToolError: no activity has this name; the message suggests the nearest names.
@@ -245,7 +245,7 @@ class Toolbox:
         return _look_up("activity", name, self._activities)
 
     def activity_for(self, tool: Tool, named: str | None = None) -> Activity | None:
-        """Return the activity that runs a call of `tool`.
+        """Return the activity that runs a call to `tool`.
 
         This is the activity `named` by the call's `_activity`, otherwise the one that the tool
         names, otherwise the one with the tool's name. None means that the call is latent, or that

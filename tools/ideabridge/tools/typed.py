@@ -4,11 +4,13 @@ A dataclass declares what a document holds, and `read_as` reads each field from 
 name:
 
     @dataclass(frozen=True, slots=True)
-    class Profile: title: str | None = None tags: tuple[str, ...] = ()
+    class Profile:
+        title: str | None = None
+        tags: tuple[str, ...] = ()
 
     read_as(Profile, {"title": 3, "tags": ["a", None]})  # Profile(title=None, tags=("a",))
 
-The dataclass has slots and no `__post_init__`.
+The dataclass must have slots and no `__post_init__`.
 
 A member of another type counts as absent, and an element of another type is left out: one odd
 member does not make the rest of a document unreadable. Documents that a person or a model writes
@@ -89,7 +91,7 @@ def _reader(expected: Any) -> _Read:
 def _value_reader(expected: type) -> _Read:
     if expected in (dict, list):
         return lambda value: value if isinstance(value, expected) else _ABSENT
-    # For Python, but not for JSON, true and false are integers. An exact comparison excludes them.
+    # In Python, unlike in JSON, booleans count as integers. An exact comparison excludes them.
     accepted = (int, float) if expected is float else (expected,)
     return lambda value: value if type(value) in accepted else _ABSENT
 

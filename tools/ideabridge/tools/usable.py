@@ -308,7 +308,7 @@ def value_digest(value: JSON) -> str:
     except (ValueError, RecursionError):
         pass
 
-    # The value nests too deep, or contains a number with thousands of digits.
+    # The value is nested too deeply, or contains a number with thousands of digits.
     digest = hashlib.sha256()
     stack = [value]
     while stack:
