@@ -53,13 +53,13 @@ class ModuleError(IdeabridgeError):
 
 
 class UnknownModuleError(ModuleError):
-    """No module of this name is configured. The message suggests similar names."""
+    """No module with this name is configured. The message suggests similar names."""
 
     outcome = "not_run"
 
 
 class UnknownModuleToolError(ModuleError):
-    """The module has no tool of this name that can be called."""
+    """The module has no tool with this name that can be called."""
 
     outcome = "not_run"
 
@@ -81,7 +81,7 @@ class ModuleListError(ModuleError):
 
 
 class SharedQuestionError(ModuleError):
-    """The module asked a question while calls of several sessions were running, and did not say
+    """The module asked a question while calls from several sessions were running, and did not say
     which call it belonged to, so ideabridge asked nobody. The call has ended. `repeatable` means
     that the call only reads, so `Modules.using` can send it again over a connection that belongs to
     its session alone.

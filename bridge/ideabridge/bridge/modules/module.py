@@ -191,7 +191,7 @@ class ModuleSurroundings:
         on_change: called with its name when its state or its tools have changed.
         on_event: called with its name when its resources or prompts, or a watched resource, have
             changed.
-        is_needed: returns whether a run needs the module of this name even though no call is
+        is_needed: returns whether a run needs the module with this name even though no call is
             running.
         apart_file: the file whose existence says that each session needs a module of its own, or
             None if nothing is stored. It contains the digest of the module's entry.
@@ -218,11 +218,11 @@ class Module:
     """One configured server. One task calls `run`; any task can call the other methods.
 
     Attributes:
-        reserved: the names of tools that a module of this name had under another configuration.
+        reserved: the names of tools that a module with this name had under another configuration.
             They stay reserved until `known_tools` contains a tool.
         authorization: gets tokens, or None for a program or if a header contains the token.
         place: returns the async context manager that holds a call's place, and makes the call wait
-            for calls of other processes.
+            for calls from other processes.
     """
 
     def __init__(
@@ -501,7 +501,7 @@ class Module:
         return self.tool(name)
 
     def tool(self, name: str) -> Tool:
-        """Return the tool of this name.
+        """Return the tool with this name.
 
         Raises:
             ToolNotAllowedError: the configuration does not allow the tool.

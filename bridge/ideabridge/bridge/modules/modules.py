@@ -192,7 +192,7 @@ class Modules:
             (`ModuleUser.store`), or "" if none of them has ever signed in to a module.
         quotes: returns whether errors and notes quote what modules wrote to standard error, or in
             place of messages.
-        is_needed: returns whether a run needs the module of this name even though no call is
+        is_needed: returns whether a run needs the module with this name even though no call is
             running; it is then not stopped as idle.
     """
 
@@ -463,7 +463,7 @@ class Modules:
     async def using(self, name: str, user: str | None) -> AsyncGenerator[Module]:
         """Yield the module for one person's calls. If each person signs in for themselves, it has
         their own sign-in and connection. If sessions do not share the module, it is the module of
-        the current session (`client_session`). Otherwise it is the shared module of this name.
+        the current session (`client_session`). Otherwise it is the shared module with this name.
 
         Args:
             name: the module's name.

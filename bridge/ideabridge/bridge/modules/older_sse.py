@@ -1,8 +1,10 @@
 """Older SSE: the transport before streamable HTTP, with one stream of events and separate POSTs.
 
-opening   a GET was sent; its first event names the address for POSTs
-open      requests are posted there; their answers arrive on the stream
-ended     the stream has ended, and with it the connection
+A connection goes through these states:
+
+    opening   a GET was sent; its first event names the address for POSTs
+    open      requests are posted there; their answers arrive on the stream
+    ended     the stream has ended, and with it the connection
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class UserModules:
         authorize: returns the object that gets tokens for a module, given the file with the
             sign-in.
         start: starts the task of a module.
-        is_needed: returns whether a run needs the module of this name even though no call is
+        is_needed: returns whether a run needs the module with this name even though no call is
             running. Connections to such a module stay open.
     """
 

@@ -190,8 +190,8 @@ class MissingTools:
         return str(why)
 
     def why_hidden(self, name: str) -> str | None:
-        """Return the reason why the profile does not contain a tool of this name, from any server.
-        Return None if no tool outside the profile has this name.
+        """Return the reason why the profile does not contain a tool with this name, from any
+        server. Return None if no tool outside the profile has this name.
         """
         for tool in self._hidden():
             if name in (tool.name, tool.label, f"{tool.module}.{tool.name}") and self._profile:

@@ -220,10 +220,10 @@ class Offer:
 
     @property
     def known(self) -> list[Tool]:
-        """Every tool of the toolbox and of the modules. Each module's latest list is used, which
-        can come from an earlier process, so that names do not depend on which modules are up. A
-        changed tool appears as the configuration shows it, and a hidden one is left out. The list
-        is the same object until something changes.
+        """Every tool in the toolbox and every tool of the modules. Each module's latest list is
+        used, which can come from an earlier process, so that names do not depend on which modules
+        are up. A changed tool appears as the configuration shows it, and a hidden one is left out.
+        The list is the same object until something changes.
         """
         return self._all.shown
 
@@ -320,7 +320,7 @@ class Offer:
     # -- tools that pass their calls to others -----------------------------------------------------
 
     def _with_targets(self, offered: list[Tool]) -> list[Tool]:
-        """Let tools of the toolbox that name a server pass their calls to that server's tools.
+        """Let tools in the toolbox that name a server pass their calls to that server's tools.
         Leave out a tool if the server's tool is unknown. Also leave out a tool that names an idea,
         because not every caller is allowed to use that idea.
         """
@@ -342,9 +342,7 @@ class Offer:
         return tools
 
     def passing_to_ideas(self, caller: str) -> list[Tool]:
-        """Return the tools of the toolbox that pass their calls to ideas published to this
-        caller.
-        """
+        """Return the tools in the toolbox that pass calls to ideas published to this caller."""
         tools: list[Tool] = []
         for tool in self._toolbox:
             if tool.in_room:
@@ -401,7 +399,7 @@ class Offer:
             ) from None
 
     def _with_activity(self, tool: Tool, activity: str, caller: str) -> Tool:
-        """Return a tool that passes its calls to an activity of the toolbox, with the hints of that
+        """Return a tool that passes its calls to an activity in the toolbox, with the hints of that
         activity's tool.
         """
         code = self._tool_of_activity(self._toolbox.activity(activity).name)

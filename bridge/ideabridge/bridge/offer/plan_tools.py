@@ -36,7 +36,7 @@ class PlanTools:
             list them.
 
     Attributes:
-        calls: the calls of the plan.
+        calls: the calls in the plan.
     """
 
     def __init__(self, offer: Offer, plan: Plan, caller: str, *, published: bool = False) -> None:
@@ -50,8 +50,8 @@ class PlanTools:
         """Return the current tools, the rooms that the plan names, and the tools that it defines.
 
         Args:
-            plain_ideas: whether a call without `_module` can name an idea. A tool of the same name
-                comes first.
+            plain_ideas: whether a call without `_module` can name an idea. A tool with the same
+                name comes first.
 
         Raises:
             PlanError: the tool or idea that should answer the calls of a definition does not exist

@@ -13,9 +13,9 @@ from ideabridge.tools.toolbox import Toolbox
 def offered_tools(
     toolbox: Toolbox, remote: Iterable[Tool], away: Mapping[str, Iterable[str]] | None = None
 ) -> list[Tool]:
-    """Return the tools of the toolbox and of the modules. No tool shadows another: a module's tool
-    gets the module as a prefix if another tool has the same or a similar-looking name, or if its
-    name could be read as the name of another module's tool.
+    """Return the tools in the toolbox and those of the modules. No tool shadows another: a module's
+    tool gets the module as a prefix if another tool has the same or a similar-looking name, or if
+    its name could be read as the name of another module's tool.
 
     Args:
         toolbox: the tools of this process, which keep their names.

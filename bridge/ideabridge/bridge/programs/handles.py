@@ -8,8 +8,8 @@ the machine resolves like any reference of a plan. The journal therefore does no
 twice, and a resumed program gets the same handles.
 
 A handle is an object of this process, and the interpreter refers to it by an id within the session.
-Results of tools are JSON, so no result can be a handle or imitate one. A class of the same name in
-a program is a different class. A session has handles only for its own results.
+Results of tools are JSON, so no result can be a handle or imitate one. A class with the same name
+in a program is a different class. A session has handles only for its own results.
 
     rows = await db.query(sql="...")        # Handle(call=0, path='', type='array', length=40000,
         bytes=5200000)

@@ -193,8 +193,8 @@ class ProgramRunner:
             self._crashes = 0
             self._crashed_at = -1
 
-        # The program sees the state as it was before the first call, because calls of programs do
-        # not write to it.
+        # The program sees the state as it was before the first call, because calls that programs
+        # make do not write to it.
         names = ProgramNames.of(program.names, machine.offer.every.tools)
         setting = setting_of(names, values_of(machine), program.now, program.seed)
         self._made = 0

@@ -686,7 +686,7 @@ def _is_certain(
 
 
 def _unawaited(program: str, setting: Setting) -> list[Unawaited]:
-    """Return the calls of a program that are not awaited. Empty if this Python cannot parse the
+    """Return the calls in a program that are not awaited. Empty if this Python cannot parse the
     program.
     """
     tree = parsed(prepared(program, setting.servers))
@@ -741,7 +741,7 @@ _MISSING_MEMBER: Final = re.compile(r"Module `(\w+)` has no member `(\w+)`")
 def _about_member(name: str, member: str, setting: Setting) -> str:
     """Return an addition to the finding that a module lacks a member.
 
-    The addition says that the server of this name is another module, because Python has a module
+    The addition says that the server with this name is another module, because Python has a module
     with the same name, or that the run has other tools of the module. It is empty if the module has
     no tools.
     """

@@ -26,7 +26,7 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.tool import PROGRAM_STEP, Annotations, Tool
 
 MOST_STEPS: Final = 50
-"""Maximum number of different programs among the calls of one plan. Each is checked before anything
+"""Maximum number of different programs among the calls in one plan. Each is checked before anything
 runs.
 """
 
@@ -64,7 +64,7 @@ def names_program(call: WrittenCall, catalogue: Catalogue) -> bool:
 
 
 def programs_in(calls: Iterable[WrittenCall], catalogue: Catalogue) -> dict[str, int]:
-    """Return the programs among the calls of a plan, each with the place of the first call that
+    """Return the programs among the calls in a plan, each with the place of the first call that
     runs it.
 
     A program that is not a string or is too long is left out, because the check of the plan's calls

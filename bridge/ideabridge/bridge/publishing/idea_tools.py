@@ -240,7 +240,7 @@ def needed_modules(
 
     Args:
         store: holds the publications.
-        calls: the calls of a plan.
+        calls: the calls in a plan.
         caller: the caller of the plan.
         catalogue: the tools of this process and of all modules, including modules that are not up.
         defined: the names of tools that the plan itself defines.

@@ -8,7 +8,7 @@ of calls with effects within each module, and ends with the same output.
 
 - A call that the run repeated can be made once, and a call that only reads can be repeated.
 - A call that failed in the run can be left out, and so can a call to a built-in tool.
-- A sleep does not count as a call of the run.
+- A sleep does not count as a call in the run.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class RecordedCall:
     Attributes:
         index: its number in the run.
         tool: the tool that ran.
-        parameters: its parameters with escaped strings, as in the calls of programs.
+        parameters: its parameters with escaped strings, as in the calls that programs make.
         result: its value or its exception, as a program receives it.
         ended: its place in the order in which calls ended.
         reads_only: True if it only reads, or only asks a mind.

@@ -1,7 +1,7 @@
 """Suggestions: finds calls that a caller made repeatedly, in runs of any kind, and suggests a tool
 for them.
 
-The calls of the latest runs are compared only by their tools: the same tools in the same order
+The calls in the latest runs are compared only by their tools: the same tools in the same order
 count as the same work. For the most frequent work, some of the runs are lifted in the same way as
 for publishing, so the suggested tool is the one that the command publishes.
 """
@@ -211,9 +211,7 @@ def names_in_use(store: Store, caller: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The successful calls of a run with `count` calls: their tools, and their numbers in the
-    run.
-    """
+    """The successful calls in a run with `count` calls: their tools, and their numbers in it."""
 
     run: str
     title: str
@@ -253,7 +251,7 @@ class _Repeated:
 
 
 def _lines(store: Store, caller: str) -> list[_Line]:
-    """Return the calls of the latest runs, latest run first."""
+    """Return the calls in the latest runs, latest run first."""
     lines: list[_Line] = []
     after: str | None = None
     calls = 0
@@ -275,7 +273,7 @@ def _lines(store: Store, caller: str) -> list[_Line]:
 
 
 def _line_of(store: Store, record: RunRecord) -> _Line:
-    """Return the successful calls of a run. A run that is part of another run counts as empty."""
+    """Return the successful calls in a run. A run that is part of another run counts as empty."""
     tools: list[str] = []
     origin = record.summary.origin
     if origin is None or "run" not in origin:
@@ -566,9 +564,7 @@ def _examine(
 
 
 def _work(runs: _Runs, line: _Line, places: Sequence[int]) -> _Work | None:
-    """Read calls of a run. Return None if they are not plain, or a failed call lies between
-    them.
-    """
+    """Read calls in a run. Return None if one is not plain, or a failed call lies between them."""
     first = places[0]
     last = places[-1]
     calls = runs.calls(line.run, places)

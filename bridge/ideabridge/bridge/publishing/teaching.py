@@ -58,7 +58,7 @@ class Teaching:
             try:
                 record = await compute_in_thread(self._record_of, run_id, publication)
             except anyio.get_cancelled_exc_class():
-                # The remaining replays are examined at the next call of an idea.
+                # The remaining replays are examined at the next call to an idea.
                 self._ended += ended
                 raise
             ended.pop(0)

@@ -579,7 +579,7 @@ def _requested_answer(document: JSONObject) -> str:
 
 
 def _answer(requested: str, solution: _Solution) -> Answer:
-    """Return how a call of the idea is answered.
+    """Return how a call to the idea is answered.
 
     Raises:
         PublicationError: the solution lacks something that the requested answer needs. The message

@@ -101,8 +101,8 @@ def _calls_of(publication: Publication) -> list[WrittenCall]:
 
 
 def with_plain_ideas(calls: Iterable[WrittenCall], own: Collection[str]) -> list[WrittenCall]:
-    """Return the calls, with a module for those that could mean an idea. A call that names
-    neither a module nor a tool in `own` means the idea of that name as soon as one is published.
+    """Return the calls, with a module for those that could mean an idea. A call that names neither
+    a module nor a tool in `own` means the idea with that name as soon as one is published.
     """
     return [_with_plain_idea(call, own) for call in calls]
 

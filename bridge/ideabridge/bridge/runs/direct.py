@@ -52,7 +52,7 @@ RESULT_BYTES: Final = 1_000_000
 """Maximum size, in bytes, of a call's parameters, or of its result, that is stored."""
 
 SESSION_BYTES: Final = 16_000_000
-"""Maximum size, in bytes, of the stored calls of one session."""
+"""Maximum size, in bytes, of the stored calls in one session."""
 
 LISTED: Final = 5
 """Maximum number of sessions in a list."""

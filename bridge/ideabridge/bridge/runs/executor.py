@@ -291,7 +291,7 @@ Observe: TypeAlias = Callable[[ObservedRun], RunObserver]
 
 
 class Executor:
-    """Runs calls: activities of the toolbox in this process, and tools of modules remotely.
+    """Runs calls: activities in the toolbox in this process, and tools of modules remotely.
 
     Args:
         mask: replaces secrets in text that might reach a mind.
@@ -331,7 +331,7 @@ class Executor:
             return False
 
     def difference(self, tool: Tool) -> str | None:
-        """Return how a tool of the toolbox has changed, or None if it has not changed or is built
+        """Return how a tool in the toolbox has changed, or None if it has not changed or is built
         in.
         """
         now = self._toolbox.tools.get(tool.name)

@@ -257,7 +257,7 @@ def _forked(point: _ForkPoint, began: events.RunStarted, composer: Composer) -> 
         else:
             copy.take(inherited)
             if began.mode == "plan" and not any(isinstance(event, _WHOLE) for event in inherited):
-                # The calls of a plan are proposed right after its first event.
+                # The calls in a plan are proposed right after its first event.
                 copy.take([began, *(event for event in journal if isinstance(event, _WHOLE))])
 
         copy.cut_off()
@@ -279,9 +279,9 @@ def _until_last_request(journal: list[Event]) -> list[Event]:
 
 
 def _inherited(journal: Sequence[Event], at: int) -> list[Event]:
-    """Return the first `at` events of a journal, plus the later events that finish what those
-    started: the ends of running calls, and the rest of a streaming answer. Later calls of a program
-    are left out, because the program makes them again.
+    """Return the first `at` events in a journal, plus the later events that finish what those
+    started: the ends of running calls, and the rest of a streaming answer. Later calls that a
+    program makes are left out, because the program makes them again.
     """
     inherited: list[Event] = []
     open_parts = _OpenParts()
@@ -470,7 +470,7 @@ class _Copy:
                     approval = cast("JSON", self.machine.settings.approval)
                     self._take(dataclasses.replace(event, approval=approval))
             case events.QuestionAsked() | events.QuestionAnswered():
-                # The modules' questions belong to calls of the parent, which are not made again.
+                # The modules' questions belong to calls in the parent, which are not made again.
                 pass
             case events.PlanDecided():
                 self._decide_plan(event)

@@ -256,14 +256,14 @@ def check_pins(
     Args:
         pinned: the plan or guide that contains the pins. If it has no pins, only tools that are
             gone are reported.
-        calls: the calls of the plan.
+        calls: the calls in the plan.
         catalogue: the current tools, including those that the calls name.
         definition: see `Definition`.
         away: returns why a configured module is not up, or None if it is up or not configured.
     """
     pins = read_pins(pinned)
     defined = defined_in(pinned)
-    # The calls of a program come in no particular order.
+    # The calls that a program makes come in no particular order.
     is_program = "program" in (pinned or {})
     by_key = {pin.key: pin for pin in pins or ()}
     result = PinCheck()

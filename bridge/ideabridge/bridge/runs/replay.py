@@ -390,7 +390,7 @@ class Ways:
     async def _present_catalogue(
         self, calls: list[JSON], unpinned: JSONObject, caller: str
     ) -> Catalogue:
-        """Return the current tools for the calls of a plan or guide. Return no tools if a module is
+        """Return the current tools for the calls in a plan or guide. Return no tools if a module is
         down; the call itself then reports it.
         """
         plan = Plan(calls=calls, tools=definitions_in(unpinned))

@@ -910,7 +910,7 @@ class Run:
             ) from None
 
     def settle_by_rules(self) -> None:
-        """Approve the calls of the run and its rooms that wait for a person, if standing rules
+        """Approve the calls in the run and its rooms that wait for a person, if standing rules
         cover them. If another process drives the run, or the store cannot be written, the calls
         keep waiting.
         """
@@ -1182,7 +1182,7 @@ class Run:
 
     @property
     def skipped(self) -> list[JSONObject]:
-        """The calls of the last Solution that were skipped because they read a path that was not
+        """The calls in the last Solution that were skipped because they read a path that was not
         chosen, each as `{"place", "tool", "instance"?, "why"}`. They are not errors.
         """
         return values.skipped_calls(self.machine)

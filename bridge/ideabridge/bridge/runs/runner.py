@@ -157,7 +157,7 @@ class Folded:
 
 
 def fold(machine: Machine, composer: Composer, events: Sequence[Event]) -> Folded:
-    """Apply the events of a journal to a machine.
+    """Apply the events in a journal to a machine.
 
     Raises:
         JournalError: an event does not fit.
@@ -824,7 +824,7 @@ class Runner:
     # -- resuming ----------------------------------------------------------------------------------
 
     def fold(self, events: Sequence[Event]) -> None:
-        """Apply the events of a journal. Nothing is journaled or performed.
+        """Apply the events in a journal. Nothing is journaled or performed.
 
         Raises:
             JournalError: an event does not fit.
@@ -905,7 +905,7 @@ def _log(error: Exception, mask: Callable[[str], str]) -> None:
 
 
 class RunningCalls:
-    """The running calls of one run, each in a task of `group`, which outlives the run."""
+    """The calls that one run is running, each in a task of `group`, which outlives the run."""
 
     def __init__(self, runner: Runner, executor: Executor, group: TaskGroup) -> None:
         self._runner = runner
@@ -1131,7 +1131,7 @@ class CallAsker:
     """The `Asker` of one call: journals the questions of its module, and waits for the answers.
 
     Args:
-        waiting: the calls of the run that wait for an answer, keyed by execution and digest of the
+        waiting: the calls in the run that wait for an answer, keyed by execution and digest of the
             question.
         key: the execution of the call.
         module: the module that runs the call.

@@ -200,7 +200,7 @@ def _who(record: RunRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ReadJournal:
-    """The events of a journal and the number of the last one. `folded` is set if they have already
+    """The events in a journal and the number of the last one. `folded` is set if they have already
     been folded into a machine.
     """
 
@@ -239,7 +239,7 @@ class Runs:
 
     Args:
         group: the task group in which their calls run.
-        offer: the tools for rooms that published ideas need and for edited calls of a plan.
+        offer: the tools for rooms that published ideas need and for edited calls in a plan.
         handlers: how each type of message changes a Request.
         configuration: the configuration of this process.
         mind: answers the Requests of runs that do not choose another mind.
@@ -660,7 +660,7 @@ class Runs:
                 return
 
     async def _give(self, rule: StandingRule | None, run: Run) -> None:
-        """Store the standing rule that a decision on a run has given, and apply it to the calls of
+        """Store the standing rule that a decision on a run has given, and apply it to the calls in
         the run that are already waiting.
 
         Raises:

@@ -1,13 +1,13 @@
 """Session: a run whose Requests an application answers itself, with single calls or groups of
 calls.
 
-async with bridge.session(state={"city": "Oslo"}) as session:
-    weather = await session.run(
-        {"_tool": "weather", "city": "†state.city", "_outputPath": "weather"}
-    )
-    flights, hotels = await session.run_all(
-        [{"_tool": "flights", ...}, {"_tool": "hotels", ...}]
-    )
+    async with bridge.session(state={"city": "Oslo"}) as session:
+        weather = await session.run(
+            {"_tool": "weather", "city": "†state.city", "_outputPath": "weather"}
+        )
+        flights, hotels = await session.run_all(
+            [{"_tool": "flights", ...}, {"_tool": "hotels", ...}]
+        )
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Session:
         """Run calls concurrently, as far as their references allow, as an all-or-nothing group.
 
         If one fails, the others are cancelled and everything they wrote is discarded. Until all
-        have ended, only the calls of the group see what they write.
+        have ended, only the calls in the group see what they write.
 
         Returns:
             Their values, in the order of the calls, with None for a call that was skipped because
@@ -209,7 +209,7 @@ class Session:
             ) from None
 
     def _cancel(self, turn: int) -> None:
-        """Cancel the calls of a turn, unless another process drives the run: then that process must
+        """Cancel the calls in a turn, unless another process drives the run: then that process must
         do so.
         """
         run = self.underlying
@@ -218,7 +218,7 @@ class Session:
             run.drive(SolutionCancelled("nobody waits for it any longer"))
 
     async def _end_of(self, turn: int) -> None:
-        """Wait until the calls of a turn have ended.
+        """Wait until the calls in a turn have ended.
 
         Raises:
             RunFailedError: a call waits for a person, and this session does not wait.
@@ -232,7 +232,7 @@ class Session:
             await run.runner.wait_changed()
 
     def _is_at(self, turn: int) -> bool:
-        """Return whether the calls of a turn might still be running in this process."""
+        """Return whether the calls in a turn might still be running in this process."""
         run = self.underlying
         return run.runner.lost is None and not run.machine.ended and run.machine.step <= turn
 

@@ -440,7 +440,7 @@ def settings_under(
 
 
 def _order_of(module: ModuleConfiguration) -> ModuleOrder:
-    """Return how the configuration orders the calls of a server."""
+    """Return how the configuration orders the calls to a server."""
     reads = list(module.read_only)
     changes: list[str] = []
     for name, tool in module.tools.items():

@@ -212,7 +212,7 @@ class _Writing:
         self.take(SolutionProposed(calls, output))
 
     def end_calls(self, calls: Sequence[EndedCall]) -> None:
-        """End the proposed calls in the way they actually ended. `calls` contains all calls of the
+        """End the proposed calls in the way they actually ended. `calls` contains all calls in the
         run.
         """
         while due := [effect for effect in self.machine.due() if isinstance(effect, Execute)]:
@@ -281,12 +281,12 @@ def keep_ended(
 
 
 def part_id(run_id: str, first: int, last: int) -> str:
-    """Return the id of the run that holds some calls of another run."""
+    """Return the id of the run that holds some calls from another run."""
     return f"run_{sha256(f'{run_id}:{first}-{last}'.encode()).hexdigest()[:16]}"
 
 
 def unkept(record: RunRecord) -> dict[int, str]:
-    """Return the reasons why calls of a session cannot be published, keyed by call number."""
+    """Return the reasons why calls in a session cannot be published, keyed by call number."""
     origin = record.summary.origin or {}
     reasons: dict[int, str] = {}
     for mark in list_or_empty(origin.get("unkept")):
@@ -297,7 +297,7 @@ def unkept(record: RunRecord) -> dict[int, str]:
 
 
 def store_part(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
-    """Store some calls of a run as a separate run, and return its id. Storing the same calls again
+    """Store some calls in a run as a separate run, and return its id. Storing the same calls again
     returns the same run.
 
     Values that the calls read from the rest of the run become literals.
@@ -356,7 +356,7 @@ def _task_of(run: RecordedRun) -> str:
 
 
 def calls_of(run: RecordedRun, places: Iterable[int]) -> list[EndedCall]:
-    """Return calls of a run, keyed by number, with resolved parameters.
+    """Return calls in a run, keyed by number, with resolved parameters.
 
     Raises:
         PublicationError: one of them is not a single, plain call to a tool.

@@ -230,7 +230,7 @@ def doubts_of(machine: Machine, most: int | None) -> JSONObject:
 
 
 def skipped_calls(machine: Machine) -> list[JSONObject]:
-    """Return the calls of the last Solution that were skipped, each as `{"place", "tool",
+    """Return the calls in the last Solution that were skipped, each as `{"place", "tool",
     "instance"?, "why"}`.
     """
     skipped: list[JSONObject] = []
