@@ -1,8 +1,8 @@
-"""Answer: reads a Solution while it streams in, and returns each call as soon as its JSON object is
-complete.
+"""Answer: reads a Solution while it streams in, and returns each call as soon as the call's JSON
+object is complete.
 
-The pieces can have any size and can be cut anywhere. The scanner only finds the ends of values, one
-token at a time; each value is then decoded separately. The cost is linear in the length of the
+The text can arrive in pieces of any size, cut anywhere. The scanner only finds where values end,
+one token at a time; each value is then decoded separately. The cost is linear in the length of the
 answer. Integers can have any size. A Markdown fence or prose around the object is ignored.
 """
 
@@ -39,7 +39,7 @@ class CallPiece:
 
 @dataclass(frozen=True, slots=True)
 class OutputPiece:
-    """The complete output, which is not null."""
+    """An output that is complete and not null."""
 
     output: JSON
 
@@ -49,7 +49,7 @@ class EndPiece:
     """The answer has ended.
 
     Attributes:
-        broken: the reason why the answer is invalid or incomplete, or None if it is fine.
+        broken: why the answer is invalid or incomplete, or None if it is neither.
         extra: the other members of the answer.
         program: the program, if the answer is one.
     """
@@ -63,7 +63,7 @@ Piece: TypeAlias = CallPiece | OutputPiece | EndPiece
 
 
 class _State(Enum):
-    """The state of the scanner in `{"calls": [...], "output": ...}` or `{"program": "..."}`."""
+    """Where the scanner is in `{"calls": [...], "output": ...}` or `{"program": "..."}`."""
 
     BEFORE = "before the object"
     OPENED = "after a brace that may open the object"
@@ -96,7 +96,7 @@ class AnswerReader:
         self._in_calls = False
         self._length = 0
         self._ended = False
-        # True once there has been a call or an output.
+        # True once the answer has had a call or an output.
         self._has_begun = False
         # The current value: its text so far, the depth of its brackets, and whether a string or an
         # escape is open.
@@ -108,8 +108,8 @@ class AnswerReader:
         self._is_key = False
 
     def feed(self, piece: str | bytes) -> list[Piece]:
-        """Read the next part of the answer's text. Return the pieces that it completes; [] after an
-        `EndPiece`.
+        """Read the next part of the answer's text. Return the pieces that it completes, or [] after
+        an `EndPiece`.
         """
         if self._ended:
             return []
@@ -136,7 +136,7 @@ class AnswerReader:
 
     @property
     def is_whole(self) -> bool:
-        """True if the object is complete."""
+        """True if the Solution's object is complete."""
         return self._state is _State.DONE
 
     def close(self) -> list[Piece]:
@@ -171,8 +171,8 @@ class AnswerReader:
         self._pieces.append(EndPiece(broken, self._extra, program))
 
     def _program(self) -> tuple[str | None, str | None]:
-        """Return the answer's program, if it has one, and the reason why it is malformed, if it is.
-        A malformed program remains in `extra`.
+        """Return the answer's program, if it has one, and why the program is malformed, if it is. A
+        malformed program stays in `extra`.
         """
         try:
             program = read_program(self._extra.get("program"))
@@ -225,7 +225,7 @@ class AnswerReader:
                 self._in_calls = False
                 self._state = _State.COMMA
             case _State.ITEM if char == "{" and (whole := decode_at(text, position)) is not None:
-                # Most calls arrive in one piece. For the others, the scanner finds the end.
+                # Most calls arrive in one piece. For the others, the scanner looks for the end.
                 self._state = _State.ITEM_COMMA
                 self._pieces.append(CallPiece(whole[0]))
                 return whole[1]

@@ -1,11 +1,11 @@
-"""Assumptions: presents the values that a replay used even though their explanations differ, as
-text to read and as choices to make.
+"""Assumptions: presents the values that a replay used although their explanations differ, both as
+text and as choices.
 
-A tool's description names the values that are open (`evidence_sentence`), an answer names what it
+A tool's description names the values that are open (`evidence_sentence`), an answer names what was
 assumed (`assumption_lines`), and a person who is asked can choose another value (`with_choices`).
 
 `settle` returns an assumption as JSON; see `Settled.assumed`. It names the value that was used and
-at most three others. A long value is shortened: people see its first part, but cannot choose it.
+at most three others. A long value is shortened: people see its beginning, but cannot choose it.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ from ideabridge.tools.names import readable_json, visible
 from ideabridge.tools.typed import member, read_as, read_whole
 
 TEXT_BYTES: Final = 2000
-"""The maximum size of the lines that say what a run assumed, in bytes."""
+"""The maximum size, in bytes, of the lines that say what a run assumed."""
 
 SENTENCE: Final = 300
-"""The maximum number of characters of `evidence_sentence`."""
+"""The maximum length of `evidence_sentence`, in characters."""
 
 _VALUE: Final = 60
 _WHOLE: Final = 300
-"""The maximum number of characters of a value that a person can choose, counted in JSON with hidden
-characters escaped."""
+"""The maximum length of a value that a person can choose, in characters of JSON with hidden
+characters escaped.
+"""
 
 _SOURCE: Final = 80
 _AT: Final = 100
@@ -52,10 +53,10 @@ class Candidate:
     """A value that a literal has or might have.
 
     Attributes:
-        source: the explanation that gives it.
+        source: the explanation that yields the value.
         value: the value, which a person can choose. MISSING if the explanation has no value, or if
             the value is not shown in full.
-        shown: the first part of the value, in readable form.
+        shown: the beginning of the value, in readable form.
     """
 
     source: str
@@ -64,13 +65,13 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        """The first part of the value, and where it comes from, on one line."""
+        """The beginning of the value, and where the value comes from, on one line."""
         return self._with_source(self.shown)
 
     @property
     def choice(self) -> str:
-        """The same line for a person who chooses. It contains the whole value if that can be
-        chosen.
+        """The same line for a person who is to choose. It contains the whole value if the value can
+        be chosen.
         """
         return self._with_source(
             self.shown if isinstance(self.value, Missing) else readable_json(self.value)
@@ -91,7 +92,7 @@ class Assumption:
         taken: the value that was used, or None for a call.
         instead: the other values that the literal could have had.
         instance: the instance of the call or of the output, or "" if there are no instances.
-        approved: who was asked about it and approved it, or "" if nobody was.
+        approved: who was asked about the assumption and approved it, or "" if nobody did.
     """
 
     at: str
@@ -178,15 +179,15 @@ def _candidate(form: JSONObject, key: str) -> Candidate:
     if key not in form:
         return Candidate(source, MISSING, "no value")
     value = form[key]
-    # Nobody can choose a value that was not shown in full. This check enforces that both for the
-    # form and for the terminal.
+    # Nobody can choose a value that was not shown in full. This check enforces that for the form
+    # and for the terminal alike.
     is_whole = form.get("shortened") is not True and len(readable_json(value)) <= _WHOLE
     return Candidate(source, value if is_whole else MISSING, show(value, _VALUE))
 
 
 def assumption_lines(assumed: Iterable[JSON], most: int = TEXT_BYTES) -> list[str]:
-    """Return the assumptions of a run, one per line, in at most `most` bytes. A last line counts
-    those that do not fit.
+    """Return a run's assumptions, one per line, in at most `most` bytes. A last line counts those
+    that do not fit.
     """
     return fitting_lines([read_assumption(entry).line for entry in assumed], most)
 
@@ -204,8 +205,8 @@ def note_lines(notes: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str
 
 
 def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
-    """Return the distinct lines that fit into `most` bytes together, in order, and a line with the
-    number of the others.
+    """Return as many distinct lines as together fit into `most` bytes, in order, and a line with
+    the number of the others.
     """
     lines = list(dict.fromkeys(lines))
     left = most
@@ -218,12 +219,13 @@ def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
 
 
 def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
-    """Return a sentence for a tool's description that names the values that the runs of its plan
-    leave open. It has at most `SENTENCE` characters, and is empty if there are no such values.
+    """Return a sentence, for a tool's description, that names the values which the runs of the
+    tool's plan leave open. It has at most `SENTENCE` characters, and is empty if there are no such
+    values.
 
     Args:
         explained: the explained literals, each in the form of `Explained.to_json`.
-        tools: the tools of the calls, keyed by place.
+        tools: the tool that each call names, keyed by the call's place.
     """
     stored = [read_as(StoredLiteral, form) for form in explained]
     literals = [literal for literal in stored if literal.at]
@@ -275,12 +277,12 @@ def _of_whole(keys: Sequence[str], whole: str) -> str:
 
 
 def _is_open(literal: StoredLiteral) -> bool:
-    """Return whether the explanations of a value can differ, or whether the value is selected by a
-    position that few runs confirm.
+    """Return whether the explanations of a value can differ, or the value is selected by a position
+    that only few runs confirm.
     """
     if len(literal.by) != 1 or literal.cut or literal.why is not None:
         return True
-    # A path with a position also reads the list that the position selects from.
+    # A path that contains a position also reads the list that the position selects from.
     is_position = any(
         len(read_explanation(reference).references) > 1 for reference in literal.references
     )
@@ -291,7 +293,7 @@ def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
     """Return a resolved call in which some literals have other values. `values` are keyed by the
     literals' places.
 
-    In a call with `_each`, a literal has the same value in each execution.
+    In a call with `_each`, a literal has the same value in every execution.
 
     Raises:
         ExplanationError: a place is not the place of a literal of the call.
@@ -363,7 +365,7 @@ def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
 
 
 def _path_of(at: str) -> Path:
-    """Return the keys of a place, relative to the call."""
+    """Return the keys in a place, relative to the call."""
     keys: list[str] = []
     unread = at
     while unread:
@@ -387,7 +389,7 @@ def _path_of(at: str) -> Path:
 
 
 def _end_of_text(text: str) -> int:
-    """Return the position where the JSON at the beginning of the text ends."""
+    """Return the position at which the JSON at the beginning of the text ends."""
     position = 1
     while position < len(text) and text[position] != '"':
         position += 2 if text[position] == "\\" else 1

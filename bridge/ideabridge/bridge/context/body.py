@@ -1,8 +1,8 @@
-"""Body: encodes the parts of a Request, such as a message or a schema, in canonical JSON, and
-combines them into the whole Request.
+"""Body: encodes each part of a Request, such as a message or a schema, in canonical JSON, and
+combines the parts into the whole Request.
 
 The id of a Request is the SHA-256 of the canonical JSON of all its parts. In a long run, most parts
-of a Request are the same as in the previous one, so each part is encoded only once, and the next
+of a Request are the same as in the previous one. Each part is therefore encoded only once, and each
 Request encodes only what is new.
 """
 
@@ -27,7 +27,7 @@ def body_of(value: JSON) -> Body:
         InvalidJSONError: the value is not JSON.
     """
     raw = encode(value)
-    # The encoder's bytes are not kept, because they take up more memory than their length.
+    # The encoder's bytes are not kept, because they take up more memory than their length suggests.
     return sha256(raw).digest(), raw.decode()
 
 
@@ -41,8 +41,8 @@ class EncodedRequest:
         messages: the bodies of its messages.
         schema: the body of its schema.
         shown: the body of the limits on what it shows, or None if no limits were recorded.
-        last: the previous Request of its run. If this Request begins with all messages of the
-            previous one, those messages are not hashed again.
+        last: the previous Request in the same run. If this Request begins with all of its messages,
+            they are not hashed again.
 
     Attributes:
         messages, schema, shown: the arguments of the same names.
@@ -79,8 +79,8 @@ class EncodedRequest:
         self._context_size += len(new)
         limits = "" if shown is None else f',"shown":{shown[1]}'
         end = f'],"schema":{schema[1]}{limits}'.encode()
-        # Except for the last brace, the bytes of the Request are a prefix of those of the idea, so
-        # the context is hashed only once.
+        # Except for the last brace, the Request's bytes are a prefix of the idea's, so the context
+        # is hashed only once.
         self._open = self._context.copy()
         self._open.update(end)
         closed = self._open.copy()

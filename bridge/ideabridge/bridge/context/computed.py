@@ -1,14 +1,15 @@
 """Computed literals: values in a plan that are computed when a call runs, and what is uncertain
 about them.
 
-A published plan can contain literals that were copied during the run it was made from. The loop
-only knows what this module defines: a call, or the output, can have a `Computation`. A
+A published plan can contain literals that were copied during the run from which the plan was made.
+The loop knows only what this file defines: a call, or the output, can have a `Computation`. A
 `Computation` names the references that it reads. Once their values exist, it computes the literals
-and says what it assumed. `context/plan_literals.py` reads the computations of a plan.
+and says what it assumed. `context/plan_literals.py` reads a plan's computations.
 
-Whatever might make an answer wrong is *assumed*, such as explanations that differ, a position, or a
-mind's own words. Everything else is *noted*, such as a new kind of value or a search that reached
-its limit. A note is a reason to ask before a change, unless it is mild.
+Whatever might make an answer wrong is *assumed*: that one of several differing explanations is
+right, for example, or a position, or a mind's own words. Everything else is *noted*, such as a new
+kind of value or a search that reached its limit. A note is a reason to ask before a change, unless
+the note is mild.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 
 @dataclass(slots=True)
 class Doubts:
-    """The uncertainties about one call or about an output.
+    """The uncertainties about a call or an output.
 
     Attributes:
-        assumed: assumptions as in `Settled.assumed`; and `{"at": "calls.PLACE", "why"}` for each
+        assumed: assumptions as in `Settled.assumed`, and `{"at": "calls.PLACE", "why"}` for each
             call that might have been a decision.
         notes: `{"at": reference or place, "what": text, "mild"?: true}` for each new value, and for
             anything else that is uncertain but hardly ever wrong. A note that is not mild is a
@@ -36,7 +37,7 @@ class Doubts:
             `assumed`. The member `approved` says who approved them. They might still be wrong.
         strict: whether a person is also asked before a call that only reads.
 
-    With instances, each entry has its `instance`.
+    If there are instances, each entry has its `instance`.
     """
 
     assumed: list[JSONObject] = field(default_factory=list[JSONObject])
@@ -61,8 +62,8 @@ class Doubts:
         return form or None
 
     def add(self, other: Doubts, instance: str) -> None:
-        """Add the doubts about a call or an output of an instance. The instance is "" if there are
-        no instances.
+        """Add the doubts about an instance's call or output. The instance is "" if there are no
+        instances.
         """
         self.strict = self.strict or other.strict
         if instance:
@@ -111,8 +112,8 @@ class Doubts:
 
     @property
     def ask(self) -> str | None:
-        """Return why a person should be asked, with one line for each reason, or None if nothing
-        important is uncertain.
+        """Return why a person should be asked, one reason per line, or None if nothing important is
+        uncertain.
         """
         lines = [read_assumption(entry).line for entry in self.assumed]
         lines += note_lines((note for note in self.notes if not note.get("mild")), most=None)
@@ -126,9 +127,9 @@ class Computed:
     Attributes:
         values: the values of the literals, keyed by their paths relative to the call or the output.
         doubts: the uncertainties about them.
-        problem: the reason why a literal has no value, or None if each literal has one.
-        skipped: the reason why the call is not made, or None if it is made. Only plans of earlier
-            versions decide this.
+        problem: why a literal has no value, or None if all literals have one.
+        skipped: why the call is not made, or None if it is made. Only plans from earlier versions
+            decide this.
     """
 
     values: dict[Path, JSON] = field(default_factory=dict[Path, JSON])
@@ -138,8 +139,8 @@ class Computed:
 
 
 class Computation(Protocol):
-    """The computed literals of one call of a plan, or of its output. The same input values always
-    give the same results.
+    """The computed literals in one call of a plan, or in the plan's output. Equal input values
+    always give equal results.
     """
 
     @property
@@ -149,8 +150,8 @@ class Computation(Protocol):
 
     @property
     def references(self) -> Sequence[str]:
-        """The references, as strings, that `compute` reads in addition to those of the call. A
-        reference can be without a value.
+        """The references, as strings, that `compute` reads in addition to the call's own. They need
+        not all have a value.
         """
         ...
 
@@ -163,8 +164,8 @@ class Computation(Protocol):
 
     @property
     def shared_reason(self) -> str | None:
-        """A reason to ask that the call shares with other calls, so that one question can name them
-        all. None if there is no such reason.
+        """A reason to ask that the call shares with other calls, or None if there is none. One
+        question can name all the calls that share a reason.
         """
         ...
 
@@ -181,7 +182,7 @@ class Computation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Computations:
-    """The computations of one plan.
+    """The computations in one plan.
 
     Attributes:
         calls: the computation of each call, keyed by the call's place.
@@ -195,15 +196,15 @@ class Computations:
 
 
 def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
-    """Return a document in which some paths have other values. A path that does not exist changes
-    nothing.
+    """Return a document with other values at some paths. A path that does not exist in the document
+    changes nothing.
     """
     if not values:
         return document
     if () in values:
         return values[()]
 
-    # Each array and object is copied only once, no matter how many of its members change.
+    # Each array and object is copied only once, however many of its members change.
     below: dict[str, dict[Path, JSON]] = {}
     for keys, value in values.items():
         below.setdefault(keys[0], {})[keys[1:]] = value

@@ -1,8 +1,8 @@
-"""Copied literals: the values in a published plan that are recomputed from its explanations; see
+"""Copied literals: the values in a published plan that are recomputed from their explanations; see
 `Computation`.
 
-A call that only reads runs with the value of the cheapest explanation, and the run reports the
-assumption. Before a call that might change something, a person is asked, no matter what the
+A call that only reads runs with the value that the cheapest explanation yields, and the run reports
+the assumption. Before a call that might change something, a person is asked, no matter what the
 approval policy allows.
 """
 
@@ -33,18 +33,18 @@ DECISION: Final = (
 )
 
 _TRIED: Final = 3
-"""The maximum number of explanations that an error names when none of them has a value."""
+"""The maximum number of explanations named in an error that none of them has a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """The information that a plan records about its values in addition to their explanations.
+    """What a plan records about its values in addition to their explanations.
 
     Attributes:
         seen: profiles of the values that earlier runs read, keyed by reference; see
             `context/seen.py`.
-        companions: for the place of each literal, the other literals whose values come from the
-            same object and which the caller can pass as parameters.
+        companions: for each literal's place, the other literals whose values come from the same
+            object and can be passed by the caller as parameters.
         strict: whether a person is asked before any undetermined value is used.
     """
 
@@ -55,14 +55,13 @@ class PlanFacts:
 
 @dataclass(frozen=True, slots=True)
 class CallFacts:
-    """The information that a plan records about one of its calls.
+    """What a plan records about one of its calls.
 
     Attributes:
         place: the place of the call.
-        watched: references that the call does not read even though the author of the call had seen
-            their values.
+        watched: references that the call does not read although its author had seen their values.
         may_decide: whether the call might have been made because of a result that it does not read.
-        is_idle: whether nothing reads the result of the call.
+        is_idle: whether nothing reads the call's result.
     """
 
     place: int
@@ -77,7 +76,7 @@ class CopiedLiterals:
     Args:
         literals: the literals with their explanations.
         facts: what the plan records about its values.
-        depth: the number of keys of a place that lead to the call or the output, before the keys
+        depth: how many keys at the start of a place lead to the call or the output, before the keys
             inside it.
     """
 
@@ -99,8 +98,8 @@ class CopiedLiterals:
         return None
 
     def _read_by_literals(self) -> list[str]:
-        """Return the references that the literals read, and those that show whether a companion was
-        passed.
+        """Return the references that the literals read, and the references that show whether a
+        companion was passed.
         """
         references = dict.fromkeys(references_of(self._literals))
         for literal in self._literals:
@@ -145,8 +144,8 @@ class CopiedLiterals:
         return settle(literal, read)
 
     def note_of(self, literal: Explained, reason: str) -> JSONObject:
-        """Return the note about why a literal is not determined, for reasons that by themselves do
-        not make the value doubtful.
+        """Return the note that says why a literal is not determined, if the reason does not by
+        itself make the value doubtful.
         """
         note: JSONObject = {"at": ".".join(literal.at), "what": reason}
         if NOTED.get(reason, True):
@@ -154,8 +153,8 @@ class CopiedLiterals:
         return note
 
     def _passed_companion(self, literal: Explained, read: Read) -> str | None:
-        """Return the reference to another value of the same object that the caller passed, unless
-        the caller passed this value too.
+        """Return the reference to another value from the same object that the caller passed, unless
+        the caller passed this value, too.
         """
         if was_passed(literal, read):
             return None
@@ -181,8 +180,8 @@ class CopiedLiterals:
                 continue
             for novelty in unseen(profile, read(text)):
                 if novelty.lone and text not in watched:
-                    # This is a number that the plan passes on, and it is expected to differ each
-                    # time. A value that the plan does not read might have decided something.
+                    # A number that the plan only passes on is expected to differ each time. A value
+                    # that the plan does not read, however, might have decided something.
                     continue
 
                 if novelty.notation and text not in self._copied:
@@ -200,8 +199,8 @@ class CopiedLiterals:
 class CopiedInOutput(CopiedLiterals):
     """The copied literals in an output.
 
-    Only the values that the literals are computed from are compared with what runs have read. All
-    other values of an output are references that someone wrote.
+    Only the values from which the literals are computed are compared with what runs have read.
+    Everything else in an output is a reference that someone wrote.
     """
 
     def __init__(self, literals: Sequence[Explained], facts: PlanFacts) -> None:
@@ -216,7 +215,7 @@ class CopiedInOutput(CopiedLiterals):
 
 
 class CopiedInCall(CopiedLiterals):
-    """The copied literals of a call."""
+    """The copied literals in a call."""
 
     def __init__(self, literals: Sequence[Explained], facts: PlanFacts, call: CallFacts) -> None:
         super().__init__(literals, facts, 2)
@@ -238,7 +237,7 @@ class CopiedInCall(CopiedLiterals):
 
         novelties = self.novelties(read, [*values, *self.references], self.call.watched)
         doubts.notes += novelties
-        # An idle call affects nothing, so it does not matter whether it belongs in the run.
+        # An idle call affects nothing, so it does not matter whether the call belongs in the run.
         is_idle = only_reads and self.call.is_idle and not self._facts.strict
         if not is_idle:
             self._doubt_watched(novelties, doubts)
@@ -250,7 +249,7 @@ class CopiedInCall(CopiedLiterals):
 
     def _recorded_words(self, read: Read, assumed: Iterable[JSONObject]) -> list[JSONObject]:
         """Return notes on the words that a mind wrote around a copied value, if only one run shows
-        them. They might depend on the data of that run, even if the copied value is the same again.
+        them. The words might depend on that run's data even if the copied value is the same again.
         """
         named = {str(entry["at"]) for entry in assumed}
         notes: list[JSONObject] = []
@@ -265,8 +264,8 @@ class CopiedInCall(CopiedLiterals):
         return notes
 
     def _doubt_watched(self, novelties: Iterable[JSONObject], doubts: Doubts) -> None:
-        """Record everything new about a value that the call does not read as an assumption, because
-        the author of the call can only have used that value to decide.
+        """Take a value that the call does not read, and record everything new about it as an
+        assumption: the call's author can have used such a value only to decide.
         """
         for novelty in novelties:
             if novelty["at"] in self.call.watched:
@@ -280,7 +279,7 @@ def reading(values: Mapping[str, JSON]) -> Read:
 
 
 def was_passed(literal: Explained, read: Read) -> bool:
-    """Return whether the caller passed the optional parameter that gives a literal."""
+    """Return whether the caller passed the optional parameter that supplies a literal."""
     return literal.given is not None and not isinstance(read(literal.given), Missing)
 
 

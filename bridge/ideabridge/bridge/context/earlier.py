@@ -1,7 +1,7 @@
 """Earlier plans: folds journals whose plans were proposed under version 0 or 1 of the rules for
-calls. Only such journals need this module.
+calls. Only such journals need this file.
 
-Their plans differ in four ways:
+The plans in these journals differ in four ways:
 
 - They can contain explanations of removed kinds; see `context/removed.py`.
 - A literal at `calls.PLACE._when` contains tests that decide whether the call is made or skipped.
@@ -30,16 +30,17 @@ from ideabridge.bridge.context.state import Missing
 from ideabridge.tools.encoding import JSON, JSONObject
 
 LAST_RULES: Final = 1
-"""The latest version of the rules for calls that this module applies to."""
+"""The latest version of the rules for calls to which this file applies."""
 
 WHEN: Final = "_when"
-"""The key, in a call, of the literal that decides whether the call is made. It is not a
-parameter."""
+"""The key in a call under which the literal stands that decides whether the call is made. It is not
+a parameter.
+"""
 
 
 class _UnderEarlierRules(CopiedLiterals):
-    """Literals that get the value of the first explanation that has one. All notes about them are
-    reasons to ask.
+    """Literals that get the value of the first explanation that has one. Every note about them is a
+    reason to ask.
     """
 
     def settle_literal(self, literal: Explained, read: Read) -> Settled:
@@ -50,16 +51,16 @@ class _UnderEarlierRules(CopiedLiterals):
         return settle(replace(literal, by=tuple(by)), read)
 
     def note_of(self, literal: Explained, reason: str) -> JSONObject:
-        """Return the note about why a literal is not determined."""
+        """Return the note that says why a literal is not determined."""
         return {"at": ".".join(literal.at), "what": reason}
 
 
 class EarlierInOutput(_UnderEarlierRules, CopiedInOutput):
-    """The copied literals of an output."""
+    """The copied literals in an output."""
 
 
 class EarlierInCall(_UnderEarlierRules, CopiedInCall):
-    """The copied literals of a call, and the tests that say whether the call is made.
+    """The copied literals in a call, and the tests that say whether the call is made.
 
     Args:
         literals, facts, call: see `CopiedInCall`.
@@ -80,8 +81,8 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
 
     @property
     def needs(self) -> Collection[str]:
-        """The references that the tests read. Without the result of a failed call, the tests decide
-        nothing.
+        """The references that the tests read. If one of them names the result of a failed call, the
+        tests decide nothing.
         """
         return () if self._test is None else self._test.references
 

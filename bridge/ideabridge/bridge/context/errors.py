@@ -12,8 +12,8 @@ class MessageError(IdeabridgeError):
 
 
 class HandlerError(IdeabridgeError):
-    """A message handler failed, or left a Request that cannot be made. The run is interrupted, and
-    continues once its handlers work.
+    """A message handler failed, or produced a Request that cannot be made. The run is interrupted,
+    and continues once its handlers work.
     """
 
 
@@ -22,13 +22,13 @@ class ReferenceSyntaxError(IdeabridgeError):
 
 
 class StateWriteError(IdeabridgeError):
-    """A result cannot be written to its output path (through a scalar, past the end of
-    an array, ...).
+    """A result cannot be written to its output path, for example because the path leads through a
+    scalar or past the end of an array.
     """
 
 
 class ClosedStateError(StateWriteError):
-    """The schema of the state does not allow the path or the value of a write."""
+    """The state's schema does not allow the path or the value of a write."""
 
 
 class ExplanationError(IdeabridgeError):

@@ -1,11 +1,11 @@
-"""Explanations: the possible origins of a value that a run copied, and the value to use when the
+"""Explanations: the possible origins of a value that a run copied, and which value to use when the
 run is repeated.
 
 Theory of operation. A run writes literals into its calls: `read(path="a.txt")` because an earlier
-`list` returned `a.txt`. One run cannot show why a literal has its value, so a published plan keeps
-every explanation that fits, and orders them by `Explanation.cost`. When the plan runs with new
-data, `settle` evaluates all of them. If they agree, the value is determined. If they differ,
-`settle` uses the cheapest one that has a value, and records this in `Settled.assumed`.
+`list` returned `a.txt`. A single run cannot show why a literal has its value, so a published plan
+keeps every explanation that fits, ordered by `Explanation.cost`. When the plan runs with new data,
+`settle` evaluates all of them. If they agree, the value is determined. If they differ, `settle`
+uses the cheapest one that has a value, and records this in `Settled.assumed`.
 
 | kind | JSON form | its value |
 |---|---|---|
@@ -15,10 +15,10 @@ data, `settle` evaluates all of them. If they agree, the value is determined. If
 | text | `{"join": [EXPLANATION...]}` | one value between constant strings |
 | constant | `{"constant": VALUE}` | the value |
 
-FIELD is a key, or keys joined with dots; "" is the item itself. Everything here is pure: the value
-of an explanation depends only on what `read` returns. The work is linear in the data that an
-explanation names, and bounded by `ITEMS` and `CHARACTERS`; beyond a bound an explanation has no
-value.
+FIELD is a key, or several keys joined with dots; "" is the item itself. Everything here is pure:
+the value of an explanation depends only on what `read` returns. The work is linear in the size of
+the data that an explanation names, and bounded by `ITEMS` and `CHARACTERS`; beyond a bound, an
+explanation has no value.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ Read: TypeAlias = "Callable[[str], JSON | Missing]"
 """A function that returns the value of a reference, given as a string, or MISSING."""
 
 ITEMS: Final = 20_000
-"""The maximum number of items of one list that an explanation searches."""
+"""The maximum number of items in one list that an explanation searches."""
 
 RUNS_FOR_POSITION: Final = 3
-"""Number of runs that must agree on a position in a list before the value counts as determined."""
+"""How many runs must agree on a position in a list before the value counts as determined."""
 
 _DEPTH: Final = 6
 _PARTS: Final = 64
@@ -78,8 +78,8 @@ explanation that costs less than `constant` is preferred to the constant."""
 
 
 def same(left: JSON, right: JSON) -> bool:
-    """Return whether two values are equal. 5 equals 5.0, the order of members does not matter, and
-    true does not equal 1.
+    """Return whether two values are equal. 5 equals 5.0, and the order of members does not matter,
+    but true does not equal 1.
     """
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
@@ -126,23 +126,23 @@ class Explanation:
 
     @property
     def family(self) -> str:
-        """The kind of this explanation, regardless of what it reads. If an explanation has no
-        value, only another one of the same kind can replace it.
+        """The kind of this explanation, regardless of what the explanation reads. If an explanation
+        has no value, only another of the same family can replace it.
         """
         return type(self).__name__
 
     @property
     def origin(self) -> str | None:
-        """The reference that the value comes from, possibly converted or surrounded by constant
-        strings. None if the value has another origin.
+        """The reference that the value comes from, perhaps converted or surrounded by constant
+        strings, or None if the value has another origin.
         """
         origins = [part.origin for part in self.made_of if not isinstance(part, Constant)]
         return origins[0] if len(origins) == 1 else None
 
     @property
     def holder(self) -> str | None:
-        """A string that identifies the object in a result that the value is a member of, because
-        members of the same object belong together.
+        """A string that identifies the object in a result of which the value is a member. Members
+        of the same object belong together.
         """
         path = operand_path(self.origin) if self.origin is not None else ()
         if path[:1] == ("results",) and len(path) > 2:
@@ -150,7 +150,7 @@ class Explanation:
         return None
 
     def value(self, read: Read) -> JSON | Missing:
-        """Return the value for the data that `read` returns, or MISSING if there is none."""
+        """Return the value for the data that `read` returns, or MISSING if there is no value."""
         raise NotImplementedError
 
     def gives(self, value: JSON, read: Read) -> bool:
@@ -159,8 +159,8 @@ class Explanation:
         return not isinstance(own, Missing) and same(own, value)
 
     def positions(self, read: Read) -> bool:
-        """Return whether the explanation selects one of several items by position: in a list, or
-        among the items that meet a condition.
+        """Return whether the explanation selects one of several items by its position, either in a
+        list or among the items that meet a condition.
         """
         return any(part.positions(read) for part in self.made_of)
 
@@ -219,7 +219,7 @@ class PathTo(Explanation):
 
     @property
     def has_positions(self) -> bool:
-        """True if a key of the path might be a position in a list."""
+        """True if a key in the path might be a position in a list."""
         return bool(self._numbers)
 
     @property
@@ -239,7 +239,7 @@ class PathTo(Explanation):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The reference, plus references to the lists that it selects from."""
+        """The reference, plus references to the lists from which its positions select."""
         return self._references
 
     @property
@@ -257,7 +257,7 @@ class PathTo(Explanation):
         return read(self.reference)
 
     def positions(self, read: Read) -> bool:
-        """Return whether a key of the path is a position in a list of more than one item."""
+        """Return whether a key in the path is a position in a list that has more than one item."""
         return any(len(items_of(read(holder)) or ()) > 1 for holder in self._references[1:])
 
     def to_json(self) -> JSON:
@@ -282,7 +282,7 @@ class ItemOf(Explanation):
 
     @property
     def cost(self) -> int:
-        """The cost of a condition of this kind, plus a share of the cost of the value that the
+        """The cost of this kind of condition, plus a share of the cost of the value that the
         condition compares with.
         """
         inner = self.where[1]
@@ -297,8 +297,8 @@ class ItemOf(Explanation):
 
     @property
     def family(self) -> str:
-        """The kind of this explanation. An item selected by a constant and an item selected by an
-        explained value are of different kinds.
+        """The kind of this explanation. Selecting an item by a constant is another kind than
+        selecting it by an explained value.
         """
         return f"ItemOf {self.where[1].family}"
 
@@ -323,8 +323,8 @@ class ItemOf(Explanation):
         return read_path(chosen, self.take)
 
     def positions(self, read: Read) -> bool:
-        """Return whether items with different members meet the condition, so that only their order
-        decides, or whether the condition compares with a value that is selected by position.
+        """Return whether only order decides, because items whose members differ meet the condition,
+        or whether the condition compares with a value that is selected by position.
         """
         if self.where[1].positions(read):
             return True
@@ -472,7 +472,7 @@ def operand_path(reference: str) -> Path:
 
 
 def read_explanation(raw: JSON, *, where: str = "explanation") -> Explanation:
-    """Read the JSON form of an explanation. The module's docstring lists the forms.
+    """Read the JSON form of an explanation. The docstring of this file lists the forms.
 
     Raises:
         ExplanationError: the form is wrong; the message says where and what was expected.
@@ -554,7 +554,7 @@ class StoredLiteral:
 
     @property
     def references(self) -> list[str]:
-        """Those of its explanations that are references."""
+        """The explanations that are references."""
         return [raw for raw in self.by if isinstance(raw, str) and is_reference(raw)]
 
 
@@ -563,15 +563,15 @@ class Explained:
     """A literal of a plan, with every explanation that fits the evidence.
 
     Attributes:
-        at: its place: ("calls", place, key...) or ("output", key...).
+        at: the literal's place: ("calls", place, key...) or ("output", key...).
         by: the explanations, cheapest first. Never empty.
-        runs: the number of runs with different data that agree with all explanations.
-        cut: whether the search reached a limit, so that an explanation might be missing.
+        runs: how many runs with different data agree with all explanations.
+        cut: whether the search reached a limit, so an explanation might be missing.
         why: another reason why the value is never determined, such as `recorded text`.
-        given: the reference to an optional parameter. If the caller passes it, the literal gets its
-            value, and nothing is assumed.
-        among: references to the same part of other results of the tool whose result provides the
-            value. They are not stored, but added when a plan is read.
+        given: the reference to an optional parameter. If the caller passes the parameter, the
+            literal gets that value, and nothing is assumed.
+        among: references to the same part of other results from the tool whose result provides the
+            value. They are not stored but added when a plan is read.
     """
 
     at: Path
@@ -625,8 +625,8 @@ def read_explained(
     Args:
         raw: the form.
         where: what to call the form in messages.
-        reader: reads an explanation, given its form and its name in messages. `read_explanation` if
-            None.
+        reader: reads an explanation, given its form and its name in messages. None means
+            `read_explanation`.
 
     Raises:
         ExplanationError: the form is wrong; the message says where and what was expected.
@@ -682,7 +682,7 @@ def read_explained(
 _MEMBERS: Final = ("at", "by", "runs", "cut", "why", "given")
 
 MOST: Final = 64
-"""The maximum number of explanations of one literal."""
+"""The maximum number of explanations for one literal."""
 
 _PLACE = re.compile(r"0|[1-9][0-9]{0,8}")
 _WORD = re.compile(r"[^\W\d_]{2}")
@@ -691,16 +691,17 @@ _WORD = re.compile(r"[^\W\d_]{2}")
 CUT: Final = "not every explanation was looked for"
 MAYBE_DATA: Final = "its path has a key that may be data"
 UNPROVED: Final = "its evidence is not in the document"
-"""The reason why a literal of an imported plan is never determined."""
+"""Why a literal in an imported plan is never determined."""
 
 COPIED_PART: Final = "a part of it stood in an earlier text"
-"""The reason why a literal is not determined before three runs agree: its author might have copied
-the part from the earlier text.
+"""Why a literal is not determined before three runs agree: its author might have copied the part
+from the earlier text.
 """
 
 NOTED: Final[Mapping[str, bool]] = {CUT: True, MAYBE_DATA: True, UNPROVED: False}
-"""The reasons that are only noted. True means that the note is mild: it is no reason to ask before
-a change."""
+"""The reasons that are only noted. True means that the note is mild, and so no reason to ask before
+a change.
+"""
 
 
 @dataclass(frozen=True)
@@ -709,12 +710,12 @@ class Settled:
 
     Attributes:
         value: the value, or MISSING if no explanation has one.
-        assumed: the reasons why the value might be wrong, or None if there are none: `{"at",
-            "taken", "from", "instead": [{"value"?, "from"}], "why"}`. `instead` lists at most three
-            other values. An entry without a value stands for an explanation that has none. A long
-            value is truncated, and marked by `"shortened": true` next to it.
-        note: the reason why the value is not determined, if this reason by itself does not make the
-            value doubtful; see `NOTED`.
+        assumed: why the value might be wrong, or None if it cannot be: `{"at", "taken", "from",
+            "instead": [{"value"?, "from"}], "why"}`. `instead` lists at most three other values. An
+            entry without a value stands for an explanation that yields none. A long value is
+            truncated and marked by `"shortened": true` next to it.
+        note: why the value is not determined, if the reason does not by itself make the value
+            doubtful; see `NOTED`.
     """
 
     value: JSON | Missing
@@ -725,9 +726,9 @@ class Settled:
 def settle(explained: Explained, read: Read) -> Settled:
     """Evaluate all explanations of a literal, and use the cheapest.
 
-    If the cheapest one has no value, the next one of the same kind that has a value is used. The
-    value is determined if all explanations agree on it. A value that is selected by position, in a
-    list or among several calls of one tool, is determined only if three runs agree on it.
+    If the cheapest has no value, the next of the same kind that has one is used. The value is
+    determined if all explanations agree on it. A value that is selected by position, in a list or
+    among several calls to one tool, is determined only if three runs agree on it.
     """
     if explained.given is not None:
         passed = read(explained.given)
@@ -754,7 +755,7 @@ def settle(explained: Explained, read: Read) -> Settled:
         explained, chosen, read, differ=bool(alternatives or without)
     )
     if why is not None:
-        # Other values tell people more than explanations without a value.
+        # Other values tell people more than explanations that have no value.
         instead: list[JSON] = [
             {**shortened_member("value", alternative), "from": each.shown}
             for each, alternative in alternatives
@@ -768,7 +769,7 @@ def settle(explained: Explained, read: Read) -> Settled:
 
 
 _OTHERS: Final = 3
-"""The maximum number of alternative values of a literal that are named."""
+"""The maximum number of alternative values named for a literal."""
 
 
 def _other_values(
@@ -791,8 +792,8 @@ def assumption(
     chosen: Explanation | None = None,
     instead: list[JSON] | None = None,
 ) -> JSONObject:
-    """Return the form of `Settled.assumed` for a literal. If `chosen` is None, the first
-    explanation is used.
+    """Return an assumption about a literal in the form of `Settled.assumed`. If `chosen` is None,
+    the first explanation is used.
     """
     at = ".".join(dotted_key(key) for key in explained.at)
     source = (chosen or explained.by[0]).shown
@@ -836,7 +837,7 @@ def _choice(explained: Explained, chosen: Explanation, read: Read, *, differ: bo
 
 
 def _has_siblings(chosen: Explanation, read: Read) -> bool:
-    """Return whether an object on the way to a value has other members that also contain the rest
+    """Return whether an object on the path to a value has other members that also contain the rest
     of the path, as if the object were a list.
     """
     if chosen.origin is None:
@@ -857,7 +858,7 @@ def _has_siblings(chosen: Explanation, read: Read) -> bool:
 
 
 def _above(reference: str) -> list[str]:
-    """Return references to the values on the way to a value, beginning with the input, the result
+    """Return references to the values on the path to a value, beginning with the input, the result
     or the state itself.
     """
     path = operand_path(reference)
@@ -866,7 +867,7 @@ def _above(reference: str) -> list[str]:
 
 
 def shortened_member(key: str, value: JSON) -> JSONObject:
-    """Return an object that shows a value under a key. A long value is truncated, and marked by
+    """Return an object that shows a value under a key. A long value is truncated and marked by
     `"shortened": true` next to it.
     """
     cut = _cut(value)
@@ -883,7 +884,7 @@ def _cut(value: JSON) -> JSON:
 
 
 EXPLAINED: Final = "†explained"
-"""The key that people see in place of an explained literal of a plan."""
+"""The key that people see in place of an explained literal in a plan."""
 
 
 def as_it_runs(plan: JSONObject) -> JSONObject:
@@ -892,9 +893,9 @@ def as_it_runs(plan: JSONObject) -> JSONObject:
 
     The description is `{"†explained": [EXPLANATION...], "recorded": LITERAL, ...}`: the call sends
     the value of the first explanation that has one, not the literal. The other members, such as
-    `runs`, are copied from the explained literal. Nothing is shortened. If a key of the plan begins
-    with a dagger, it gets a second one. Entries that are malformed, or that explain a literal that
-    the plan does not have, stay in `explained`.
+    `runs`, are copied from the explained literal. Nothing is shortened. A key in the plan that
+    begins with a dagger gets a second one. Entries stay in `explained` if they are malformed or
+    explain a literal that the plan does not have.
     """
     readable: JSONObject = {key: value for key, value in plan.items() if key != "explained"}
     for key in ("calls", "output"):
@@ -905,7 +906,7 @@ def as_it_runs(plan: JSONObject) -> JSONObject:
     if not isinstance(listed, list):
         return readable if listed is None else {**readable, "explained": listed}
 
-    # A literal inside another explained literal has no place of its own.
+    # A literal inside another explained literal no longer has a place of its own.
     left = [form for form in listed if not _put(readable, object_or_empty(form))]
     return {**readable, "explained": left} if left else readable
 

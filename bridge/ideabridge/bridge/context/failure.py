@@ -10,12 +10,12 @@ from ideabridge.tools.typed import read_whole
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The reason why a call failed.
+    """Why a call failed.
 
     Attributes:
         message: what failed, and what was expected.
         kind: the kind of failure, such as `denied`, or "" if the failure has no particular kind.
-        sent: what the tool sent even though its call failed, or None if it sent nothing.
+        sent: what the tool sent although the call failed, or None if it sent nothing.
     """
 
     message: str
@@ -24,14 +24,14 @@ class Failure:
 
 
 def read_failure(error: JSON) -> Failure:
-    """Read the error of a call. If it has another form, the whole error becomes the message."""
+    """Read a call's error. If it has another form, the whole error becomes the message."""
     failure = read_whole(Failure, error)
     return Failure(str(error)) if failure is None else failure
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorEntry:
-    """One error of a Solution, as in `Feedback.errors`.
+    """One of a Solution's errors, as in `Feedback.errors`.
 
     Attributes:
         call: the call as it was written, or None if the error belongs to no call.

@@ -14,7 +14,7 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.typed import read_as
 
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
-"""A person's reaction to the form: the person filled it in, refused it, or closed it."""
+"""What a person did with the form: filled it in, refused it, or closed it."""
 
 _ANSWER_BYTES: Final = 100_000
 """The maximum size of the answer to a form, in bytes of JSON."""
@@ -38,7 +38,7 @@ class Inquiry:
 
 @dataclass(frozen=True, slots=True)
 class FormAnswer:
-    """The answer to the module. `content` satisfies the schema of the form, and is set only with
+    """The answer to the module. `content` satisfies the form's schema, and is set only with
     `accept`.
     """
 
@@ -53,7 +53,7 @@ class AnswerError(IdeabridgeError):
 
 
 def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
-    """Return the answer that a person filled in, if it fits a module's form.
+    """Return the answer with which a person filled in a module's form, if it fits the form.
 
     Raises:
         AnswerError: the answer does not fit.
@@ -90,7 +90,7 @@ class Asker(Protocol):
     """Passes a module's questions on to the caller."""
 
     async def ask(self, inquiry: Inquiry) -> FormAnswer:
-        """Ask a question, and wait for the answer without a time-out. This raises no error, but it
+        """Ask a question, and wait for the answer without a time limit. This raises no error, but
         can be cancelled.
         """
         ...
@@ -100,5 +100,5 @@ class Asker(Protocol):
         ...
 
     def refuse(self, message: str, why: str) -> None:
-        """Report a question that was passed to nobody: its text, and the reason."""
+        """Report a question that was not passed to anyone, by its text and the reason."""
         ...

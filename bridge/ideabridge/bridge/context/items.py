@@ -1,6 +1,6 @@
 """Items: the lists that explanations search for a value.
 
-A field is a key, or keys joined with dots; "" is the item itself.
+A field is a key, or several keys joined with dots; "" is the item itself.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def keys_of(field: str) -> Path:
 
 
 def column_of(items: list[JSON], name: str | Path) -> Sequence[JSON | Missing]:
-    """Return, for every item, the member that a field (or the keys of the field) names, or MISSING
-    if the item has no such member.
+    """Return the member of every item that a field (or the list of its keys) names, or MISSING for
+    an item that has no such member.
     """
     keys = keys_of(name) if isinstance(name, str) else name
     if len(keys) != 1:

@@ -3,13 +3,13 @@
 A message is `{"role", "content"}`, where the content is text or a typed object. The shorthand
 `{"type": K, ...}` means the same, with the type's default role. `{"type": K, "data": value}` means
 the same as `{"type": K, K: value}`, and, if K is not a built-in type, as `{"type": "data", "kind":
-K, "data": value}`. An error can be written as `{"type": "error", "call", "error"}`. `read_message`
-turns every spelling into one `Message`.
+K, "data": value}`. An error can be written as `{"type": "error", "call",
+"error"}`. `read_message` turns every form into a `Message`.
 
-Before a Request is sent, the `Handler` of each message can change the messages (a typed message
-becomes text), the model settings, and the schema: properties before `calls`, the tools, the output
-schema. A change applies to this Request only; the next Request handles every message again. Users
-can register handlers for types of their own or replace the built-in ones.
+Before a Request is sent, the `Handler` for each message can change the messages (a typed message
+becomes text), the model settings, and the schema: the properties before `calls`, the tools and the
+output schema. A change applies only to this Request; for the next Request, every message is handled
+again. Users can register handlers for types of their own or replace the built-in ones.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ DEFAULT_ROLES: Final = {
     "tool": "system",
     "plan": "system",
 }
-"""The default roles of typed messages. Every other type defaults to `user`."""
+"""The default roles for typed messages. Every other type defaults to `user`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """The status of one call of a plan; see `PlanStatus.with_status`."""
+    """The status of one call in a plan; see `PlanStatus.with_status`."""
 
     place: JSON = None
     tool: JSON = None
@@ -80,19 +80,19 @@ class _Failure:
 
 
 _OF_ERROR: Final = ("call", "place", "in_solution", "error")
-"""The members of an error, which can also be direct members of the message about the error."""
+"""The members of an error. They can also stand directly in the message about the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One entry of a Context.
+    """One entry in a Context.
 
     Attributes:
         role: `system`, `user` or `assistant`.
-        type: `text`, `data`, `input`, `state`, `tool`, `plan`, `error`, `correction`,
-            or `call`: a call of an earlier Solution, for later Requests.
+        type: `text`, `data`, `input`, `state`, `tool`, `plan`, `error`, `correction`, or `call`: a
+            call from an earlier Solution, for later Requests.
         value: the text of a text message, otherwise the typed value.
-        kind: the kind of `data`, which can be the name of a registered type. For other messages,
+        kind: for `data`, its kind, which can be the name of a registered type. For other messages,
             the same as `type`.
         instance: `_instance`, or "" if there is none.
         schema, description: the members of the same names.
@@ -108,8 +108,8 @@ class Message:
 
     @property
     def members(self) -> JSONObject:
-        """The members of its value, which are empty if the value is not an object. The value of an
-        input or a state is always an object.
+        """The members of the message's value, or nothing if the value is not an object. The value
+        of an input or a state is always an object.
         """
         return object_or_empty(self.value)
 
@@ -171,7 +171,7 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
             raise MessageError(f"{where}: a message of type 'data' needs a kind, as text")
         name = named
 
-    # `{"type": K, "data": value}` is another spelling of the same message.
+    # `{"type": K, "data": value}` is another form of the same message.
     if member not in source and "data" in source:
         member = "data"
 
@@ -182,8 +182,8 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
     if kind == "error" and member == "error" and "call" in source:
         value = {key: source[key] for key in _OF_ERROR if key in source}
 
-    # Data of the kind `input` is an input message. A type that is not built in is the kind of a
-    # data message.
+    # Data of the kind `input` is an input message. A type that is not built in is read as the kind
+    # of a data message.
     kind = name if name in MESSAGE_TYPES else "data"
     if kind == "text" and not isinstance(value, str):
         raise MessageError(f"{where}: text must be text, found {type(value).__name__}")
@@ -205,7 +205,7 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
 
 
 def read_message(raw: JSON, where: str = "message") -> Message:
-    """Read one message in any of its spellings.
+    """Read one message in any of its forms.
 
     Raises:
         MessageError: it is malformed.
@@ -238,7 +238,7 @@ def read_context(raw: Iterable[JSON]) -> list[Message]:
     """Read the messages of a context.
 
     Raises:
-        MessageError: a message is malformed; the error names its number.
+        MessageError: a message is malformed; the error names the message's number.
     """
     return [read_message(message, f"context.{number}") for number, message in enumerate(raw)]
 
@@ -268,8 +268,8 @@ def with_instances(raw: Sequence[JSON]) -> list[JSON]:
 
 
 def title_of(raw: Sequence[JSON]) -> str:
-    """Return one readable line about a context without a task: the last text of the user, or the
-    kinds of the messages in the context.
+    """Return one readable line about a context without a task: the user's last text, or the kinds
+    of the messages in the context.
 
     Raises:
         MessageError: as for `read_context`.
@@ -286,8 +286,8 @@ def title_of(raw: Sequence[JSON]) -> str:
 
 
 def _circled(number: int) -> str:
-    """Return a number in a circle, or plain digits above 50, for which no circled character
-    exists.
+    """Return a number in a circle. Numbers above 50 are plain digits, because no circled characters
+    exist for them.
     """
     for first, last, start in ((1, 20, 0x2460), (21, 35, 0x3251), (36, 50, 0x32B1)):
         if first <= number <= last:
@@ -303,7 +303,7 @@ class ContextParts:
     """The messages of a Request, in their order.
 
     Attributes:
-        before: the messages of the context. In a run, only those before its calls.
+        before: the messages in the context. In a run, only those before the run's calls.
         calls: the messages about the run's calls. There can be thousands.
         after: the messages after the calls.
     """
@@ -319,8 +319,8 @@ class ContextParts:
         return [*others[: len(before)], *self.calls, *others[len(before) :]]
 
     def added_by_calls(self) -> dict[Place, list[Path]]:
-        """Return the paths in merged data that calls have added, which are the paths of the data
-        messages after the first call.
+        """Return the paths in merged data that calls have added. These come from the data messages
+        after the first call.
         """
         # A context that was written by hand can contain calls among its own messages.
         first = next(
@@ -348,18 +348,18 @@ class ContextParts:
 
 @dataclass(slots=True)
 class Draft:
-    """A Request while its messages are handled.
+    """A Request while its messages are being handled.
 
     Attributes:
-        messages: the messages of the context.
+        messages: the messages in the context.
         texts: the messages that the mind reads, in order: `{"role", "content"}`.
         properties: properties before `calls` in the schema, such as `thought_process`.
-        model: settings of the model, under the names of its provider.
+        model: settings for the model, under the names that its provider uses.
         showing: decides which results are shown in full, and how the others appear.
         reader: the name of the tool that reads shortened values, or None if none is offered.
         has_shortened: set by a handler that has shortened a value that its text refers to.
         place: the number of the message that is being handled.
-        called: the number of the first message after the calls that are already handled.
+        called: the number of the first message after the calls that have already been handled.
         tools: the offered tools. A handler can remove, replace (with `dataclasses.replace`) or add
             tools. A tool without code is latent.
         output_schema: JSON Schema of the output, or None for text. In a run of a plan, which asks
@@ -390,7 +390,7 @@ class Draft:
         return f"{reads}a reference passes the whole value on"
 
     def say(self, role: str, text: str) -> None:
-        """Add text that the mind reads."""
+        """Add text for the mind to read."""
         self.texts.append({"role": role, "content": text})
 
 
@@ -401,8 +401,8 @@ contexts lead to equal Requests.
 
 
 def _json(value: JSON, line: Callable[[JSON], str] = line_of) -> str:
-    """Return the JSON of a value with one line for each member or item, as written by `line`. More
-    lines would cost tokens.
+    """Return a value's JSON with one line for each member or item, as written by `line`. More lines
+    would cost more tokens.
     """
     if isinstance(value, dict) and value:
         return (
@@ -432,7 +432,7 @@ def handle_text(message: Message, draft: Draft) -> None:
 
 
 def handle_value(message: Message, draft: Draft) -> None:
-    """Show the value of data, an input or a state. Results of calls in it can be shortened."""
+    """Show the value of data, an input or a state. Results of calls in it might be shortened."""
     if message.type == "data":
         reference = f"†data.{message.kind}"
     else:
@@ -469,7 +469,7 @@ def handle_tool(message: Message, draft: Draft) -> None:
 
 
 def handle_plan(message: Message, draft: Draft) -> None:
-    """Show a plan: its calls, which the mind follows if they still fit, and which of them are
+    """Show a plan: its calls, which the mind is to follow if they still fit, and which of them are
     already done.
     """
     plan = message.value
@@ -501,8 +501,8 @@ def _standing_line(entry: _Standing) -> str:
 
 
 def handle_error(message: Message, draft: Draft) -> None:
-    """Show an error: its message, and the call with its place in its Solution and in the run. Large
-    parts are replaced with references.
+    """Show an error: the error's message, and the call with its place in its Solution and in the
+    run. Large parts are replaced with references.
     """
     shortened = shorten_error(message.value)
     entry = object_or_empty(shortened)
@@ -557,16 +557,17 @@ def handle_correction(message: Message, draft: Draft) -> None:
 
 
 CALLS: Final = "Calls made so far; read their values at the references"
-"""The beginning of the text about the calls of a run. Each call takes up one or more lines, and its
-first line begins with its place.
+"""How the text about a run's calls begins. Each call takes up one or more lines, the first of which
+begins with the call's place.
 """
 
 
 def handle_call(message: Message, draft: Draft) -> None:
-    """Show a call together with all calls that follow it, in one message.
+    """Show a call and all calls that follow it in one message.
 
-    Each call has a line with its place, tool, status, the reference to its value, and the value
-    itself if no state contains it. Earlier calls whose values are not shown are only counted.
+    Each call has a line with its place, its tool, its status, the reference to its value and, if no
+    state contains the value, the value itself. Earlier calls whose values are not shown are only
+    counted.
     """
     if draft.place < draft.called:
         return
@@ -663,7 +664,7 @@ BUILT_IN: dict[str, Handler] = {
 
 
 class Handlers:
-    """The registry of handlers, keyed by message type, or by kind for users' own types."""
+    """The registry of handlers, keyed by message type or, for users' own types, by kind."""
 
     def __init__(self) -> None:
         self._by_kind: dict[str, Handler] = dict(BUILT_IN)
@@ -689,7 +690,7 @@ class Handlers:
                 self.register(kind, handler)
 
     def replace(self, before: Mapping[str, Handler], now: Mapping[str, Handler]) -> None:
-        """Replace the handlers that tool files defined before by those that they define now."""
+        """Replace the handlers that tool files defined before with those that they define now."""
         for kind, handler in before.items():
             if self._by_kind.get(kind) is not handler:
                 continue
@@ -726,7 +727,7 @@ class Handlers:
             for document in messages
             if document.type in ("state", "data")
         }
-        # A user's own handler can show a kind of data differently, or not at all.
+        # A user's own handler might show a kind of data differently, or not at all.
         added = {
             place: paths
             for place, paths in context.added_by_calls().items()
@@ -788,8 +789,8 @@ def _name_of_tool(message: Message) -> str:
 
 
 def merge_messages(messages: Iterable[Message]) -> list[Message]:
-    """Merge data, input and state messages of the same kind and instance into the first such
-    message. A later definition of a tool replaces an earlier one.
+    """Merge data, input and state messages that have the same kind and instance into the first of
+    them. A later definition of a tool replaces an earlier one.
     """
     merged: list[Message] = []
     places: dict[tuple[str, str, str], int] = {}

@@ -1,4 +1,4 @@
-"""Mind: the protocol for objects that answer Requests, and `Usage`, the tokens and cost of an
+"""Mind: the protocol for objects that answer Requests. Also `Usage`, the tokens and cost of an
 answer.
 """
 
@@ -15,7 +15,7 @@ from ideabridge.tools.errors import IdeabridgeError
 _LONGEST_NAME: Final = 200
 
 TURNS: Final = "turns"
-"""The name of the mind of a run whose caller submits the Solutions."""
+"""The name of the mind in a run whose caller submits the Solutions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Usage:
 
 
 def bounded_name(name: str) -> str:
-    """Return a model's name that comes from outside, cut to 200 printable characters for
+    """Return the name of a model, which comes from outside, cut to 200 printable characters for
     storage.
     """
     return "".join(letter for letter in name if letter.isprintable())[:_LONGEST_NAME]
@@ -72,14 +72,14 @@ def total(first: Usage, second: Usage) -> Usage:
 
 
 class MindError(IdeabridgeError):
-    """A mind cannot answer at all. Its run ends as failed, with this message as the reason."""
+    """A mind cannot answer at all. The run ends as failed, with this message as the reason."""
 
 
 @runtime_checkable
 class Counting(Protocol):
     """An answer that can report its usage at any time. A mind's `answer` can return such an object.
-    The runner reads the usage when it stops the answer, either because the rest is unusable or
-    because the run was cancelled.
+    The runner reads the usage when it stops the answer, because the rest is unusable or the run was
+    cancelled.
     """
 
     def so_far(self) -> Usage | None:
@@ -89,7 +89,7 @@ class Counting(Protocol):
 
 @runtime_checkable
 class Titled(Protocol):
-    """A mind with a human-readable title. Its `name` only says what kind of mind it is."""
+    """A mind with a title for people to read. The `name` only says what kind of mind it is."""
 
     @property
     def title(self) -> str:
@@ -99,7 +99,7 @@ class Titled(Protocol):
 
 @runtime_checkable
 class Limited(Protocol):
-    """A mind that states how much of the results of calls it wants to be shown."""
+    """A mind that states how much of the calls' results it wants to be shown."""
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
@@ -110,19 +110,19 @@ class Limited(Protocol):
 
 
 class Mind(Protocol):
-    """Answers Requests by itself, in pieces. The host's model, which answers turn by turn, is not a
+    """Answers Requests by itself, in pieces. A host's model, which answers turn by turn, is not a
     `Mind`.
 
     The pieces are the text of one Solution as the mind writes it. A call starts as soon as its
-    object is complete, so a mind that streams is faster than one that returns its whole answer at
-    once. A program starts when the answer is complete. An exception breaks the answer off: the
-    calls proposed so far remain, and the next Request reports the exception. A `MindError` ends the
-    run.
+    object is complete, so the calls of a mind that streams start earlier than those of a mind that
+    returns its whole answer at once. A program starts when the answer is complete. An exception
+    breaks the answer off: the calls proposed so far remain, and the next Request reports the
+    exception. A `MindError` ends the run.
     """
 
     @property
     def name(self) -> str:
-        """The name in runs, ideas and `check_run`: `model`, `recorded`, or another."""
+        """The mind's name in runs, ideas and `check_run`: `model`, `recorded`, or another."""
         ...
 
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:

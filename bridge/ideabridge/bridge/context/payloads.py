@@ -1,7 +1,7 @@
 """Payloads: finds and replaces the base64 of images, sounds and files, and the text of resources,
-in content blocks inside values.
+in content blocks within values.
 
-A person or a mind who reads a value as text learns nothing from base64.
+People and minds who read a value as text learn nothing from base64.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ideabridge.tools.json_parts import map_parts
 
 
 def payload_of(block: JSONObject) -> str:
-    """Return the base64 or the text of a block, or "" for a link."""
+    """Return the base64 or the text in a block, or "" for a link."""
     holder = _holder(block)
     for key in ("data", "blob", "text"):
         payload = holder.get(key)
@@ -21,7 +21,7 @@ def payload_of(block: JSONObject) -> str:
 
 
 def with_payload(block: JSONObject, payload: str) -> JSONObject:
-    """Return a copy of a block without nulls, in which `payload` replaces the block's base64 or
+    """Return a copy of a block without nulls and with `payload` in place of the block's base64 or
     text. A link has neither.
     """
     copied: JSONObject = {key: member for key, member in block.items() if member is not None}
@@ -45,8 +45,8 @@ def _holder(block: JSONObject) -> JSONObject:
 
 
 def without_payloads(value: JSON) -> JSON:
-    """Return a value for someone who reads it as text: the length of each image, sound and file
-    replaces its base64.
+    """Return a value for someone who reads it as text. Each image, sound and file shows its length
+    in place of its base64.
     """
     if isinstance(value, dict):
         plain = without_payload(value)

@@ -1,4 +1,4 @@
-"""Plan literals: finds which literals in a published plan are computed when it runs.
+"""Plan literals: finds which literals in a published plan are computed when the plan runs.
 
 A plan made from a run can contain literals that the run copied (`context/explanations.py`). Such a
 plan is proposed with `{"values": [Explained...], "seen": {REFERENCE: profile}, "watch": {PLACE:
@@ -6,8 +6,9 @@ plan is proposed with `{"values": [Explained...], "seen": {REFERENCE: profile}, 
 
 - `values`: before a call is proposed, each of its literals gets the value that its explanations
   yield for the new data.
-- `seen`: profiles of what earlier runs read at a reference. Anything new about a value is noted.
-- `watch`: references that a call does not read even though its author had seen their values. These
+- `seen`: profiles of what earlier runs read through a reference. Anything new about a value is
+  noted.
+- `watch`: references that a call does not read although its author had seen their values. These
   values are compared with `seen`.
 - `decisions`: the places of calls that might have been made because of a result that they do not
   read.
@@ -42,12 +43,14 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.typed import read_as
 
 MOST_PARTS: Final = 50_000
-"""The maximum number of explanations in one plan, including their parts. Reading each takes 5 us in
-the event loop."""
+"""The maximum number of explanations in one plan, including their parts. Reading each takes 5 us on
+the event loop.
+"""
 
 _NEAREST: Final = 3
-"""The maximum number of other results of a tool that are compared with the result that a value
-comes from."""
+"""The maximum number of a tool's other results that are compared with the result that a value comes
+from.
+"""
 
 _NAMED: Final = 20
 """The maximum number of malformed explanations that are named."""
@@ -80,8 +83,8 @@ def read_computations(
         explained: see the module's docstring.
         calls: the calls of the plan.
         output: its output.
-        places: the place of each call, if the list contains each call once per instance. None if
-            the place of a call is its number.
+        places: the place of each call, if the list contains each call once per instance, or None if
+            each call's place is its number.
         rules: the version of the rules for calls.
     """
     by_instance: list[int] = []
@@ -101,7 +104,8 @@ class _Plan:
 
     Attributes:
         text: the JSON of the whole plan, used to compare plans.
-        is_earlier: whether it was proposed under the rules that `context/earlier.py` describes.
+        is_earlier: whether the plan was proposed under the rules that `context/earlier.py`
+            describes.
         explained: see the module's docstring.
         calls: its calls.
         by_instance: the place of each call, if the list contains each call once per instance.
@@ -116,7 +120,7 @@ class _Plan:
 
 @lru_cache(maxsize=8)
 def _read_cached(plan: _Plan) -> Computations:
-    # Each call of a tool reads its plan again, which takes about 100 us per literal.
+    # Each call to a tool reads the tool's plan again, which takes about 100 us per literal.
     return _Reading(plan).computations()
 
 
@@ -126,7 +130,7 @@ class _Reading:
     def __init__(self, plan: _Plan) -> None:
         self._raw = plan.explained
         self._tools = _tools_of(plan.calls, plan.by_instance)
-        # With instances, a reference to a result contains the number of the call instead of its
+        # If there are instances, a reference to a result contains the call's number instead of its
         # place.
         self._idle = set[int]() if plan.by_instance else _idle_places(plan)
         self._is_earlier = plan.is_earlier
@@ -220,8 +224,8 @@ class _Reading:
             self._tests[place] = literal
 
     def _with_alike_results(self, literal: Explained) -> Explained:
-        """Return the literal, with references to the same part of other results of the tool that
-        the literal's value comes from.
+        """Return the literal with references to the same part of other results from the tool whose
+        result its value comes from.
         """
         origin = literal.by[0].origin
         if origin is None:
@@ -230,7 +234,7 @@ class _Reading:
         if path[0] != "results" or len(path) < 2 or not path[1].isdecimal():
             return literal
 
-        # A call only reads the results of earlier calls.
+        # A call reads only the results of earlier calls.
         before = len(self._tools)
         if literal.at[0] == "calls":
             before = min(int(literal.at[1]), before)
@@ -264,7 +268,7 @@ class _Reading:
 
 
 def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
-    """Return the tool that each call of a plan names, with its module, keyed by place. For
+    """Return the tool that each call in a plan names, with the tool's module, keyed by place. For
     `by_instance`, see `_Plan`.
     """
     places = by_instance or range(len(calls))
@@ -288,11 +292,11 @@ def _idle_places(plan: _Plan) -> set[int]:
 
 
 def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
-    """Return at most three other calls of a tool. The calls that are nearest to a given call come
-    first. If two are equally near, the earlier one comes first.
+    """Return the places of at most three other calls to a tool, those nearest to a given call
+    first. Of two that are equally near, the earlier comes first.
 
     Args:
-        places: the places of all calls of the tool, in order.
+        places: the places of all calls to the tool, in order.
         place: the place of the call.
         before: consider only calls before this place.
     """
@@ -304,8 +308,8 @@ def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
 
 
 def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
-    """Map the place of each literal to the literals whose values come from the same object and that
-    can be passed as parameters.
+    """Map each literal's place to the literals whose values come from the same object and can be
+    passed as parameters.
     """
     by_holder: dict[str, list[Explained]] = {}
     for literal in literals:
@@ -348,7 +352,9 @@ def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | st
 
 
 def _parts(listed: list[JSON]) -> int:
-    """Return the number of explanations, including their parts. Counting stops above the limit."""
+    """Return the number of explanations, including their parts. Counting stops once the limit is
+    exceeded.
+    """
     stack: list[JSON] = [read_as(StoredLiteral, literal).by for literal in listed]
     count = 0
     while stack and count <= MOST_PARTS:

@@ -1,4 +1,4 @@
-"""Previews: shortens values for minds and hosts, with references to the rest, so that a mind writes
+"""Previews: shortens values for minds and hosts, with references to the rest. A mind can then write
 `†state.log` instead of the log.
 """
 
@@ -27,15 +27,16 @@ _BARE: Final = 50
 _PREVIEW: Final = 1024
 _REFERENCE: Final = 1024
 _ERROR: Final = 2048
-"""The limit of `shorten_literal` for an error. It shows a message of up to half as many characters
-in full."""
+"""The limit that `shorten_literal` gets for an error. A message of up to half as many characters is
+shown in full.
+"""
 
 
 _LINES: Final = json.JSONEncoder(ensure_ascii=False)
 
 
 def line_of(value: JSON) -> str:
-    """Return the JSON of a value for minds, on one line, with spaces after commas and colons."""
+    """Return a value's JSON for minds: on one line, with spaces after commas and colons."""
     # Starting the encoder is slow, and a state can contain many strings and numbers.
     kind = type(value)
     if kind is str:
@@ -54,7 +55,7 @@ def _type(value: JSON) -> str:
 
 
 class _Room:
-    """How many more characters can be shown, in total and of one string."""
+    """How many more characters can be shown, in total and of any one string."""
 
     __slots__ = ("left", "text")
 
@@ -63,7 +64,7 @@ class _Room:
         self.text = text
 
     def take(self, text: str, most: int) -> str:
-        """Return as much of the string as fits, from its start, and subtract its length from the
+        """Return as much from the start of the string as fits, and subtract that length from the
         room.
         """
         most = max(min(most, self.left), 8)
@@ -73,7 +74,7 @@ class _Room:
 
 
 def _begin(value: JSON, depth: int, room: _Room) -> JSON:
-    """Return the first part of a large value."""
+    """Return the beginning of a large value."""
     if isinstance(value, str):
         return room.take(value, room.text)
     if isinstance(value, list | dict) and (not depth or room.left <= 0):
@@ -107,14 +108,15 @@ def reference_to(
     text: int = _TEXT,
 ) -> JSONObject:
     """Return `{"reference", "type", "bytes", "preview"}` for a value at a full path (kind first),
-    at most about 2 KB. If the path is too long, `reference` contains only its first part.
+    in at most about 2 KB. If the path is too long, `reference` contains only the beginning of the
+    path.
 
     Args:
         value: the value.
         path: the place of the value.
         instance: the instance in the reference.
-        size: its size in bytes of JSON, if it is known.
-        text: the maximum number of characters of one string in the preview.
+        size: the value's size in bytes of JSON, if it is known.
+        text: the maximum number of characters that the preview shows of one string.
     """
     reference = format_reference(path, instance)
     if len(reference) > _REFERENCE:
@@ -131,7 +133,7 @@ def reference_to(
 
 
 def shorten(value: JSON, path: Path, *, instance: str | None = None, small: int = SMALL) -> JSON:
-    """Return the value if it is small. Otherwise return its parts, with references in place of
+    """Return the value if it is small. Otherwise return the value with references in place of its
     large parts. The result is at most a few times as large as `small`.
 
     Args:
@@ -150,8 +152,8 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
         return value
 
     if isinstance(value, dict) and len(value) <= _MEMBERS and len(path) < 6:
-        # This much room is needed for the key and the reference of every member. If there is less,
-        # the whole value becomes one reference.
+        # This much room is needed for every member's key and reference. If there is less, the whole
+        # value becomes one reference.
         bare = len(format_reference(path, instance)) + _BARE
         needed = sum(bare + 2 * len(encode(key)) for key in value)
         if needed <= room.left and max(map(len, value), default=0) <= _KEY:
@@ -172,7 +174,7 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
 
 def shorten_literal(value: JSON, *, limit: int = 1024) -> JSON:
     """Return a call or an error for a mind, in at most about `8 * limit` characters. Long strings
-    are cut, because no reference can replace them.
+    are cut, because no reference could stand for them.
     """
     return _shorten_literal(value, limit, _Room(limit * 6))
 
@@ -180,8 +182,8 @@ def shorten_literal(value: JSON, *, limit: int = 1024) -> JSON:
 def shorten_error(value: JSON) -> JSON:
     """Return the value of an error message, usually `{"call", "place", "error"}`, for a mind.
 
-    The limit for the error is larger than the limit for the call: the text of an error says what
-    to do next, and a mind has no other way to read it.
+    The limit for the error is larger than the limit for the call, because the text of an error says
+    what to do next, and a mind has no other way to read it.
     """
     if not isinstance(value, dict) or "error" not in value:
         return shorten_literal(value, limit=_ERROR)

@@ -1,5 +1,5 @@
-"""Reader: defines `read`, the loop's own tool, with which a mind reads values that a Request shows
-in shortened form.
+"""Reader: defines `read`, a tool of the loop's own. With it, a mind reads values that a Request
+shows in shortened form.
 
 A Request that shortens something offers this tool, under the first name in `READERS` that no other
 tool has. A call returns part of a value, and the next Request shows this part whole:
@@ -59,8 +59,8 @@ READ: Final = Tool(
     # Calls to this tool wait for other calls only because of the data that they read.
     reaches=(),
 )
-"""The reading tool. Like every parameter that is a reference, `reference` is replaced with the
-value.
+"""The reading tool. Its parameter `reference` is replaced with the value, as every parameter that
+is a reference is.
 """
 
 READERS: Final = (READ, replace(READ, name="read_shortened"))
@@ -69,15 +69,15 @@ READERS: Final = (READ, replace(READ, name="read_shortened"))
 NAMES: Final = tuple(reader.name for reader in READERS)
 
 _AROUND: Final = 100
-"""Number of characters that are shown on each side of a match."""
+"""How many characters are shown on each side of a match."""
 
 _ENVELOPE: Final = 200
 """The space, in bytes of JSON, for everything in a result except the part and the reference."""
 
 
 def is_reader(tool: Tool | None) -> bool:
-    """Return whether a tool is the one that this file defines. Another tool can have one of its
-    names.
+    """Return whether a tool is the one that this file defines. Another tool might have one of the
+    same names.
     """
     # Names are compared first, because comparing whole tools is slow and this runs several times
     # per call.
@@ -85,8 +85,8 @@ def is_reader(tool: Tool | None) -> bool:
 
 
 def meant_reference(value: JSON) -> JSON:
-    """Return the parameter `reference` of a call. If the dagger is missing, as in `state.log` or
-    `output`, it is added.
+    """Return a call's parameter `reference`. If its dagger is missing, as in `state.log` or
+    `output`, the dagger is added.
     """
     if not isinstance(value, str) or value.startswith(DAGGER):
         return value
@@ -106,7 +106,7 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
     Args:
         value: the value.
         written: the reference to the value, as in the call.
-        arguments: `from`, `length` and `find` of the call.
+        arguments: the call's `from`, `length` and `find`.
         most: the maximum size of the result, in bytes of JSON.
 
     Returns:
@@ -147,7 +147,7 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What a call of the reading tool asks for.
+    """What a call to the reading tool asks for.
 
     Attributes:
         first: `from`, the position at which the part begins.
@@ -169,7 +169,7 @@ _CHARACTERS: Final = "characters"
 
 
 def _unit_of(value: JSON) -> str:
-    """Return what positions in the text of a value count."""
+    """Return the unit in which positions in a value are counted."""
     return _CHARACTERS if isinstance(value, str) else f"{_CHARACTERS} of its JSON"
 
 
@@ -213,8 +213,8 @@ def _items(value: list[JSON], written: str, wanted: _Wanted, room: int) -> JSONO
 
 
 def _found(value: JSON, pattern: str, first: int, room: int) -> JSONObject:
-    """Return the places at which a pattern, which is plain text, occurs: in a string, in the items
-    of a list, or in the JSON of any other value.
+    """Return where a pattern, which is plain text, occurs: in a string, in the items of a list, or
+    in the JSON of any other value.
     """
     if isinstance(value, list):
         return _matches(_in_items(value, pattern, first), pattern, "items", room)

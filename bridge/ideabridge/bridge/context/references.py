@@ -1,11 +1,12 @@
-"""References: reads `†kind.path`, which is replaced with a value when the call runs.
+"""References: reads strings such as `†kind.path`, each of which is replaced with a value when its
+call runs.
 
 Only a whole string is a reference. `††` at the beginning is a literal dagger. `a || b` is the first
-value that exists. `a && b` is the last one, provided that all exist. `&&` binds tighter. Every
-operand starts with a dagger.
+value that exists. `a && b` is the last value, provided that all exist. `&&` binds more tightly.
+Every operand starts with a dagger.
 
 A reference inside a longer text is an error, because it would not be replaced. `††state.x` inside a
-text is the text `†state.x`. Any other dagger is text.
+text stands for the text `†state.x`. Any other dagger is plain text.
 
     expression  = all ("||" all)*            all = operand ("&&" operand)*
     operand     = "†" [instance "."] kind segment*
@@ -28,17 +29,18 @@ from ideabridge.tools.json_parts import map_strings
 DAGGER: Final = "†"
 KINDS: Final = ("state", "input", "data", "results", "item")
 MAX_LENGTH: Final = 4096
-"""The maximum number of characters of one reference."""
+"""The maximum length of a reference, in characters."""
 
 MAX_TARGET_KEYS: Final = 32
-"""The maximum number of keys of an output path. With the written value in it, the document must not
-become too deep to be encoded."""
+"""The maximum number of keys in an output path. With the written value in it, the document must not
+become too deeply nested to be encoded.
+"""
 
 _ITEM: Final = f"{DAGGER}item"
 
 _SHORT: Final = 200
-"""The maximum number of characters of a short reference. Many short references stay cached after
-parsing, because a plan can contain thousands.
+"""The maximum length of a short reference, in characters. Many short references stay cached after
+parsing, because a plan can contain thousands of them.
 """
 
 Path = tuple[str, ...]
@@ -61,7 +63,7 @@ class Reference:
     """One operand of a reference.
 
     Attributes:
-        instance: the instance in the reference (`†①.state.x`). None means the instance of the call.
+        instance: the instance in the reference (`†①.state.x`). None means the call's own instance.
         kind: one of `KINDS`.
         path: keys below the kind.
         text: the reference as it was written.
@@ -97,12 +99,12 @@ class Expression:
 
 
 def clipped(text: str, limit: int = 100) -> str:
-    """Return text from outside for a message, truncated if it is long."""
+    """Return text from outside for use in a message, truncated if it is long."""
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def quoted(text: str, limit: int = 100) -> str:
-    """Return text from outside for a message, in quotes and truncated if it is long."""
+    """Return text from outside for use in a message, in quotes and truncated if it is long."""
     if len(text) <= limit:
         return repr(text)
     return f"{text[:limit]!r}... ({len(text):,} characters)"
@@ -114,7 +116,7 @@ def is_reference(text: str) -> bool:
 
 
 def is_instance_name(text: str) -> bool:
-    """Return whether a reference can contain this name of an instance, as in `†NAME.state.x`."""
+    """Return whether a reference can name an instance in this way, as in `†NAME.state.x`."""
     return text not in KINDS and _PLAIN.fullmatch(text) is not None
 
 
@@ -163,8 +165,8 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _inside(text: str) -> str | None:
-    """Return the error for a string that contains a reference in other text, or None if it contains
-    no reference.
+    """Return the error for a string that contains a reference amid other text, or None if it
+    contains no reference.
     """
     start = 0
     if is_reference(text):
@@ -330,7 +332,7 @@ class Target:
     Attributes:
         mode: `one`; `either` (`p || q`: a success is written to the first, a failure to the
             second); `both` (`p && q`).
-        paths: the full paths (kind first), in the order in which they are written.
+        paths: the full paths (kind first), in the order in which the text lists them.
         texts: the same paths as they were written.
     """
 
@@ -371,7 +373,7 @@ def _target_path(text: str) -> Path:
         )
 
     if keys[0] in KINDS and len(keys) > 1:
-        # Read literally, `state.x` would refer to †state.state.x, which nobody intends.
+        # Read literally, `state.x` would mean †state.state.x, which nobody intends.
         without_kind = format_path(keys[1:]).lstrip(".")
         if len(without_kind) <= 100:
             hint = f"write {without_kind!r} or '{DAGGER}state{format_path(keys[1:])}'"
@@ -429,14 +431,14 @@ def parse_target(text: str) -> Target:
 
 @dataclass(slots=True, eq=False)
 class Hole:
-    """A reference in a compiled value, and where it is."""
+    """A reference in a compiled value, and its place there."""
 
     expression: Expression
     path: Path
 
 
 Compiled = object
-"""A JSON value with a `Hole` for each reference and with its escapes resolved."""
+"""A JSON value with a `Hole` in place of each reference and with escapes resolved."""
 
 
 def compile_value(
@@ -561,8 +563,8 @@ class PathIndex:
         node.writers.append(writer)
 
     def has_overlap(self, path: Path) -> bool:
-        """Return whether any path overlaps `path`. The time depends on the length of the path, not
-        on the size of the index.
+        """Return whether any path overlaps `path`. The time that this takes depends on the length
+        of the path, not on the size of the index.
         """
         node = self._root
         for key in path:
@@ -573,7 +575,7 @@ class PathIndex:
                 return False
             node = child
 
-        # Every node from here on leads to a path that was added.
+        # Every node below here leads to a path that was added.
         return bool(node.writers or node.children)
 
     def overlapping(self, path: Path) -> set[int]:

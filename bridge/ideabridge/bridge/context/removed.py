@@ -4,7 +4,7 @@ Python expressions.
 Before version 2 of the rules for calls, a plan could also explain literals by guessed functions:
 parts of strings, dates, arithmetic, extremes, whole columns of lists, joined strings, and branches
 with tests. A program now expresses these directly. Two tasks still need the old forms, which only
-this module knows:
+this file knows:
 
 - Folding an old journal under the rules of that time: `read_earlier_explained` reads its literals.
 - Migrating a stored plan: `store/removed_kinds.py` inserts a call of `compute` with the expression
@@ -20,7 +20,7 @@ this module knows:
 | branch | `{"if": TEST, "then": EXPLANATION, "else": EXPLANATION}` | the value of one of the two |
 
 An expression yields a list that contains the value, or an empty list if there is no value.
-Expressions can therefore be combined by looping over such lists, and none of them fails.
+Expressions can therefore be combined by looping over these lists, and none of them fails.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from ideabridge.tools.encoding import JSON, encode_text
 from ideabridge.tools.keywords import show
 
 _STEPS: Final = frozenset({"date", "word", "part", "between", "add", "multiply", "length"})
-"""The removed steps of conversion.
+"""The removed conversion steps.
 
 - `date`, with two formats and a number: reads a date in the first format, adds that many days, and
   writes the result in the second format.
@@ -70,7 +70,7 @@ _COMPARISONS: Final[Mapping[str, str]] = {
     "below": "<",
     "at_most": "<=",
 }
-"""The tests that compare numbers, and their operators in Python.
+"""The tests that compare numbers, with their operators in Python.
 
 The others are `present`, with true or false: whether the value exists and is not null; `empty`:
 whether it is absent, null, or an empty string, list or object; `equals` and `differs_from`, which
@@ -84,7 +84,7 @@ class NoExpressionError(ExplanationError):
 
 
 def is_removed(raw: JSON) -> bool:
-    """Return whether the form of an explanation, or of one of its parts, is of a removed kind."""
+    """Return whether an explanation, or one of its parts, has the form of a removed kind."""
     match raw:
         case (
             {"all_of": _}
@@ -134,7 +134,7 @@ class Removed(Explanation):
 
     Attributes:
         raw: its JSON form, which has been checked.
-        sources: the references that it and its parts read.
+        sources: the references that the explanation and its parts read.
     """
 
     raw: JSON
@@ -145,7 +145,7 @@ class Removed(Explanation):
 
     @property
     def family(self) -> str:
-        """A family of its own, because no other explanation can replace it."""
+        """A family of its own, because no other explanation can replace this one."""
         return f"removed {self.shown}"
 
     @property
@@ -172,7 +172,7 @@ class Removed(Explanation):
 
 
 def _parts(raw: JSON) -> list[JSON]:
-    """Return the explanations that are parts of another one."""
+    """Return the explanations that are parts of another explanation."""
     match raw:
         case {"where": dict() as where}:
             return list(where.values())
@@ -279,7 +279,7 @@ def _selected(items: list[JSON] | None, where: JSON, read: Read) -> list[JSON] |
 
 
 def _extreme(items: list[JSON], side: str, name: str) -> list[JSON]:
-    """Return the first item with the largest or smallest field. Empty if the fields cannot be
+    """Return the first item with the largest or smallest field, or nothing if the fields cannot be
     compared.
     """
     column = column_of(items, name)
@@ -352,7 +352,7 @@ def _converted(value: JSON, by: list[JSON]) -> JSON | Missing:
 def _calculated(value: float, operation: str, constant: float) -> JSON | Missing:
     try:
         result = value + constant if operation == "add" else value * constant
-        # Beyond ten digits, arithmetic on binary fractions yields noise.
+        # Beyond ten digits, arithmetic on binary fractions yields only noise.
         return result if isinstance(result, int) else round(result, 10)
     except OverflowError:
         return MISSING
@@ -386,7 +386,7 @@ def _written(moment: datetime, form: str) -> str:
 # -- as Python -------------------------------------------------------------------------------------
 
 Name: TypeAlias = "Callable[[str], str]"
-"""A function that returns, for a reference, the name that the expression uses for its document
+"""A function that takes a reference and returns the name that the expression uses for its document
 (`†input`, `†results.3`).
 """
 
@@ -449,8 +449,8 @@ def _keys(take: JSON) -> Path:
 
 
 _OPENED: Final = "(json.loads(v) if isinstance(v, str) and v.strip()[:1] in ('{', '[') else v)"
-"""Expression that replaces a string by the JSON inside it, and leaves any other value unchanged.
-Text that only looks like JSON makes the expression fail.
+"""An expression that replaces a string with the JSON inside it, and leaves any other value
+unchanged. The expression fails on text that only looks like JSON.
 """
 
 
@@ -507,7 +507,7 @@ def _python_extreme(items: str, side: str, name: JSON) -> str:
 
 _IS_NUMBER: Final = "isinstance(v, (int, float)) and not isinstance(v, bool)"
 _AS_TEXTS: Final = f"([str(int(v)) if v == int(v) else json.dumps(v)] if {_IS_NUMBER} else [])"
-"""Expression that writes a number as text, like `as_text`."""
+"""An expression that writes a number as text, as `as_text` does."""
 
 _NUMBER: Final = r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?"
 _ANY_TYPE: Final = ("text", "add", "multiply", "length")
@@ -564,9 +564,7 @@ def _python_each(inner: str, step: str) -> str:
 
 
 def _least_parts(place: int) -> int:
-    """Return the minimum number of parts that a text must have to contain the part at this
-    position.
-    """
+    """Return how many parts a text must at least have for there to be a part at this position."""
     return -place if place < 0 else place + 1
 
 

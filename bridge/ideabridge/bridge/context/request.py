@@ -10,10 +10,10 @@ from ideabridge.bridge.context.messages import Message, read_message
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 _USUAL: Final = 4
-"""The approximate number of bytes of one token of English or JSON."""
+"""Roughly how many bytes one token of English or JSON has."""
 
 _MOST: Final = 8
-"""A high estimate of the number of bytes of one token: hardly any text has more on average."""
+"""A high estimate of the number of bytes per token: hardly any text has more on average."""
 
 _TITLE: Final = 60
 
@@ -36,13 +36,13 @@ class Request:
         context_json: the messages as the idea stores them.
         schema: JSON Schema of the Solution.
         texts: the messages as the mind reads them: `{"role", "content"}`.
-        model: model settings that handlers asked for.
+        model: the model settings that handlers asked for.
         offered: the tools and the output schema as changed by handlers, in the form of
             `RequestMade`, or None if they changed nothing.
         shown: the limits on the results in `texts`, `{"value": bytes, "request": bytes}`: for one
             result and for all of them. None if no limits were recorded.
         schema_size: the size of the schema in bytes of JSON, if it is known.
-        members: the schemas of the Solution members that handlers added, keyed by name.
+        members: the schemas of the members that handlers added to the Solution, keyed by name.
     """
 
     context_json: list[JSON]
@@ -65,8 +65,8 @@ class Request:
 
     @property
     def id(self) -> str:
-        """The SHA-256 of context, schema and `shown`, computed once. Equal Requests have equal
-        ids.
+        """The SHA-256 of the context, the schema and `shown`, computed once. Equal Requests have
+        equal ids.
         """
         return self.encoded.id.hex()
 
@@ -83,7 +83,7 @@ class Request:
 
     def know(self, encoded: EncodedRequest) -> None:
         """Set `encoded` to an encoding that already exists. A copy of the Request with other parts
-        does not inherit it.
+        does not inherit this encoding.
         """
         self._encoded[:] = [encoded]
 
@@ -110,13 +110,13 @@ class Request:
 
     @property
     def about_tokens(self) -> int:
-        """An estimate of the number of tokens of the Request, based on its size."""
+        """The estimated number of tokens in the Request, based on its size."""
         return tokens_of(self.size)
 
     @property
     def least_tokens(self) -> int:
-        """A minimum estimate of the number of tokens of the Request. It counts only `texts`,
-        because some minds get a shorter form of the schema.
+        """A low estimate of the number of tokens in the Request. It counts only `texts`, because
+        some minds get a shorter form of the schema.
         """
         return least_tokens_of(self.text_size)
 

@@ -1,15 +1,15 @@
-"""Seen: records which kinds of values a published plan has read so far, and finds what is new about
-a value.
+"""Seen: records which kinds of values a published plan has read so far, and finds out what is new
+about a value.
 
 No number of runs can prove that a task treats all kinds of values alike: it might transfer only
 positive amounts, or stop at an empty list. A plan therefore keeps a profile of each value that it
-reads, and a replay names whatever no run has seen before.
+reads, and a replay reports whatever no run has seen before.
 
 A profile is JSON, by type: `{"number": {"signs": [-1, 0, 1], "range": [least, most]}, "text":
 {"empty": [false], "plain": [step...]}, "list": {"empty": [...]}, "object": {"empty": [...],
 "always": [member...], "sometimes": [member...]}, "boolean": {"values": [...]}, "null": {}}`. It
-contains only the types that were seen. `plain` names the conversions that have changed no text so
-far: a copy of `ann` might just as well be the text in lower case.
+contains only the types that were seen. `plain` names the conversions that have not changed any text
+so far: `ann` might be a plain copy of the text or the text in lower case.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.typed import read_whole
 
 MEMBERS: Final = 200
-"""The maximum number of members of an object that a profile lists. Whether other members are
-present is not tracked."""
+"""The maximum number of an object's members that a profile lists. Whether further members are
+present is not tracked.
+"""
 
 _LONGEST: Final = 1_000
-"""Maximum number of characters of a string that is compared with its conversions."""
+"""Maximum length, in characters, of a string that is compared with its conversions."""
 
 _NAMED: Final = 5
-"""The maximum number of members that a novelty names."""
+"""The maximum number of members named in one novelty."""
 
 _KINDS: Final[Mapping[str, str]] = {
     "number": "a number",
@@ -74,11 +75,11 @@ class Novelty:
 
     Attributes:
         text: what is new, in words.
-        mild: whether the novelty is only reported and is no reason to ask, as for a number outside
+        mild: whether the novelty is only reported and is no reason to ask, such as a number outside
             the range of the numbers seen.
-        lone: whether the runs had only one number, which does not make a range.
-        notation: whether the novelty matters only for a literal that was copied from the value,
-            because a conversion of the copy might have changed nothing so far.
+        lone: whether the runs had only one number, which does not yet make a range.
+        notation: whether the novelty matters only for a literal that was copied from the value: the
+            copy might have been converted, although the conversion has changed nothing so far.
     """
 
     text: str
@@ -107,7 +108,7 @@ def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
     kind = _KIND_OF[json_type(inner)]
     facts = read_whole(_Facts, before.get(kind))
     if facts is None:
-        # The first value decides what can hold for all values.
+        # The first value determines what can hold for all values.
         present = _present(object_or_empty(inner))
         facts = _Facts(plain=tuple(_STEPS), always=tuple(present))
 
@@ -115,8 +116,8 @@ def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
 
 
 def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
-    """Return what is new about a value: nothing if runs have seen such values, or if the profile is
-    empty.
+    """Return what is new about a value. Nothing is new if runs have seen such values, or if the
+    profile is empty.
     """
     if not profile:
         return []
@@ -162,7 +163,9 @@ def _sign(number: float) -> int:
 
 
 def _plain(text: str) -> list[str] | None:
-    """Return the conversions that do not change a string, or None if it is too long to compare."""
+    """Return the conversions that leave a string unchanged, or None if the string is too long to be
+    compared.
+    """
     if len(text) > _LONGEST:
         return None
     return [step for step, (convert, _) in _STEPS.items() if convert(text) == text]

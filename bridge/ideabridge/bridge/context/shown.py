@@ -2,10 +2,10 @@
 
 Everything that the author of a context wrote is shown in full. A *result* is a value that a call
 returned: the `result` of a `call` message, or the part of a state (or of data) to which the `value`
-of a `call` message points. `Showing` decides which results are shown in full, as long as they fit
-into `Shown`: first the results of the tool that reads parts of values, then all others, each time
-the newest first. Each remaining result appears as `{"shortened": reference, "type", "bytes",
-"preview"}`, and the text around it says so.
+of a `call` message points. `Showing` decides which results are shown in full. They are taken as
+long as they fit into `Shown`: first the results of the tool that reads parts of values, then all
+others, in each case the newest first. Each remaining result appears as `{"shortened": reference,
+"type", "bytes", "preview"}`, and the text around it says so.
 
 All of this depends only on the messages, so a Request can be recreated from its stored context.
 """
@@ -31,7 +31,7 @@ MOST: Final = 64 * 1024 * 1024
 """The largest value that a limit can have, in bytes."""
 
 _LISTED: Final = 50
-"""Number of the last calls that are always listed."""
+"""How many of the last calls are always listed."""
 
 _PREVIEWS: Final = 8
 """The previews in states can take up `Shown.request` divided by this number, or 2 KB if that is
@@ -39,11 +39,12 @@ more.
 """
 
 _TWICE: Final = 64
-"""Results smaller than this, in bytes, are shown with their call even if data also contains
-them."""
+"""A result smaller than this, in bytes, is shown with its call even if data also contains the
+result.
+"""
 
 _NAMED: Final = 5
-"""The maximum number of references to shortened values that a sentence names."""
+"""The maximum number of references to shortened values named in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,8 @@ TO_MINDS: Final = Shown(16 * 1024, 128 * 1024)
 """The default limits for models, for clients that are sampled, and for minds in Python."""
 
 TO_HOSTS: Final = Shown(4 * 1024, 32 * 1024)
-"""The limits for a host that answers turn by turn. It pays for each byte, and can also read values
-with `check_run`.
+"""The limits for a host that answers turn by turn. Such a host pays for each byte, and can also
+read values with `check_run`.
 """
 
 
@@ -130,13 +131,13 @@ class Sizes:
     largest: int = 0
 
     def with_one(self, size: int) -> Sizes:
-        """Return the sizes of these values plus one more."""
+        """Return the sizes of these values and one more."""
         return Sizes(self.total + size, max(self.largest, size))
 
 
 class Measures:
-    """The measurements of values and calls for the last Request. With them, a long run measures
-    only what is new.
+    """The measurements of values and calls for the last Request. Thanks to them, a long run
+    measures only what is new.
     """
 
     def __init__(self) -> None:
@@ -150,7 +151,7 @@ class Measures:
         self._sizes = Sizes()
 
     def begin(self) -> None:
-        """Begin a Request. Sizes and lines that it does not use are forgotten when the next one
+        """Begin a Request. Sizes and lines that it does not use are forgotten when the next Request
         begins.
         """
         self._last = self._now
@@ -159,7 +160,7 @@ class Measures:
         self._lines = {}
 
     def line(self, value: JSON) -> str:
-        """Return the JSON of a value on one line. For an object or array that has not changed, it
+        """Return a value's JSON on one line. For an object or array that has not changed, the line
         is computed only once.
         """
         if not isinstance(value, dict | list):
@@ -183,7 +184,7 @@ class Measures:
         return entry[1]
 
     def calls(self, entries: Sequence[JSONObject]) -> Sequence[MadeCall]:
-        """Return the calls of `call` messages. The messages of a run never change, and each Request
+        """Return the calls in `call` messages. A run's messages never change, and each Request
         contains all messages of the last one.
         """
         unchanged = len(self._entries)
@@ -204,15 +205,13 @@ class Measures:
 
     @property
     def of_calls(self) -> Sizes:
-        """The sizes of the results that no state contains, for the calls that were last passed to
-        `calls`.
-        """
+        """The sizes of the results that no state contains, for the calls last passed to `calls`."""
         return self._sizes
 
 
 Place: TypeAlias = tuple[str, Path]
-"""The place of a document among the documents that references read: (instance or "", path) of a
-state, or of data of one kind.
+"""The place of a document among those that references read: (instance or "", path) of a state, or
+of the data of one kind.
 """
 
 
@@ -222,14 +221,13 @@ class _Result:
 
     Attributes:
         call: the number of the call among the `call` messages. If several calls wrote the value,
-            the number of the last one.
-        is_read: whether a call of the reading tool returned it.
+            this is the number of the last.
+        is_read: whether a call to the reading tool returned it.
         reference: the reference to it.
         value: the value.
         size: its size in bytes of JSON.
-        place: the message that contains the value, or None if the message of the call itself
-            contains it.
-        path: its path in the value of that message.
+        place: the message that contains the value, or None if the call's own message contains it.
+        path: the path to the result within that message's value.
     """
 
     call: int
@@ -242,7 +240,7 @@ class _Result:
 
     @property
     def written(self) -> str:
-        """The reference in a form that a call of any instance can use."""
+        """The reference in a form that a call in any instance can use."""
         return format_reference(self.reference.full, self.reference.instance)
 
 
@@ -252,9 +250,9 @@ class MadeCall:
 
     Attributes:
         entry: the value of the message.
-        references: references to the places it wrote its value to.
+        references: references to the places that the call wrote its value to.
         result: its result, if no state contains it.
-        line: the line that shows the result whole, once it has been made.
+        line: the line that shows the whole result, once it has been made.
     """
 
     entry: JSONObject
@@ -280,8 +278,8 @@ class _Writes:
     paths: dict[Path, tuple[int, bool]] = field(default_factory=dict[Path, tuple[int, bool]])
 
     def outermost(self) -> Iterator[tuple[Path, int, bool]]:
-        """Yield (path, its last writer, whether the writer is a call of the reading tool) for every
-        path that is not inside another.
+        """Yield (path, its last writer, whether that writer is a call to the reading tool) for
+        every path that is not inside another.
         """
         top: Path | None = None
         last = -1
@@ -313,7 +311,7 @@ class ShownDocument:
     Attributes:
         value: the value; its shortened parts are objects with the member `shortened`.
         shortened: references to these parts.
-        left_out: references to parts that do not appear at all.
+        left_out: references to the parts that do not appear at all.
     """
 
     value: JSON
@@ -329,20 +327,20 @@ def _priority(result: _Result) -> tuple[bool, int]:
 
 
 class Showing:
-    """Decides which results of a Request are shown in full, and how the others appear.
+    """Decides which results a Request shows in full, and how the others appear.
 
     Args:
         calls: the values of the `call` messages, in order.
         documents: the values of state and data messages, keyed by their place.
         shown: the limits.
         measures: what the last Request measured.
-        added: the data that calls have added, as the paths of the added parts for the place of each
-            document.
+        added: what calls have added to data: the paths of the added parts, keyed by the document's
+            place.
 
     Attributes:
-        unlisted: the calls that have no line: early calls whose results are not shown.
+        unlisted: the calls that have no line, which are early calls whose results are not shown.
         is_shortened: whether at least one result is not shown in full.
-        line: writes the JSON of a value in one line.
+        line: writes a value's JSON on one line.
     """
 
     def __init__(
@@ -394,7 +392,9 @@ class Showing:
                 self._short.setdefault(result.place, []).append(result)
 
     def _results_of(self, calls: Sequence[MadeCall]) -> Iterator[_Result]:
-        """Yield every result. Results in one state that contain each other count as one."""
+        """Yield every result. Results in one state count as a single result if one contains the
+        other.
+        """
         writes: dict[Place, _Writes] = {}
         for number, call in enumerate(calls):
             if call.result is not None:
@@ -410,7 +410,7 @@ class Showing:
                     writes.setdefault(place, _Writes()).paths[path] = (number, is_read)
 
         for place, paths in self._added.items():
-            # For data that is not a result, it is not known which call added it.
+            # For data that is not a result, nobody knows which call added it.
             numbers = [
                 number for number, call in enumerate(calls) if self._in_data.get(id(call)) == place
             ]
@@ -432,8 +432,8 @@ class Showing:
                 )
 
     def _find_in_data(self) -> dict[int, Place]:
-        """Return, for each call that returned a message, the place of the data that contains the
-        whole result.
+        """Return the place of the data that contains the whole result, for each call that returned
+        a message.
         """
         by_key: dict[tuple[str, str], list[Place]] = {}
         plain: dict[str, list[Place]] = {}
@@ -476,8 +476,8 @@ class Showing:
         return None if place is None else format_reference(place[1], place[0] or None)
 
     def _within(self, reference: Reference) -> tuple[Place | None, Path]:
-        """Return the place of the document that contains the value of a reference, and the path
-        inside that document.
+        """Return the place of the document that contains a reference's value, and the path inside
+        that document.
         """
         full = reference.full
         depth = 2 if reference.kind == "data" else 1
@@ -557,7 +557,7 @@ def _references(call: JSONObject) -> Iterator[Reference]:
         try:
             operands = [*parse_reference(text).operands()]
         except ReferenceSyntaxError:
-            # In a context that was written by hand, this can be any text.
+            # In a context written by hand, this can be any text.
             continue
         yield operands[0]
 
@@ -570,7 +570,7 @@ def _holds(document: JSON, value: JSON) -> bool:
         return True
     if isinstance(document, dict) and isinstance(value, dict):
         return all(key in document and _holds(document[key], item) for key, item in value.items())
-    # Python treats 1 and True as equal, but their JSON differs.
+    # 1 and True are equal in Python, but their JSON differs.
     return document == value and encode(document) == encode(value)
 
 
@@ -590,8 +590,8 @@ def paths_of(added: JSON, own: JSON | Missing) -> Iterator[Path]:
 
 
 _TEXT_OF_CALL: Final = 160
-"""The maximum number of characters of a string in the preview of a result. The preview is part of
-the line that shows the call.
+"""The maximum number of characters that the preview of a result shows of a string. The preview is
+part of the line that shows the call.
 """
 
 _Tree: TypeAlias = "dict[str, _Tree | _Leaf]"
@@ -612,8 +612,8 @@ def _put(tree: _Tree, path: Path, entry: JSON) -> None:
 
 
 def _replaced(value: JSON, tree: _Tree) -> JSON:
-    """Return a copy of a value. At each path of the tree, the value from the tree replaces the
-    original one, even if it is null.
+    """Return a copy of a value in which the value that the tree has at a path, even null, replaces
+    the original one there.
     """
     if isinstance(value, dict):
         members: JSONObject = {}

@@ -21,7 +21,7 @@ from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.schema import Validator
 
 Method = Literal["set", "merge", "push"]
-"""The values of `_outputMethod`: replace the old value, merge objects deeply, or append to an
+"""The values of `_outputMethod`: replace the old value, deeply merge objects, or append to an
 array.
 """
 
@@ -39,14 +39,14 @@ MISSING: Final = Missing()
 _BEGINNING: Final = 80
 
 _LARGE: Final = 64 * 1024
-"""If a string has more characters than this, only one such string is cached at a time, because its
-value takes much memory.
+"""Of strings with more characters than this, only one is cached at a time, because its value takes
+much memory.
 """
 
 
 def parsed_text(text: str) -> JSON | Missing:
     """Return the JSON object or array that a string contains, or MISSING. The value is shared, so
-    do not change it.
+    callers must not change it.
     """
     if len(text) <= _LARGE:
         return _parsed_small(text)
@@ -54,8 +54,8 @@ def parsed_text(text: str) -> JSON | Missing:
 
 
 def opened(value: JSON | Missing) -> JSON | Missing:
-    """Return a value. For a string, return the JSON object or array that it contains, or MISSING.
-    The value is shared, so do not change it.
+    """Return a value or, for a string, the JSON object or array that it contains, or MISSING. The
+    value is shared, so callers must not change it.
     """
     return parsed_text(value) if isinstance(value, str) else value
 
@@ -154,7 +154,9 @@ def _kind(value: JSON) -> str:
 
 
 def merge(old: JSON, new: JSON) -> JSON:
-    """Merge deeply: members of objects are merged, and anything else is replaced by `new`."""
+    """Merge two values deeply: members of objects are merged, and anything else is replaced with
+    `new`.
+    """
     if isinstance(old, dict) and isinstance(new, dict):
         result: JSONObject = dict(old)
         for key, value in new.items():
@@ -260,7 +262,7 @@ _LATER = frozenset(
 class StateSchema:
     """The schema of one instance's state.
 
-    If the schema declares properties, only these can be written, which is checked before anything
+    If the schema declares properties, only these can be written. This is checked before anything
     runs. Every write is checked against the schema without `required`. When the run ends, the whole
     state is checked with `required`.
 
@@ -316,7 +318,7 @@ class StateSchema:
 
     @staticmethod
     def _additional(schema: JSONObject, key: str) -> JSON:
-        """Return the schema of a key that `properties` does not name, or None if no such key is
+        """Return the schema for a key that `properties` does not name, or None if no such key is
         allowed.
         """
         for pattern, schema_of_pattern in object_or_empty(schema.get("patternProperties")).items():
@@ -324,7 +326,7 @@ class StateSchema:
                 return schema_of_pattern
 
         additional = schema.get("additionalProperties")
-        # Without `additionalProperties`, JSON Schema would allow every key, but a state does not.
+        # Without `additionalProperties`, JSON Schema allows every key, but a state does not.
         return None if additional is None or additional is False else additional
 
     def check_write(self, state: JSON) -> None:
@@ -358,8 +360,8 @@ def _matches(pattern: str, key: str) -> bool:
 
 
 def _refers_beyond_definitions(schema: JSON) -> bool:
-    """Return whether the schema refers to a part that is not a definition. Closing such a part for
-    one place would also close it for the other.
+    """Return whether the schema refers to a part that is not a definition. Closing such a part in
+    one place would also close it in the other.
     """
     return any(
         not target.startswith(("#/$defs/", "#/definitions/")) for target in references_in(schema)

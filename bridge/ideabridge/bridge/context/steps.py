@@ -14,7 +14,7 @@ from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.tools.encoding import JSON, encode_text, number_or_none
 
 CHARACTERS: Final = 1_000_000
-"""The maximum number of characters of a string before or after a conversion."""
+"""The maximum length of a string before or after a conversion, in characters."""
 
 STEPS: Final[Mapping[str, str]] = {
     "number": "as a number",

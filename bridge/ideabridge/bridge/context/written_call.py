@@ -1,7 +1,7 @@
 """WrittenCall: a call as its author wrote it, before its tool is looked up.
 
 Plans, Solutions and published ideas list calls as JSON. Code that needs only the names in a call
-reads it as a `WrittenCall`. `read_call` in `loop/call.py` reads the rest, checks it, and reports
+reads it as a `WrittenCall`. `read_call` in `loop/call.py` reads and checks the rest, and reports
 what is wrong.
 """
 
@@ -18,12 +18,13 @@ class WrittenCall:
     """A call as written.
 
     Attributes:
-        tool: `_tool`, or "" if the call names no tool. The check of its plan refuses such a call.
+        tool: `_tool`, or "" if the call names no tool. The check of the plan refuses such a call.
         module: `_module`, or None if the call names no module.
         activity: `_activity`, or None.
         instance: `_instance`, or None.
         output_path: `_outputPath`, or None.
-        has_result: whether the call has `_output`: its author wrote the result, so no tool runs.
+        has_result: whether the call has `_output`. If so, its author wrote the result, and no tool
+            runs.
         members: all members of the call. They are empty if the call is not an object.
     """
 
@@ -71,18 +72,18 @@ def _name(call: JSONObject, member: str) -> str | None:
 
 
 def written_calls(calls: Iterable[JSON]) -> list[WrittenCall]:
-    """Read the calls of a plan. The result has the same places as the plan."""
+    """Read the calls in a plan. Each has the same place in the result as in the plan."""
     return [WrittenCall.of(call) for call in calls]
 
 
 def tool_names(calls: Iterable[JSON]) -> list[str]:
-    """Return the names of the tools that calls name, each once, in the order of the calls."""
+    """Return the names of the tools that the calls name, each once, in the order of the calls."""
     names = dict.fromkeys(call.tool for call in written_calls(calls))
     return [name for name in names if name]
 
 
 def title_of_tools(names: Iterable[str]) -> str:
-    """Return the title of a run or an idea that has no other: the names of its tools, on one line
+    """Return the title for a run or an idea that has no other: the names of its tools, on one line
     of at most 200 characters.
     """
     return " + ".join(names)[:200]

@@ -1,11 +1,11 @@
 """Driver: holds the lease under which this process drives a run, writes the run's journal, and
-watches the leases of other drivers.
+watches other drivers' leases.
 
 A run is driven by one process at a time. That process holds the run's lease, renews it with each
 heartbeat, and releases it when the run waits for someone or has ended. Each acquisition begins a
-new epoch. Every append to the journal carries its epoch, and the store refuses an outdated one in
-the same transaction. So a process that was suspended cannot write into a run that another process
-has taken over.
+new epoch. Every append to the journal carries the epoch of its lease, and the store refuses an
+outdated epoch in the same transaction. So a process that was suspended cannot write into a run that
+another process has taken over.
 
     free -> held (acquire) -> free (release)
                            -> lapsed -> held by another process, with a new epoch
@@ -50,33 +50,35 @@ from ideabridge.tools.encoding import JSON
 T = TypeVar("T")
 
 LARGE: Final = 256 * 1024
-"""A value is large, and takes long to write, if its strings have this many characters or its JSON
-this many bytes.
+"""A value counts as large, and so as slow to write, if its strings have this many characters or its
+JSON this many bytes.
 """
 
 _LARGE_NODES: Final = 10_000
 
 _NOTICE_SECONDS: Final = 0.25
-"""Minimum time, in seconds, between two notices about the progress of a run. Frequent notices would
-slow down writes, because commits with notices wait for each other.
+"""Minimum time, in seconds, between two notices about the progress of a run. More frequent notices
+would slow down writes, because commits that send notices wait for each other.
 """
 
 _QUESTIONS: Final = (ApprovalAsked, PlanAsked, QuestionAsked, RequestMade)
 
 _LOOKS: Final = 10_000
-"""Maximum number of watched leases. Beyond it, the watch forgets all of them and starts again."""
+"""Maximum number of watched leases. If there are more, the watch forgets all of them and starts
+again.
+"""
 
 
 def _stat(pid: int) -> tuple[str, str] | None:
-    """Return (state, start time) of a process as the system reports them, or None if it does
-    not.
+    """Return (state, start time) of a process as the system reports them, or None if the system
+    reports neither.
     """
     try:
         line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
 
-    # The name of the program is in parentheses, and can contain spaces.
+    # The program's name is in parentheses and can contain spaces.
     fields = line.rpartition(")")[2].split()
     if len(fields) <= 19:
         return None
@@ -85,8 +87,8 @@ def _stat(pid: int) -> tuple[str, str] | None:
 
 def _place() -> tuple[str, str]:
     """Return (boot, PID namespace) of this process, both empty if the system does not report them.
-    Process ids do not suffice: containers number their processes from 1, and can share a host name
-    and a store.
+    Process ids do not suffice, because containers number their processes from 1 and can share a
+    host name and a store.
     """
     return _place_of(os.getpid())
 
@@ -117,15 +119,15 @@ _retired: set[str] = set()
 
 
 def retire(name: str) -> None:
-    """Record that a driver of this process has ended, so that leases that it could not release can
+    """Record that a driver of this process has ended, so that the leases it could not release can
     be taken from it.
     """
     _retired.add(name)
 
 
 def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
-    """Return the state of a driver's process. `stopped` means by SIGSTOP or a debugger; `unknown`
-    means that it is on another system.
+    """Return the state of a driver's process. `stopped`: SIGSTOP or a debugger has stopped it.
+    `unknown`: it is on another system.
     """
     parts = driver.rsplit("|", 5)
     if len(parts) != 6 or "" in parts[1:5]:
@@ -138,8 +140,8 @@ def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
     stat = _stat(int(pid))
     if stat is not None:
         state, present_start = stat
-        # The process has ended but its parent has not collected it yet, or another process has its
-        # id now.
+        # Either the process has ended and its parent has not collected it yet, or another process
+        # now has its id.
         if state in "ZX" or present_start != start or driver in _retired:
             return "gone"
         return "stopped" if state in "Tt" else "alive"
@@ -173,11 +175,11 @@ LEFT: Final = "the process that was working on it has ended"
 
 
 def is_left(record: RunRecord) -> bool:
-    """Return whether a run has the status `running` in the store even though no process works on it
+    """Return whether a run has the status `running` in the store although no process works on it
     any more. Any process can then take it up.
 
-    Use this only for lists: unlike `Watch`, it compares the clocks of two machines if the driver is
-    on another one.
+    Use this only for lists: if the driver is on another machine, this, unlike `Watch`, compares the
+    clocks of two machines.
     """
     if record.status != "running":
         return False
@@ -197,7 +199,7 @@ class SaveIdea:
     """Saves the idea of a step.
 
     Attributes:
-        save: saves it. Called inside the transaction that journals what follows the step.
+        save: saves the idea. Called inside the transaction that journals what follows the step.
         is_large: whether saving it is too slow for the event loop.
     """
 
@@ -206,14 +208,14 @@ class SaveIdea:
 
 
 class Watch:
-    """Watches the leases of other drivers, using only the clock of this process.
+    """Watches other drivers' leases, using only this process's clock.
 
     The clocks of two machines can be an hour apart, and can be set while runs are active. So this
     class never compares a time that another process wrote with a time in this process. A driver
     changes the row of its run with every heartbeat. Its lease has lapsed once this process has seen
     the same row for the duration of the lease. The lease of a live process on this system does not
-    lapse, however late the heartbeat is, because the process might be busy. The lease of a stopped
-    process does lapse, because it is not known when the process will continue.
+    lapse, however late its heartbeat is, because the process might be busy. The lease of a stopped
+    process does lapse, because nobody knows when the process will continue.
 
     Args:
         clock: a monotonic clock, in seconds.
@@ -252,8 +254,8 @@ class Watch:
             look = _Look(lease, now)
             self._looks[lease.run] = look
 
-        # If this process slept since its last check, the driver might also have slept, so give it
-        # time for another heartbeat.
+        # If this process has slept since its last check, the driver might have slept, too, so give
+        # it time for another heartbeat.
         look.still += min(now - look.at, lease.seconds / 2)
         look.at = now
         return max(seconds - look.still, 0.0)
@@ -262,18 +264,18 @@ class Watch:
 class Driver:
     """Holds the lease of one run, and appends to its journal under the lease's epoch.
 
-    A run that waits for someone has no driver, so any process can take it up.
+    A run that is waiting for someone has no driver, so any process can take it up.
 
     Args:
         name: the name of this process, from `own_driver_name`.
-        seconds: the number of seconds that the lease lasts without a heartbeat.
-        writer: writes into the store for an event loop, or None for blocking writes.
-        watch: the watch over the leases of other drivers, or None for a new one, to which no lease
-            has lapsed yet.
+        seconds: how many seconds the lease lasts without a heartbeat.
+        writer: writes to the store on behalf of an event loop, or None for blocking writes.
+        watch: the watch over other drivers' leases, or None for a new watch, which has not seen any
+            lease lapse yet.
 
     Attributes:
         epoch: the epoch of the lease, or None if this process does not hold the lease.
-        unwritten: the number of queued writes of the run.
+        unwritten: how many of the run's writes are queued.
         seen: the number of the last event of the run that this process has read or written.
     """
 
@@ -303,7 +305,7 @@ class Driver:
         """Take the lease unless this process already holds it.
 
         Returns:
-            False if another process has added events since this one last read the journal.
+            False if another process has added events since this process last read the journal.
 
         Raises:
             InterruptedRunError: another process drives the run.
@@ -323,19 +325,19 @@ class Driver:
         return record is not None and record.last_event == self.seen
 
     def _take_over(self) -> int | None:
-        """Take the lease of a driver that is gone or whose lease has lapsed. Return None if the
-        driver might be alive.
+        """Take over the lease of a driver that is gone or whose lease has lapsed. Return None if
+        the driver might be alive.
         """
         record = self._store.runs.get(self._run)
         if record is None:
             return None
 
-        # This process has left the run, but the write that records this is still queued. That write
-        # will find its epoch outdated.
+        # This process has left the run, but the write that records this is still queued. When it
+        # comes to be written, its epoch is outdated.
         is_leaving = record.driver == self._name and self.unwritten > 0
         if not is_leaving and self._watch.left(record.lease) > 0:
             return None
-        # The store refuses if the driver has had a heartbeat since, or another process was faster.
+        # The store refuses if the driver has sent a heartbeat since, or another process was faster.
         return self._store.leases.acquire(
             self._run, self._name, self._seconds, time.time(), record.lease
         )
@@ -354,7 +356,7 @@ class Driver:
             raise
 
     def release(self) -> None:
-        """Release the lease, because the run waits for someone or has ended."""
+        """Release the lease, because the run is waiting for someone or has ended."""
         if self.epoch is not None:
             self._store.leases.release(self._run, self.epoch)
             self.epoch = None
@@ -381,7 +383,7 @@ class Driver:
 
     @property
     def trouble(self) -> StoreError | None:
-        """The reason why the store currently cannot be written, or None if no write has failed."""
+        """Why the store currently cannot be written to, or None if no write has failed."""
         return None if self._writer is None else self._writer.trouble
 
     @property
@@ -398,7 +400,7 @@ class Driver:
         """Append events to the run's journal, in one transaction with `ideas`, which save the ideas
         of steps.
 
-        `later` is called when a queued write is done, with the error if it failed.
+        `later` is called when a queued write is done, with the error if the write failed.
 
         Returns:
             True if everything is stored, False if the write is queued.
@@ -532,8 +534,8 @@ class Driver:
     def leave(
         self, status: str | None, summary: StoredSummary | None, later: Callable[[], None]
     ) -> None:
-        """Release the lease, and write the run's status (None leaves it unchanged) and the summary
-        of a run that has ended. With the status `queued`, a worker continues the run.
+        """Release the lease, and write the run's status (None leaves it unchanged) and, if the run
+        has ended, its summary. With the status `queued`, a worker continues the run.
 
         `later` is called when a queued write is done.
 
@@ -558,8 +560,8 @@ class Driver:
                 self._store.runs.notify(self._run)
 
         def ended(error: Exception | None) -> None:
-            # Nobody takes a lease from a live process, so release it when the store works again.
-            # The process that takes the run up writes the status.
+            # Nobody takes a lease from a live process, so this process releases it when the store
+            # works again. The process that takes the run up writes the status.
             lost = isinstance(error, StaleDriverError)
             self._owed = None
             if isinstance(error, StoreError) and not lost:
@@ -577,7 +579,7 @@ class Driver:
                 self._owed = None
 
     def events(self, after: int = 0) -> Iterator[tuple[int, Event]]:
-        """Yield the events of the run's journal after a sequence number, in order, as (number,
+        """Yield the events in the run's journal after a sequence number, in order, as (number,
         event).
         """
         for number, event in self._store.runs.events(self._run, after):
@@ -596,8 +598,8 @@ class Driver:
 
 
 def is_large_value(value: JSON) -> bool:
-    """Return whether a value has many parts or long strings. The search stops as soon as this is
-    known.
+    """Return whether a value has many parts or long strings. The search stops as soon as the answer
+    is known.
     """
     stack: list[JSON] = [value]
     parts = 0

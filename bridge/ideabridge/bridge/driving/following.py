@@ -1,8 +1,8 @@
-"""Following: reads the journals of runs that another process drives and that someone in this
-process waits for.
+"""Following: reads the journals of runs that another process drives while someone in this process
+waits for them.
 
-The events are reported as if this process drove the run. A store that can notify reports when a
-journal has grown; in an SQLite file, the journals are read four times a second.
+The events are reported as if this process drove the runs. A store that can notify reports when a
+journal has grown; with an SQLite file, the journals are read four times a second.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ FOLLOWS_SECONDS: Final = 0.25
 """Interval, in seconds, at which the journals are read if the store cannot notify."""
 
 ALONE_SECONDS: Final = 3.0
-"""Time, in seconds, for which a run whose driver is gone is left to the servers. After that, a
-process that waits for the run takes it up.
+"""How long, in seconds, a run whose driver is gone is left to the servers. After that, a process
+that is waiting for the run takes it up.
 """
 
 
@@ -70,7 +70,7 @@ class _Followed:
 
 class Following:
     """The runs that another process drives, or is about to drive, and that someone in this process
-    waits for.
+    is waiting for.
     """
 
     def __init__(self, runs: _Runs) -> None:
@@ -79,7 +79,7 @@ class Following:
         self._awaited = anyio.Event()
 
     async def run(self) -> None:
-        """Read the journals, and report each event. Runs until cancelled."""
+        """Read the journals and report each event, until cancelled."""
         while True:
             self._awaited = anyio.Event()
             if not self._followed:
@@ -91,16 +91,16 @@ class Following:
                 if not followed.run.runner.waiting or not followed.run.is_elsewhere:
                     del self._followed[run_id]
                     continue
-                # If the store fails, the next round reads the journal.
+                # If the store fails, the next round reads the journal instead.
                 with contextlib.suppress(StoreError):
                     self._look(followed)
 
     def note_waiting(self, run: _Run) -> None:
-        """Record that someone now waits for a run to change."""
+        """Record that someone is now waiting for a run to change."""
         if run.parent is None and run.id not in self._followed and run.is_elsewhere:
             self._followed[run.id] = _Followed(run)
             self._awaited.set()
-            # No notice will come about earlier events, so wake the task that follows.
+            # No notice will come about earlier events, so wake the task that follows the runs.
             self._runs.notices.tell("run", run.id)
 
     def _look(self, followed: _Followed) -> None:

@@ -1,11 +1,11 @@
-"""Notices: receives notices from other processes on the same store, so that polling is needed only
+"""Notices: receives notices from other processes on the same store. With them, a process polls only
 if the store cannot notify.
 
 A notice consists of a topic and, for some topics, an id: `run RUN` (its journal has grown), `ask`
-(a request to the driver of a run), `queue` (a run waits for a worker), `catalogue` (something was
-published). It contains no data: a process that hears it reads the store. A connection that breaks
-can lose notices, so a waiting process also checks the store every few seconds. An SQLite file
-cannot notify, so its processes poll.
+(a request to the driver of a run), `queue` (a run is waiting for a worker), `catalogue` (something
+was published). It contains no data: a process that hears it reads the store. Notices can be lost
+when a connection breaks, so a waiting process also checks the store every few seconds. An SQLite
+file cannot notify, so its processes poll.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from anyio.lowlevel import EventLoopToken, current_token
 from ideabridge.bridge.store.store import Store
 
 LOOKS_SECONDS: Final = 2.0
-"""Time, in seconds, for which a task waits for a notice before it checks the store anyway."""
+"""How long, in seconds, a task waits for a notice before it checks the store anyway."""
 
 
 class _Topic:
-    """The notices of one topic since they were last taken.
+    """The notices on one topic since they were last taken.
 
     Attributes:
         heard: set by a notice.
@@ -38,7 +38,7 @@ class _Topic:
         self._everything = False
 
     def hear(self, about: str) -> None:
-        """Record a notice about `about`, or about everything if that is ""."""
+        """Record a notice about `about`, or about everything if `about` is ""."""
         if about:
             self._about.add(about)
         else:
@@ -46,8 +46,8 @@ class _Topic:
         self.heard.set()
 
     def take(self) -> set[str] | None:
-        """Return the subjects of the notices, and forget them. None means that everything must be
-        checked.
+        """Return what the notices are about, and forget the notices. None means that everything
+        must be checked.
         """
         about: set[str] | None = self._about
         if self._everything or not self.heard.is_set():
@@ -60,8 +60,8 @@ class _Topic:
 
 
 class Notices:
-    """The notices of a store: `async with notices:`. All methods belong to the event loop's
-    thread.
+    """The notices from a store: `async with notices:`. All methods must be called in the event
+    loop's thread.
     """
 
     def __init__(self, store: Store) -> None:
@@ -94,15 +94,15 @@ class Notices:
             await to_thread.run_sync(self._end)
 
     def tell(self, topic: str, about: str = "") -> None:
-        """Wake the task that waits for a topic in this process."""
+        """Wake the task in this process that is waiting for a topic."""
         self._topics.setdefault(topic, _Topic()).hear(about)
 
     async def wait(self, topic: str, seconds: float) -> set[str] | None:
-        """Wait for notices of a topic. Only one task at a time waits for a topic.
+        """Wait for notices on a topic. Only one task at a time can wait for a topic.
 
         Args:
             topic: the topic.
-            seconds: the number of seconds to wait for a notice if the store cannot notify.
+            seconds: how many seconds to wait if the store cannot notify.
 
         Returns:
             What the notices are about, or None to check everything.
@@ -126,12 +126,12 @@ class Notices:
         self._wake_all()
 
     def _wake_all(self) -> None:
-        """Wake every task that waits, because notices might have been lost."""
+        """Wake every waiting task, because notices might have been lost."""
         for notices in self._topics.values():
             notices.hear("")
 
 
 def _run(token: EventLoopToken, call: Callable[[], None]) -> None:
-    """Call a function in the event loop, unless the loop has ended."""
+    """Call a function on the event loop, unless the loop has ended."""
     with suppress(RunFinishedError):
         from_thread.run_sync(call, token=token)

@@ -1,15 +1,16 @@
 """Queue: decides who drives a run when servers and workers share a store.
 
-Theory of operation. The queue is the table of runs: a run with the status `queued` has no driver,
-and waits for a worker. A server with the role `front` journals the events that set a run in motion
-(its plan, a solution, a decision). When calls would start, it hands the run over instead.
-`RunQueue.claim` takes a run out of the queue, and a `worker` continues it as any process continues
-a run: from its journal. From then on the lease of the run says who drives it. A worker that is
-shutting down starts no more calls, and hands its runs over when their running calls have ended.
+Theory of operation. The queue is the table of runs: a run with the status `queued` has no driver
+and is waiting for a worker. A server with the role `front` journals the events that set a run in
+motion (its plan, a solution, a decision). At the point where calls would start, it hands the run
+over instead. `RunQueue.claim` takes a run out of the queue, and a `worker` continues it as any
+process continues a run: from its journal. From then on, the run's lease says who drives it. A
+worker that is shutting down starts no more calls, and hands over its runs when their running calls
+have ended.
 
-A worker that dies leaves runs behind, whose leases lapse. `Recovery`, in any server or worker,
-returns them to the queue. The queue has no state of its own: it only decides in which order runs
-get their turn.
+A worker that dies leaves runs behind, and their leases lapse. `Recovery`, in any server or worker,
+returns these runs to the queue. The queue has no state of its own: it only decides the order in
+which runs get their turn.
 """
 
 from __future__ import annotations
@@ -35,14 +36,15 @@ from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.errors import LimitExceededError
 
 MOST_QUEUED: Final = 1000
-"""Limit on the runs that wait for workers. Further runs are refused."""
+"""Maximum number of runs that wait for workers. Further runs are refused."""
 
 MOST_OF_ONE: Final = 500
-"""Limit on the waiting runs of one caller. The remaining places are for other callers."""
+"""Maximum number of one caller's waiting runs. The remaining places are for other callers."""
 
 Role: TypeAlias = Literal["alone", "front", "worker"]
 """The role of a process. `alone`: it drives the runs that it creates and those that others leave
-behind. `front`: it leaves them to workers. `worker`: it drives those that it takes from the queue.
+behind. `front`: it leaves all runs to workers. `worker`: it drives the runs that it takes from the
+queue.
 """
 
 
@@ -86,7 +88,7 @@ class DrivenRun(Protocol):
 
     @property
     def is_being_left(self) -> bool:
-        """True while writes of the run are queued."""
+        """True while some of the run's writes are queued."""
         ...
 
     def with_rooms(self, *, ending: bool = False) -> Iterator[DrivenRun]:
@@ -94,19 +96,19 @@ class DrivenRun(Protocol):
         ...
 
     def poke(self) -> None:
-        """Wake the tasks that wait for the run."""
+        """Wake the tasks that are waiting for the run."""
 
 
 class Queue:
-    """Decides for each run whether this process performs its effects, and hands the run over if
-    not.
+    """Decides for each run whether this process performs the run's effects, and hands the run over
+    if not.
 
     Args:
         store: the store that holds the queue.
         role: see `Role`.
 
     Attributes:
-        role: see `Role`. It becomes `front` while a worker shuts down.
+        role: see `Role`. It becomes `front` while a worker is shutting down.
         claimed: the runs that this worker has taken from the queue.
     """
 
@@ -116,8 +118,8 @@ class Queue:
         self._store = store
 
     def drives(self, run: DrivenRun) -> bool:
-        """Return whether this process performs the effects of a run, or of the outermost run that a
-        room belongs to.
+        """Return whether this process performs the effects of a run or, for a room, of the
+        outermost run that the room belongs to.
         """
         return self.role == "alone" or (self.role == "worker" and run.root.id in self.claimed)
 
@@ -139,13 +141,13 @@ class Queue:
             run.runner.abandon("its lease was lost to another process")
 
     def return_left(self, run: DrivenRun, handover: Handover) -> None:
-        """Put a run that another process left behind back into the queue, under its lease. Its row
-        gets the handover, with the modules that the run needs.
+        """Under its lease, put a run that another process left behind back into the queue. The
+        run's row gets the handover, with the modules that the run needs.
         """
         run.driver.queue(dataclasses.replace(handover, needs=modules_reached_by(run)))
 
     def expect_place(self, caller: str) -> None:
-        """Raise `LimitExceededError` if the queue is full, so that another run cannot be added."""
+        """Raise `LimitExceededError` if the queue is too full for another run."""
         if self._store.queue.count(most=MOST_OF_ONE, caller=caller) >= MOST_OF_ONE:
             raise LimitExceededError(
                 f"{MOST_OF_ONE:,} of your runs wait for a worker, which is the limit for one user. "
@@ -159,7 +161,7 @@ class Queue:
 
 
 def modules_reached_by(run: DrivenRun) -> tuple[str, ...]:
-    """Return the names of the modules that a run can call, or `*` for any."""
+    """Return the names of the modules that a run can call, with `*` if it can call any."""
     tools = run.machine.catalogue.tools
     return tuple(sorted({module for tool in tools for module in tool.reached if module}))
 
@@ -210,15 +212,15 @@ class Worker:
 
     async def run(self) -> None:
         """Take runs from the queue until this task is cancelled or, after `drain`, until the last
-        run is handed over.
+        run has been handed over.
         """
         async with anyio.create_task_group() as group:
             while not self._ended.is_set():
                 try:
                     claimed = await self._claim()
                 except StoreError:
-                    # Tasks that use the store report its error. The worker continues when the store
-                    # works again.
+                    # Tasks that use the store report the store's error. The worker continues when
+                    # the store works again.
                     claimed = []
                 for run_id in claimed:
                     self._runs.queue.claimed.add(run_id)
@@ -227,8 +229,8 @@ class Worker:
                     await self._runs.notices.wait("queue", POLL_SECONDS)
 
     def drain(self) -> None:
-        """Stop taking runs and starting calls, and hand over each run as soon as its running calls
-        have ended.
+        """Take no more runs, start no more calls, and hand over each run as soon as its running
+        calls have ended.
         """
         self._ended.set()
         self._runs.hand_over_all()
@@ -260,9 +262,9 @@ class Worker:
             while (run.driver.epoch is not None or run.is_being_left) and run.runner.lost is None:
                 await run.runner.wait_changed()
         except (FinishedRunError, InterruptedRunError, UnknownRunError, StoreError):
-            # The run was cancelled, another process was faster, or it cannot continue here: its row
-            # in the store says so. If the store failed, the run is left behind and taken up like a
-            # dead process's run.
+            # The run was cancelled, another process was faster, or the run cannot continue here:
+            # its row in the store says which. If the store failed, the run is left behind and taken
+            # up as if its process had died.
             return
         finally:
             self._runs.queue.claimed.discard(run_id)

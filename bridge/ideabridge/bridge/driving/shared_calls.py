@@ -1,14 +1,14 @@
 """SharedCalls: enforces a module's `parallel` limit across all processes on a store.
 
 Theory of operation. The store lists the running and the waiting calls of each module, in the order
-in which they arrived. With a limit of N, the first N of them run. A call that has ended is removed,
+in which they arrived. With a limit of N, the first N of them run. A call that has ended is removed
 and the next one starts, so calls take turns, no matter which process makes them. PostgreSQL
-notifies the processes that wait; an SQLite file is read four times a second.
+notifies the waiting processes; an SQLite file is read four times a second.
 
 A process has a heartbeat for its calls, as for its runs, and other processes judge it in the same
-way (`Watch`). If the process is gone, its calls are removed at once; if it is not known whether the
-process is gone, they are removed after `LEASE_SECONDS` without a heartbeat. So if a process briefly
-loses its connection to the store, its calls keep their places.
+way (`Watch`). The calls of a process that is gone are removed at once. If nobody knows whether the
+process is gone, its calls are removed after `LEASE_SECONDS` without a heartbeat. So if a process
+loses its connection to the store only briefly, its calls keep their places.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _LOOKS_SECONDS: Final = 0.25
 """Interval, in seconds, at which the calls are checked if the store cannot notify."""
 
 _ALIVE_SECONDS: Final = 4 * LEASE_SECONDS
-"""The number of seconds without a heartbeat after which even the calls of a live process on this
-system are removed, because that process evidently cannot write.
+"""After this many seconds without a heartbeat, even the calls of a live process on this system are
+removed, because the process evidently cannot write.
 """
 
 logger: Final = logging.getLogger(__name__)
@@ -60,13 +60,13 @@ class _Call:
 
 
 class SharedCalls:
-    """Lets calls to modules wait until they are allowed to run. Call the methods in the event
-    loop's thread.
+    """Makes calls to modules wait until they are allowed to run. The methods must be called in the
+    event loop's thread.
 
     Args:
         store: holds the calls of all processes.
-        writer: writes into it.
-        notices: reports that calls of other processes have ended.
+        writer: writes to the store.
+        notices: reports when calls of other processes have ended.
         name: the name of this process, from `own_driver_name`.
         seconds: the number of seconds without a heartbeat after which a process's calls are
             removed.
@@ -98,12 +98,12 @@ class SharedCalls:
         this context manager.
 
         Args:
-            module: identifies the module: its name, and after a space what distinguishes it from
-                others of the same name.
-            most: the maximum number of calls at once.
+            module: identifies the module by its name and, after a space, what distinguishes it from
+                others with the same name.
+            most: the maximum number of calls that run at once.
 
         Raises:
-            UncountedCallError: the store cannot be written.
+            UncountedCallError: the store cannot be written to.
         """
         call = _Call(module, most)
         self._calls[call.id] = call
@@ -121,7 +121,7 @@ class SharedCalls:
             self._leave(call)
 
     async def run(self) -> None:
-        """Let waiting calls run, and report that this process is alive, until this task is
+        """Let waiting calls run and report that this process is alive, until this task is
         cancelled.
         """
         async with anyio.create_task_group() as group:
@@ -184,7 +184,7 @@ class SharedCalls:
         def failed(_error: Exception) -> None:
             self._unwritten.append(call)
 
-        # Use the same key, so that a call that is cancelled while it joins is removed afterwards.
+        # Use the same key, so that a call which is cancelled while it joins is removed afterwards.
         self._write(
             call.id, lambda: self._store.call_places.leave(call.module, call.id), left, failed
         )
