@@ -198,7 +198,7 @@ def names_secret(value: JSON) -> bool:
 
 
 def real_call(call: JSONObject, tool: Tool, defaults: JSONObject) -> JSONObject:
-    """Return the call to the real tool for a call to a changed tool.
+    """Convert a call to a changed tool into a call to the real tool.
 
     Args:
         call: the call, with meta-properties.

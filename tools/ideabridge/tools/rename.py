@@ -176,7 +176,7 @@ def _renamed(names: JSON, new_names: dict[str, str]) -> JSON:
 
 def matches_meta(pattern: str) -> bool:
     """Return whether a `patternProperties` pattern can match the name of a meta-property."""
-    # These names are so short that no pattern takes long.
+    # These names are so short that no pattern takes a long time.
     try:
         return any(re.search(pattern, name) for name in META_PROPERTIES)
     except re.error:

@@ -1,11 +1,11 @@
 """Tool files: Python files whose top level defines tools, activities and message handlers.
 
 `load_tool_file` runs a file. `load_tool_files_anew` runs files from one folder again, while calls
-might still run code from an earlier load: a file and the modules of its folder become new module
+might still run code from an earlier load: a file and the modules in its folder become new module
 objects, and the old ones stay as they are.
 
-One process can have the tool files of several folders, which know nothing of each other. So while a
-file runs, only the modules of its own folder can be imported, even if a module of another folder
+One process can have tool files from several folders, which know nothing of each other. So while a
+file runs, only the modules in its own folder can be imported, even if a module in another folder
 has the same name.
 """
 
@@ -216,13 +216,13 @@ def load_tool_files_anew(
     seconds: float = 0.0,
 ) -> dict[str, Toolbox | ToolFileError]:
     """Run files from one folder again, together with the modules that they import from this folder.
-    A file that fails does not change the others. If all fail, the modules of the folder stay as
+    A file that fails does not change the others. If all fail, the modules in the folder stay as
     they were.
 
     Args:
         files: the path of each file, and the digest that it must have; see `load_tool_file`.
         is_wanted: returns whether the caller still waits for the result. If it no longer waits, the
-            old modules of the folder are restored at the end.
+            old modules in the folder are restored at the end.
         seconds: the time to wait for an earlier load that has not ended.
 
     Returns:

@@ -128,7 +128,7 @@ def _not_a_tool(item: object) -> str:
 
 
 def _check_types(tool: Tool) -> None:
-    """Check the types of a definition at run time, because not all programs use a type checker."""
+    """Check the types in a definition at run time, because not all programs use a type checker."""
     schema = 'an object (a dict); a schema is an object such as {"type": "object"}'
     parts: list[tuple[str, object, type | tuple[type, ...], str]] = [
         ("name", tool.name, str, "text"),
@@ -144,8 +144,8 @@ def _check_types(tool: Tool) -> None:
 
 
 class Toolbox:
-    """Tools, activities and message handlers, by name. A new definition replaces an earlier one of
-    the same name, at the same position.
+    """Tools, activities and message handlers, by name. A new definition replaces an earlier one
+    with the same name, at the same position.
 
     Args:
         items: what to register, as for `add`.

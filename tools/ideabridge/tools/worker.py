@@ -1,5 +1,5 @@
-"""Worker: runs computations over external data in processes, because such a computation can take
-long and only a process can be killed.
+"""Worker: runs computations over external data in processes, because such a computation can take a
+long time and only a process can be killed.
 
 A job is a name and one JSON argument. The name is either that of a job in `worker_process.py`, or
 `MODULE:FUNCTION`, a function that is allowed to read the store. A worker has a lower priority, an

@@ -238,7 +238,7 @@ class _Values:
 
 @dataclass(frozen=True, slots=True)
 class _Choices(_Values):
-    """The values of a field, or of the elements of a list."""
+    """The values that a field, or the elements of a list, can have."""
 
     one_of: tuple[_Values, ...] = field(default=(), metadata=member("oneOf"))
     any_of: tuple[_Values, ...] = field(default=(), metadata=member("anyOf"))
@@ -322,7 +322,7 @@ def _check_parts(form: JSONObject) -> None:
 
 
 def _where(place: Place) -> str:
-    """Return what an error calls a part of a form."""
+    """Return the words by which an error refers to a part of a form."""
     match place:
         case ():
             return "its form"
@@ -500,8 +500,7 @@ class DirectClient(Protocol):
         Args:
             module: the module that asks.
             question: the module's question, checked and without secrets.
-            fault: the reason why the last answer was not accepted, or None if there was no answer
-                yet.
+            fault: why the last answer was not accepted, or None if there was no answer yet.
         """
         ...
 
@@ -551,8 +550,8 @@ class Asking:
 
     Attributes:
         scope: ends the call after its time-out.
-        allowed: how many seconds the call is allowed to take, not counting the time in which a
-            person is asked.
+        allowed: how many seconds the call is allowed to take, not counting the time spent asking a
+            person.
         refused: messages to the caller, one for each refused question.
         own_ids: maps the module's ids for addresses to the ids that the client gets.
         session: the session of the call's client; see `client_session`.
@@ -782,8 +781,8 @@ class Asking:
         if self._secrets.mask(params.url) != params.url:
             raise FormError("its address contains a secret of the configuration")
 
-        # Clients of 2025-11-25 need an id, and 2026-07-28 has none. The module's own id can contain
-        # anything, so give the client a different one.
+        # Clients that use version 2025-11-25 need an id, and version 2026-07-28 has none. The
+        # module's own id can contain anything, so give the client a different one.
         own_id = token_hex(8)
         if params.elicitation_id is not None:
             own_id = self.own_ids.setdefault(params.elicitation_id, own_id)
@@ -976,7 +975,7 @@ class Asking:
 
     @contextmanager
     def _stopped_clock(self) -> Generator[None]:
-        """Stop the clock of the call's time-out within this context."""
+        """Pause the call's time-out within this context."""
         if self._waiting == 0:
             self._left = self.scope.deadline - anyio.current_time()
             self.scope.deadline = float("inf")

@@ -7,10 +7,10 @@ the MCP SDK).
       Person                opens an address and returns the redirect address; None in a server
       DevicePerson          alternative to Person: enters a code in a browser on another device
 
-The SDK's provider would hold one lock from a request to its answer, so that calls would wait for
-each other. So it runs only when it is needed: when a token has expired, or when the module has
-answered 401 or `insufficient_scope`. Without a person, it only renews tokens and gets tokens that
-need no person. Otherwise the error says which command signs in.
+The SDK's provider holds one lock from a request until its answer, which would make calls wait for
+each other. So the provider runs only when it is needed: when a token has expired, or when the
+module has answered 401 or `insufficient_scope`. Without a person, it only renews tokens, and gets
+tokens that can be obtained without one. Otherwise the error says which command signs in.
 """
 
 from __future__ import annotations
@@ -898,7 +898,7 @@ class _DeviceProvider(_PersonalProvider):
     Args:
         authorization: sends the requests, checks addresses and masks secrets.
         person: enters the code.
-        arguments: the arguments of `_PersonalProvider`.
+        arguments: the arguments for `_PersonalProvider`.
     """
 
     def __init__(self, authorization: Authorization, person: DevicePerson, *arguments: Any) -> None:

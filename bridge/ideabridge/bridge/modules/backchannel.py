@@ -25,8 +25,8 @@ _EVERYTHING: Final[JSONObject] = {
     "sampling": {"tools": {}},
     "roots": {},
 }
-"""The capabilities that an exposed module is told about outside of any call. Its questions go to
-the clients of direct calls, and some of these clients might be able to answer them.
+"""The capabilities that an exposed module is told about outside any call. Its questions go to the
+clients of direct calls, and some of these clients might be able to answer them.
 """
 
 _MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})

@@ -190,7 +190,8 @@ class Blocks:
             shown: the parts of the values that the answer shows.
             first: the number of the first block among the content blocks of the answer.
             room: the maximum total size of the blocks, in bytes of JSON.
-            otherwise: the text of a placeholder, after the size, if there is no room for its block.
+            otherwise: the text that follows the size in a placeholder if there is no room for its
+                block.
         """
         blocks: list[JSONObject] = []
         numbers: dict[bytes, int] = {}

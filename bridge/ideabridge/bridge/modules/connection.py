@@ -453,8 +453,8 @@ class Connection:
         may_be_era: True if the attempt failed during the first messages, so that an attempt with
             the other first message might succeed.
         listing: the tools, refreshed when they change, or None until the module has listed them.
-        list_fault: the reason why some or all tools could not be listed the last time, or None if
-            all were listed.
+        list_fault: why some or all tools could not be listed the last time, or None if all were
+            listed.
         offering: the resources, templates and prompts.
         backchannel: finds the call that a question belongs to.
         oddities: notes on messages that were skipped or repaired.

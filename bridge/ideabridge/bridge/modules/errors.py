@@ -1,4 +1,4 @@
-"""Errors of modules, one class for each cause.
+"""Module errors, one class for each cause.
 
 Minds and people see the messages, so these are limited in length and secrets in them are masked
 (see `secrets`). Each message contains the module's name. The `outcome` of an error says whether the
@@ -31,7 +31,7 @@ def log_hint(module: str) -> str:
 
 
 class ModuleError(IdeabridgeError):
-    """The base class of every error of a module.
+    """The base class of all module errors.
 
     Args:
         module: the module's name in `mcpServers`.
@@ -69,7 +69,7 @@ class ToolNotAllowedError(UnknownModuleToolError):
 
 
 class ToolLeftOutError(UnknownModuleToolError):
-    """The module lists the tool, but its definition cannot be used. The message says why."""
+    """The module lists the tool, but the tool's definition cannot be used. The message says why."""
 
 
 class ModuleListError(ModuleError):

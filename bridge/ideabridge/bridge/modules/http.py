@@ -140,8 +140,8 @@ class OlderServerError(UnansweredError):
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """Return the certificates that connections to modules trust: those of the system, read once at
-    the first connection.
+    """Return the certificates that connections to modules trust: the system's, which are read once,
+    at the first connection.
 
     Otherwise, each client would read them again and block the event loop for 25 ms or more.
     """

@@ -62,7 +62,7 @@ class Listing:
     Attributes:
         tools: the allowed and usable tools, by name.
         notes: human-readable notes about the tools.
-        left_out: the reason why a listed tool is not in `tools`, keyed by the tool's name.
+        left_out: why a listed tool is not in `tools`, keyed by the tool's name.
         denied: the names of tools that the module lists but the configuration does not allow.
         unfinished: True if a page failed or did not arrive, so that there might be more tools.
     """

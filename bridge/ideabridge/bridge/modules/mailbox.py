@@ -1,4 +1,4 @@
-"""Mailbox: passes everything that a module over HTTP sends to the session, no matter on which
+"""Mailbox: passes on to the session everything that a module over HTTP sends, no matter on which
 stream it arrives.
 
 An answer goes to the call with its id, and to no other, because some servers write the answer to

@@ -89,7 +89,7 @@ _PAYLOADS: Final = frozenset({"content", "structuredContent", "contents", "messa
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """The reason why a value cannot be used, for example "expected a string, got a number"."""
+    """Why a value cannot be used, for example "expected a string, got a number"."""
 
     why: str
 

@@ -283,7 +283,7 @@ class MessageReader:
         self.oddities.note("wrote something that is not a message, which was skipped", text)
 
     def _of_value(self, value: object, *, after_noise: bool) -> list[JSONRPCMessage]:
-        """Return an object, or each object of a list, as a message."""
+        """Return an object, or each object in a list, as a message."""
         if isinstance(value, list):
             values = cast("list[object]", value)
             self.oddities.note("sent several messages in one list")

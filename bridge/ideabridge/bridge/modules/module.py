@@ -124,7 +124,7 @@ _CONNECTED_ANEW: Final = (
 )
 
 _LATENCIES: Final = 100
-"""Number of latest calls whose durations `latency` takes the median of."""
+"""Number of latest calls over which `latency` computes the median duration."""
 
 _NOTES: Final = 100
 """Maximum number of lines that `note` stores."""
@@ -161,8 +161,8 @@ second value applies if the module refuses the connection or cannot start.
 """
 
 _ASKED_SECONDS: Final = 3600.0
-"""Time, in seconds, for which a module is not idle after it has asked a question in place of a
-result.
+"""Time, in seconds, for which a module does not count as idle after it has asked a question in
+place of a result.
 """
 
 _FIRST_RESEND_PAUSE: Final = 0.25
@@ -177,7 +177,7 @@ class ModuleSurroundings:
     """The settings and callbacks that a module receives from its process.
 
     Attributes:
-        unusable: the reason why the module cannot be used as configured, or None.
+        unusable: why the module cannot be used as configured, or None.
         folder: the absolute folder for relative paths in its entry.
         working_folder: the absolute folder in which it starts if its entry has no `cwd`.
         variables: the variables that its entry is allowed to use, or None for all.
@@ -290,7 +290,7 @@ class Module:
         # The time, by the event loop's clock, until which a question that replaced a result can be
         # answered.
         self._asked_until = -math.inf
-        # True while the connection ends because nobody uses the module.
+        # True while the connection is being closed because nobody uses the module.
         self._is_resting = False
         # True if the module has asked a question, in this process or an earlier one, that could not
         # be assigned to a session.
@@ -398,7 +398,7 @@ class Module:
         return self._peer.instructions or ""
 
     def recall(self, recollection: Recollection) -> None:
-        """Set what an earlier process has stored about the module. The tools and instructions are
+        """Use what an earlier process has stored about the module. The tools and instructions are
         valid until the module lists its tools again. Unless the entry of the module says otherwise,
         the module then starts when it is first used.
         """
@@ -427,7 +427,7 @@ class Module:
         return self._way_before
 
     def note(self, lines: list[str]) -> None:
-        """Add lines to the notes of the status, latest first, without duplicates."""
+        """Add lines to the notes in the status, latest first, without duplicates."""
         self._notes = list(dict.fromkeys([*lines, *self._notes]))[:_NOTES]
 
     @property
@@ -524,9 +524,9 @@ class Module:
         )
 
     def why_without(self, name: str) -> ModuleError | None:
-        """Return the reason why a tool is not available even though the module might have it: it is
-        not allowed, its definition cannot be used, or the module has not listed its tools. Return
-        None if none of these applies.
+        """Return why a tool is not available even though the module might have it: it is not
+        allowed, its definition cannot be used, or the module has not listed its tools. Return None
+        if none of these applies.
         """
         label = f"tool {name[:100]!r}"
         if not is_allowed(self.name, name, self.configuration):
@@ -563,7 +563,7 @@ class Module:
 
     @property
     def list_fault(self) -> str | None:
-        """The reason why the tools could not be listed even though the module is up, or None."""
+        """Why the tools could not be listed even though the module is up, or None."""
         return None if self._connection is None else self._connection.list_fault
 
     @property
@@ -586,7 +586,7 @@ class Module:
         return None if session is None else memory_of_sessions({session}).get(session)
 
     def status(self) -> ModuleStatus:
-        """The status of the module, in the form that people see."""
+        """The status of the module as people see it."""
         connection = self._connection
         peer = self._peer
         error = self._error
@@ -631,7 +631,7 @@ class Module:
         return self._recalled.listed_at
 
     def _error_text(self) -> str | None:
-        """The reason why the module is not up, or has not listed its tools."""
+        """Why the module is not up, or has not listed its tools."""
         error = self._error
         if error is not None:
             is_logged = self._surroundings.log is not None and self._kind == "stdio"
@@ -823,7 +823,9 @@ class Module:
 
     @property
     def has_token(self) -> bool:
-        """True if its requests carry a token from a person's sign-in or from client credentials."""
+        """True if the module's requests carry a token from a person's sign-in or from client
+        credentials.
+        """
         return self.authorization is not None and self.authorization.has_token
 
     def stop(self) -> None:
@@ -990,7 +992,7 @@ class Module:
         return None
 
     def _way_of(self, connection: Connection, *, is_second: bool) -> Way | None:
-        """Return the way to remember, or None. It is worth remembering if another way has just
+        """Return the way to remember, or None. A way is worth remembering if another one has just
         failed. If the server has changed, the way is forgotten and every way is tried again.
         """
         peer = connection.peer
@@ -1013,7 +1015,7 @@ class Module:
         return None
 
     def _note_offered_kinds(self, connection: Connection) -> None:
-        """Record which kinds of entries a connected module declares that it has."""
+        """Record which kinds of entries a connected module says it has."""
         for kind in OFFERED_KINDS:
             if not connection.offering.has(kind):
                 self._offered[kind] = None

@@ -265,7 +265,7 @@ class Modules:
 
     def borrow(self, lender: Modules, names: Collection[str]) -> None:
         """Use the modules of another object for these names. Call this before entering the context,
-        and exit the context before that of the lender.
+        and exit the context before the lender's.
         """
         self._lender = lender
         self._borrowed = frozenset(names)
@@ -366,7 +366,7 @@ class Modules:
 
     @contextmanager
     def _counted(self, module: Module) -> Generator[None]:
-        """Count a call that uses a module. The last call of a retired module ends it."""
+        """Count a call that uses a module. A retired module ends after its last call."""
         self._uses[module] += 1
         try:
             yield
@@ -388,8 +388,8 @@ class Modules:
         Args:
             place: returns the context manager that holds a call's place. Its arguments are the name
                 and identity of the module, separated by a space, and the limit.
-            identify: returns the identity of a module, which distinguishes it from other modules of
-                the same name.
+            identify: returns the identity of a module, which distinguishes it from other modules
+                with the same name.
         """
         for name, module in self._own.items():
             if "parallel" in module.configuration.model_fields_set:

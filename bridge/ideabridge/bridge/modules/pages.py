@@ -49,7 +49,7 @@ class PagedList(Generic[EntryT]):
 
     Attributes:
         entries: the entries, in the module's order.
-        note: the reason why there might be more entries, or None for a complete list.
+        note: why there might be more entries, or None for a complete list.
         unfinished: True if a page failed or did not arrive in time, so that reading the list again
             might yield more.
     """
@@ -84,7 +84,7 @@ async def read_pages(
         read: reads the page at a cursor, or the first page if it is None.
         noun: the kind of entries, for the notes, such as "tools".
         patience: the time to wait for the pages after the first.
-        describe: turns an error of `read` into text, for the notes.
+        describe: turns an error from `read` into text, for the notes.
 
     Raises:
         MCPError, pydantic.ValidationError, TimeoutError: the first page cannot be read.
@@ -162,7 +162,7 @@ class _CollectedPages(Generic[EntryT]):
         return None
 
     def cut_off(self, why: str, *, unfinished: bool = False) -> PagedList[EntryT]:
-        """Return the list marked as incomplete."""
+        """Return the list, marked as incomplete."""
         entries = self.entries[:MAX_ENTRIES]
         note = f"{why}; its list of {self._noun} ends after {len(entries):,} entries"
         return PagedList(entries, note, unfinished=unfinished)

@@ -109,7 +109,7 @@ class Requests:
             connection: the connection.
             tool: the current definition of the tool.
             call: the call. Its arguments have the module's own parameter names.
-            seconds: the time-out, not counting the time in which a person is asked. Each progress
+            seconds: the time-out, not counting the time spent asking a person. Each progress
                 notification restarts it, but the total is at most `LONGEST` times this value.
             validator: checks the result, or None if the tool has no output schema.
 
@@ -220,7 +220,7 @@ class Requests:
         asking: Asking,
     ) -> Answer:
         """Return the answer to a call whose result has arrived. This work does not count towards
-        the time-out: if validating a result takes long, that is not the module's fault.
+        the time-out: if validating a result takes a long time, that is not the module's fault.
         """
         whole: JSONObject | None = None
         if asking.client is not None:
@@ -320,8 +320,8 @@ class Requests:
                 result = await connection.client.session.send_request(
                     request,
                     adapter,
-                    # Do not use the SDK's time-out, because it also counts the time in which a
-                    # person is asked.
+                    # Do not use the SDK's time-out, because it also counts the time spent asking a
+                    # person.
                     request_read_timeout_seconds=math.inf,
                     progress_callback=report,
                 )

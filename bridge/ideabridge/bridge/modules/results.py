@@ -121,8 +121,8 @@ class ResultReader:
             raise ModuleOutputError(self._module, text, sent=self.sent(result)) from None
 
     def _tool_error(self, tool: Tool, result: types.CallToolResult) -> ModuleToolError:
-        """Return the error of a tool that reports a failure: its text, or otherwise its structured
-        content as text.
+        """Return the error for a tool that reports a failure: the result's text, or otherwise its
+        structured content as text.
         """
         texts = _texts(result)
         text = "\n".join(texts)

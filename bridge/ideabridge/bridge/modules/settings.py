@@ -358,7 +358,7 @@ class Launch:
 
 
 StoredValues = Mapping[str, str | StoredSecretError]
-"""The value of each stored secret that an entry names, or the reason why it cannot be used."""
+"""The value of each stored secret that an entry names, or why it cannot be used."""
 
 
 class _Filler:
@@ -769,7 +769,7 @@ class ModuleStatus:
             in UTC. None if the module has listed its tools in this process, or no list is used.
         notes: notes on behaviour hints that promise more than before, omitted tools, renamed
             parameters, and output that is not a message.
-        error: the reason why the module is down, failed or unusable.
+        error: why the module is down, failed or unusable.
         needs_sign_in: whether a person must sign in to the module before an attempt can succeed.
         away: seconds since it was last up, or since the first attempt. None if it is up, unusable
             or disabled.

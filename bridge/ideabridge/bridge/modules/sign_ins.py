@@ -236,7 +236,7 @@ class SignInFile:
             os.close(descriptor)
 
     def _to_keyring(self, text: str) -> str | None:
-        """Put the sign-in into the keyring. Return None, or the reason why that does not work."""
+        """Put the sign-in into the keyring. Return None, or why that does not work."""
         keyring = Keyring()
         try:
             keyring.write(self._key, text)

@@ -251,7 +251,7 @@ class Guard:
 
 
 guard: Final = Guard()
-"""The single guard of this process."""
+"""The only guard in this process."""
 
 
 INHERITED: Final = (
@@ -527,8 +527,8 @@ class StdioTransport:
     child.
 
     Attributes:
-        reason: the reason why no further message can arrive ("ended with exit code 3", ...), or
-            None while the process runs.
+        reason: why no more messages can arrive ("ended with exit code 3", ...), or None while the
+            process runs.
         protocol_fault: True if the connection was ended because of the output of the process.
     """
 

@@ -101,8 +101,8 @@ class MissingTools:
         return self._profile.lack(*hidden)
 
     def hides(self, key: ToolKey) -> str | None:
-        """Return the reason why the profile does not contain a tool, or None if it does or there is
-        no profile.
+        """Return why the profile does not contain a tool, or None if it does or there is no
+        profile.
         """
         hidden = self._hidden_part(key[1], key[0])
         if hidden is None or self._profile is None:
@@ -190,8 +190,8 @@ class MissingTools:
         return str(why)
 
     def why_hidden(self, name: str) -> str | None:
-        """Return the reason why the profile does not contain a tool with this name, from any
-        server. Return None if no tool outside the profile has this name.
+        """Return why the profile does not contain a tool with this name, from any server. Return
+        None if no tool outside the profile has this name.
         """
         for tool in self._hidden():
             if name in (tool.name, tool.label, f"{tool.module}.{tool.name}") and self._profile:

@@ -1,5 +1,5 @@
-"""Named tools: gives the tools of this process and of the modules names that do not collide, both
-as servers list the tools and as the configuration shows them.
+"""Named tools: chooses names that do not collide for the tools of this process and of the modules,
+both as servers list the tools and as the configuration shows them.
 """
 
 from __future__ import annotations

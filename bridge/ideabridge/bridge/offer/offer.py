@@ -182,7 +182,7 @@ class Offer:
         return offer
 
     def has_server(self, name: str) -> bool:
-        """Return whether this offer can have tools of a server."""
+        """Return whether this offer can have tools from a server."""
         return self.profile is None or self.profile.admits_server(name)
 
     def has_tool(self, tool: Tool) -> bool:
@@ -360,8 +360,8 @@ class Offer:
         *,
         caller: str,
     ) -> Catalogue:
-        """Compile tools and `more`. A tool that a context defines replaces the tool of this process
-        with the same name.
+        """Compile `tools` and `more`. A tool that a context defines replaces the tool of this
+        process with the same name.
 
         Raises:
             PlanError: the tool or idea that should answer the calls of a definition does not exist

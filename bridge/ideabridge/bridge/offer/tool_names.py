@@ -55,7 +55,7 @@ class _Owners:
     """The modules that own each name, with None for this process. Names that look alike count as
     one name.
 
-    Besides its tools' names, a module owns each of them prefixed with its own name, as in
+    In addition to its tools' names, a module owns each of these names prefixed with its own, as in
     `module_tool`, `module.tool` and `module/tool`.
     """
 

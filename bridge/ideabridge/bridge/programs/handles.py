@@ -1,11 +1,11 @@
 """Handles: gives a program objects in place of large results.
 
-A result over `LARGE` bytes stays in this process, because passing it to the interpreter takes long,
-and it might not fit into a program's memory. The program receives a `Handle` instead. The program
-can read a part with `await tools.read(handle, path)`, pass the handle as a parameter, or return it.
-As a parameter or an output, a handle becomes a reference to the result (`†results.0.rows`), which
-the machine resolves like any reference of a plan. The journal therefore does not store the value
-twice, and a resumed program gets the same handles.
+A result over `LARGE` bytes stays in this process, because passing it to the interpreter takes a
+long time, and it might not fit into a program's memory. The program receives a `Handle` instead.
+The program can read a part with `await tools.read(handle, path)`, pass the handle as a parameter,
+or return it. As a parameter or an output, a handle becomes a reference to the result
+(`†results.0.rows`), which the machine resolves like any reference of a plan. The journal therefore
+does not store the value twice, and a resumed program gets the same handles.
 
 A handle is an object of this process, and the interpreter refers to it by an id within the session.
 Results of tools are JSON, so no result can be a handle or imitate one. A class with the same name

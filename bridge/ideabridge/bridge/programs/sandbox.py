@@ -79,7 +79,7 @@ MEMORY: Final = 256 * 1024 * 1024
 
 RECURSION: Final = 500
 READS: Final = 20_000
-"""Maximum number of parts of results that a program can read."""
+"""Maximum number of times that a program can read part of a result."""
 
 _CHECK_SECONDS: Final = 2.0
 """Maximum time, in seconds, that checking a program can take, including what the program computes
@@ -355,7 +355,7 @@ class Sandbox:
             pool.__exit__(None, None, None)
 
     async def check(self, program: str, setting: Setting, caller: str = "") -> str | None:
-        """Return why a program of a caller is malformed, for example because of its syntax, unknown
+        """Return why a caller's program is malformed, for example because of its syntax, unknown
         names or wrong arguments. Return None if it is well formed.
 
         The program runs up to its first call, which is not made.

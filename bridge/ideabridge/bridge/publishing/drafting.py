@@ -49,9 +49,8 @@ class Drafted:
         arguments: the input with which the tool repeats the run.
         places: for each call, its number in the run; several numbers if calls were merged; null if
             only another run made it. None for a run over instances.
-        difference: the reason why the plan is not self-consistent, or None if it is.
-        fault: the reason why it is not known whether the plan is self-consistent, or None if it is
-            known.
+        difference: why the plan is not self-consistent, or None if it is.
+        fault: why it is not known whether the plan is self-consistent, or None if it is known.
         confirmed: the named runs that the plan reproduces.
         records: the evidence of the named runs.
         report: see `report_of`.
@@ -82,7 +81,7 @@ class OutlinedRun:
     Attributes:
         outline: the facts that publishing needs to know about the run.
         draft: its plan. None if it has no plan, is a program, or is solved again for each input.
-        no_plan: the reason why it has no plan, or "" if it has one or needs none.
+        no_plan: why it has no plan, or "" if it has one or needs none.
         function: the run itself, or None if another process read it.
     """
 
@@ -167,8 +166,8 @@ class Drafting:
         return await compute_in_thread(_read_outlined, outlined)
 
     async def guide(self, ref: str, caller: str, task: str, name: str) -> JSONObject | str:
-        """Return the guide of a run to publish under a name, or the reason why it cannot have one;
-        see `guide_of`.
+        """Return the guide of a run to publish under a name, or why it cannot have one; see
+        `guide_of`.
         """
         guide = await self._compute([ref], caller, run_guide, ref, caller, task, name)
         return guide if isinstance(guide, dict) else str(guide)

@@ -36,8 +36,8 @@ class ShownPlan:
 def guide_of(
     function: Function, lifted: ShownPlan | None, task: str, store: Store, name: str
 ) -> JSONObject | str:
-    """Return the guide of a publication (see `Publication.guide`), or the reason why a new run
-    cannot have one.
+    """Return the guide of a publication (see `Publication.guide`), or why a new run cannot have
+    one.
 
     Args:
         function: the run as a function.

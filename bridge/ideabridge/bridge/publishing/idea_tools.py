@@ -24,8 +24,8 @@ def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> T
     """Return the tool of a published idea, or None if nothing is published to this caller under
     that name.
 
-    The tool names the current version. A run that has begun keeps this version, no matter what is
-    published later.
+    The tool refers to the current version. A run that has begun keeps this version, no matter what
+    is published later.
 
     Args:
         store: holds the publications.
@@ -257,7 +257,7 @@ def needed_modules(
 
 @dataclass(slots=True)
 class _NeededModules:
-    """The search of `needed_modules`.
+    """The search that `needed_modules` performs.
 
     Attributes:
         needed: the modules that were found.

@@ -124,6 +124,6 @@ def _description_of(function: Function) -> str:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """Return the first few names of a list, and the number of the others."""
+    """Return the first few names in a list, and the number of the others."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"

@@ -40,7 +40,7 @@ class PreparedTool:
         report: the report on its program, or None if no program answers its calls.
         output: a 1-tuple with the value that it returns for `example`, or None if that is the
             result of its run.
-        no_plan: the reason why the wanted plan is missing, or "".
+        no_plan: why the wanted plan is missing, or "".
     """
 
     answer: Answer
@@ -169,7 +169,7 @@ def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: st
         guide: the starting point for the mind.
         answer: the kind of answer that the publisher wants.
         outline: the outline of its run.
-        no_plan: the reason why it does not answer with a plan, or "" if no plan was wanted.
+        no_plan: why it does not answer with a plan, or "" if no plan was wanted.
     """
     catalogue = outline.catalogue
     # Clean rooms have the same tools as the run itself.

@@ -423,7 +423,7 @@ async def reproduce(
     except ProgramError as error:
         return Judgement(str(error))
 
-    # Digests of large parameters take long, so compute them in a thread.
+    # Computing digests of large parameters takes a long time, so do it in a thread.
     judge = await compute_in_thread(_Reproduction, recording)
     setting: Setting = setting_of(
         mapped, {"input": arguments, "state": {}}, recording.now, recording.seed
@@ -485,7 +485,7 @@ def own_program(function: Function) -> str | None:
 
 
 def named_tools(functions: Sequence[Function], program: str) -> JSONObject:
-    """Return the names by which a program that does what runs did can call tools; see
+    """Return the names by which a program can call tools in order to do what runs did; see
     `ProgramNames.used_by`.
     """
     own = functions[0].run.machine.solution.program

@@ -545,7 +545,7 @@ class Publisher:
     async def _own_program(
         self, request: PublishRequest, run: OutlinedRun, program: str
     ) -> PreparedTool | str:
-        """Return the program of a run as a tool, or the reason why it cannot be one.
+        """Return the program of a run as a tool, or why it cannot be one.
 
         Raises:
             PublicationError: the run cannot be a program, and the request allows nothing else.
@@ -558,7 +558,7 @@ class Publisher:
             return str(error)
 
     async def _plan(self, request: PublishRequest, run: OutlinedRun) -> PreparedTool | str:
-        """Return the plan of a run as a tool, or the reason why it cannot be one.
+        """Return the plan of a run as a tool, or why it cannot be one.
 
         Raises:
             PublicationError: the run cannot be a plan and the request allows nothing else, or the
@@ -574,7 +574,7 @@ class Publisher:
     async def _lifted(
         self, request: PublishRequest, outline: Outline, draft: Drafted
     ) -> PreparedTool | str:
-        """Return the plan with every choice applied, or the reason why the run cannot be a plan."""
+        """Return the plan with every choice applied, or why the run cannot be a plan."""
         plan = read_published(
             draft.plan, draft.arguments, draft.schema, outline.output_schema, name="it"
         )

@@ -110,7 +110,7 @@ async def name_suggestions(
 
 
 def unnamed(suggestions: Sequence[Suggestion], error: IdeabridgeError) -> NamedSuggestions:
-    """Return the suggestions with their current names, and the reason why the mind chose none."""
+    """Return the suggestions with their current names, and why the mind chose none."""
     reason = "; ".join(str(error).splitlines())
     note = f"the names are made of the tools, because the model gave none: {reason}"
     return NamedSuggestions([*suggestions], [note])
@@ -160,7 +160,7 @@ def _line(suggestion: Suggestion) -> str:
 
 
 def _problem(name: str, used: Collection[str]) -> str:
-    """Return the reason why a tool cannot have a name, or "" if it can."""
+    """Return why a tool cannot have a name, or "" if it can."""
     if not is_safe_name(name):
         return f"is not 1 to {MAX_NAME} of a-z, 0-9 and _, beginning with a letter"
     if not has_word(name):

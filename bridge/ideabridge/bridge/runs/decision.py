@@ -90,7 +90,7 @@ class ToEnd:
     """The run should end without being continued first.
 
     Attributes:
-        reason: the reason why it should end.
+        reason: why it should end.
     """
 
     reason: str
@@ -113,7 +113,7 @@ class Standing:
     Attributes:
         status: the status of the run with its rooms, see `RunStatus`.
         waits: True if it waits for someone and nothing was active at the end of its journal.
-        fault: the reason why it cannot continue in this process, or None if it can.
+        fault: why it cannot continue in this process, or None if it can.
         events: the number of events in its journal and its rooms' journals, or None for a room.
     """
 
@@ -191,7 +191,7 @@ class EndRun:
     """End the run without continuing it first.
 
     Attributes:
-        reason: the reason why it ends.
+        reason: why it ends.
     """
 
     reason: str
@@ -202,7 +202,7 @@ class StayAside:
     """Leave a run set aside, and say why it does not continue.
 
     Attributes:
-        reason: the reason why it was set aside.
+        reason: why it was set aside.
     """
 
     reason: str

@@ -148,8 +148,8 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Calls from a session in the form of a run's calls, and the reason why a call cannot be
-    published, keyed by the call's place.
+    """Calls from a session in the form of a run's calls, and the reasons why calls cannot be
+    published, keyed by the calls' places.
     """
 
     calls: list[EndedCall] = field(default_factory=list[EndedCall])

@@ -519,7 +519,9 @@ def _keep_sent(error: ModuleError, kept_bytes: KeptBytes, tool: str) -> None:
 
 
 async def _read(effect: Execute, most: int) -> JSONObject:
-    """Run a call to the reading tool. Its value is already masked, like all results of calls."""
+    """Run a call to the reading tool. The value that it returns is already masked, like all call
+    results.
+    """
     arguments = effect.parameters
     value = arguments.get("reference")
     written = str(meant_reference(effect.call.raw.get("reference")))

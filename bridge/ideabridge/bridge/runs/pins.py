@@ -312,7 +312,7 @@ def _present_tool(
 
 
 def _why_unpinned(call: WrittenCall, tool: Tool) -> str:
-    """Return the reason why a call to a tool without a pin cannot be made."""
+    """Return why a call to a tool without a pin cannot be made."""
     names_module = call.module is not None and call.module != ANONYMOUS
     if tool.module is None or names_module:
         return f"{tool.label} is not among the tools that it was published with"

@@ -166,8 +166,8 @@ class _Companions:
 
 
 def _why_assumed(default: JSON, passed: list[str]) -> str | None:
-    """Return the reason why a default might not belong to the values passed to the same call, or
-    None if it is likely to be the same for every input.
+    """Return why a default might not belong to the values passed to the same call, or None if it is
+    likely to be the same for every input.
     """
     if passed and isinstance(default, str | list | dict):
         return _beside(passed[0])

@@ -126,7 +126,7 @@ WITHOUT_RESULT: Final[dict[str, str]] = {
     "needs_approval": "it waits for approvals or answers; decide on them, or give the bridge an approver",
     "needs_solution": "it waits for a solution; submit one, or give the bridge a mind",
 }
-"""The reason why a run with this status has no result."""
+"""Maps the status of a run to the reason why the run has no result."""
 
 _RUN_NOTHING: Final = ("deny", "skip", "value")
 """Decisions that settle a question without running a call. They are accepted even if the run cannot
@@ -1253,9 +1253,9 @@ class Run:
 
     @property
     def unwritten(self) -> str | None:
-        """The reason why the latest events of the run, or of a room, are not in the journal yet, or
-        None if they are. Until they are written, these events have no effect, the run is `running`,
-        and its values are not shown.
+        """Why the latest events of the run, or of a room, are not in the journal yet, or None if
+        they are. Until they are written, these events have no effect, the run is `running`, and its
+        values are not shown.
         """
         if not self.is_behind:
             return None

@@ -194,8 +194,8 @@ class Runner:
 
     Attributes:
         request: the Request that is waiting for an answer or was answered last.
-        lost: the reason why the run cannot continue in this process. None while the run can
-            continue, and after it has ended. Only the runner sets this.
+        lost: why the run cannot continue in this process. None while the run can continue, and
+            after it has ended. Only the runner sets this.
         binding: decides which tools a run that was read from its journal can call in this process.
             None if the run can call all of them.
         failure: the error that made this process abandon the run.

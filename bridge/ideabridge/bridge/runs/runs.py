@@ -171,8 +171,8 @@ class ListedRun(TypedDict):
         kind: `plan`, `solve`, or `session` (calls that were made earlier, either elsewhere or one
             by one).
         created: the time at which it began, ISO 8601 in UTC.
-        reason: the reason why the run is interrupted.
-        refused: the reason why a program that a mind wrote was refused.
+        reason: why the run is interrupted.
+        refused: why a program that a mind wrote was refused.
     """
 
     run: str
@@ -239,7 +239,7 @@ class Runs:
 
     Args:
         group: the task group in which their calls run.
-        offer: the tools for rooms that published ideas need and for edited calls in a plan.
+        offer: provides the tools for the rooms of published ideas and for edited calls in a plan.
         handlers: how each type of message changes a Request.
         configuration: the configuration of this process.
         mind: answers the Requests of runs that do not choose another mind.
@@ -1327,7 +1327,7 @@ class Runs:
         run.block(fault)
 
     def _end_found(self, run: Run, reason: str) -> None:
-        """End a run and its rooms under its lease."""
+        """End a run and its rooms under the run's lease."""
         self._end(run, reason)
         for room in self.store.runs.rooms(run.id):
             self._reach(room, run)

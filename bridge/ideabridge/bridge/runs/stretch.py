@@ -129,7 +129,7 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
         settings: the settings of the run. Every call is allowed, no matter what their approval
             rules say.
         task: what someone asked for, or "" if that is unknown.
-        why: the reason why nobody answers its Requests, for `RunStarted`.
+        why: why nobody answers the run's Requests, for `RunStarted`.
 
     Raises:
         JournalError: the value of the last call cannot be the output of a run.

@@ -1,5 +1,5 @@
-"""Values: reads the Solutions that are submitted to a run, and shows its results as JSON or as
-Python types.
+"""Values: reads the Solutions that are submitted to a run, and shows the run's results as JSON or
+as Python types.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ class Journal:
                 ]
 
             # Readers decode events one by one and without the store's lock, because decoding large
-            # results takes much time and memory.
+            # results takes a lot of time and memory.
             yield from packed
             if len(rows) < _BATCH:
                 return

@@ -831,7 +831,7 @@ class Retention:
         return Due(self._count(self._clock(state, now)), at, state.get("told") is True)
 
     def round(self, now: float, who: str) -> tuple[str, int]:
-        """Do a round, if one is due.
+        """Perform a round if one is due.
 
         Args:
             now: seconds since 1970.

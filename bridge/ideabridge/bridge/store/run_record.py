@@ -48,7 +48,7 @@ class StoredSummary:
     Attributes:
         idea: the id of the last idea of a run that has ended.
         errors: the number of errors in the last Solution of a run that has ended.
-        reason: the reason why the run ended or was interrupted.
+        reason: why the run ended or was interrupted.
         origin: for a run that was stored after it had ended, where its calls come from: imported
             calls, a session of direct calls, or a part of either.
         handover: what the next process needs to know about a run that has not ended.

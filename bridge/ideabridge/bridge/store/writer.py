@@ -73,7 +73,7 @@ class Writer:
     fails.
 
     Attributes:
-        trouble: the reason why the last write failed, or None if it succeeded.
+        trouble: why the last write failed, or None if it succeeded.
     """
 
     def __init__(self, database: Database) -> None:
@@ -105,7 +105,7 @@ class Writer:
                 returns, or later.
             failed: called with the error of a queued job when it is no longer retried.
             key: jobs with the same key run in order.
-            is_large: True if the job might take long.
+            is_large: True if the job might take a long time.
 
         Returns:
             True if the job is committed.
@@ -135,9 +135,7 @@ class Writer:
 
     @property
     def obstacle(self) -> StoreError | None:
-        """The reason why writes are currently waiting, or None if no write is waiting because of an
-        error.
-        """
+        """Why writes are currently waiting, or None if no write is waiting because of an error."""
         return self.trouble if self._queue or self._busy else None
 
     async def patiently(self, call: Callable[[], T]) -> T:

@@ -1,8 +1,8 @@
 """PostgresWords: the full-text index of a store in PostgreSQL.
 
 PostgreSQL's parser would split addresses, paths and hyphenated words in its own way. So this module
-splits text into words as for SQLite, and removes accents. PostgreSQL only stems the words. Its
-ranking does not consider how rare a word is.
+splits text into words in the same way as for SQLite, and removes accents. PostgreSQL only stems the
+words. Its ranking does not consider how rare a word is.
 """
 
 from __future__ import annotations

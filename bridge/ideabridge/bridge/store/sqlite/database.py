@@ -260,7 +260,7 @@ class SqliteDatabase(Database):
             StoreBusyError: another thread held the lock for longer than this thread's patience.
         """
         # Only the event loop's thread has little patience, because transactions in other threads
-        # can take long.
+        # can take a long time.
         if not self.lock.acquire(blocking=False) and not self.lock.acquire(
             timeout=self.patience if self.impatient else -1
         ):
