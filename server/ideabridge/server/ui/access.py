@@ -1,15 +1,15 @@
 """Access: decides who is allowed to open the page, and checks each request to it.
 
-The page shows results of tools and lets a person approve calls. So neither another web page,
-through the person's browser, nor a program that merely reaches its address is allowed to use it:
+The page shows results from tools and lets a person approve calls. So it must not be used by another
+web page through the person's browser, or by a program that can merely reach its address:
 
 - A visitor has a session with a random key in a cookie (`HttpOnly`, `SameSite=Strict`). The session
   begins with a token or with the owner's link. The gate checks the token again while requests are
   in progress.
 - Without users and without a token, anybody who reaches the page can read it. Every change still
   needs a session: a model that can send requests to this machine must not approve its own calls.
-- Every POST must contain the secret of its session in its form, and must come from this page
-  according to `Origin` and `Sec-Fetch-Site`.
+- Every POST must contain the session's secret in its form, and must come from this page according
+  to `Origin` and `Sec-Fetch-Site`.
 - The answers allow only scripts and styles from this server, and no frames
   (`Content-Security-Policy`).
 """
@@ -55,7 +55,7 @@ REVISION: Final = "ideabridge.ui.revision"
 _ACCESS: Final = "ideabridge.ui.access"
 
 PAGE_CLIENT: Final = "the page"
-"""What runs that a person begins on the page have as their `client`."""
+"""The `client` of runs that a person begins on the page."""
 
 MAX_FORM: Final = 4 * 1024 * 1024
 """Maximum size of the body of a POST, in bytes."""
@@ -64,10 +64,10 @@ MOST_FIELDS: Final = 1000
 """Maximum number of fields in a form."""
 
 _MOST_SIGN_IN: Final = 16 * 1024
-"""Maximum size, in bytes, of the form that someone unknown sends to sign in."""
+"""Maximum size, in bytes, of the sign-in form that a stranger sends."""
 
 _MOST_SIGN_INS: Final = 60
-"""Limits per minute: the sign-ins by one caller, and the failed sign-ins from one address."""
+"""Maximum number of sign-ins by one caller, and of failed sign-ins from one address, per minute."""
 
 _MOST_FAILURES: Final = 600
 """Maximum number of failed sign-ins per minute, from all addresses together."""
@@ -76,11 +76,11 @@ _IDLE_SECONDS: Final = 12 * 3600.0
 
 _MOST_SESSIONS: Final = 20
 """Maximum number of sessions that one caller can have. Beyond it, a new session ends the one that
-was unused for longest.
+has been unused for longest.
 """
 
 _LONGEST_AGENT: Final = 300
-"""Maximum number of characters that are kept of a browser's name."""
+"""Maximum number of characters that are kept from a browser's name."""
 
 _BROWSERS: Final = (
     ("Edg/", "Edge"),
@@ -91,7 +91,9 @@ _BROWSERS: Final = (
     ("curl/", "curl"),
     ("python-httpx/", "python-httpx"),
 )
-"""What a `User-Agent` contains for each browser. Several browsers also name those that follow."""
+"""The text in a `User-Agent` that identifies each browser. Several browsers also name those that
+follow in this list.
+"""
 
 _SYSTEMS: Final = (
     ("Android", "Android"),
@@ -135,17 +137,16 @@ class Visitor:
 
     Attributes:
         caller: the caller whose runs the visitor sees: `local`, `user:NAME` or `token_HASH`.
-        token: the token that the session began with. None if it began with the owner's link, or if
+        token: the token that the session began with, or None if it began with the owner's link or
             there is no session.
         secret: the string that every form of the session contains, or "" for a visitor without a
             session, who can only read.
-        used: the time when the session was last used, by the monotonic clock.
+        used: the time at which the session was last used, on the monotonic clock.
         began: the time when the session began, in seconds since 1970.
-        address: the address that the session began at, or "" if it is not known.
-        agent: what the browser that began it says about itself, or "".
+        address: the network address from which the session began, or "" if it is not known.
+        agent: the `User-Agent` of the browser that began the session, or "".
         notes: messages for the next page.
-        manages: whether the visitor is the owner of the store or an admin, and so sees the runs of
-            all users.
+        manages: whether the visitor is the store's owner or an admin, and so sees all users' runs.
     """
 
     caller: str
@@ -165,8 +166,8 @@ class Visitor:
 
     @property
     def is_owner(self) -> bool:
-        """True if the session began with the owner's link, which works only once, and not with a
-        token.
+        """True if the session began with the owner's link, which works only once, rather than with
+        a token.
         """
         return self.may_change and self.caller == LOCAL and self.token is None
 
@@ -177,7 +178,7 @@ class Visitor:
 
     @property
     def decider(self) -> Decider:
-        """The decider that is recorded when this visitor makes a decision."""
+        """The decider to record when this visitor makes a decision."""
         return Decider("person", "page", self.name)
 
     @property
@@ -197,7 +198,9 @@ class UnknownSessionError(IdeabridgeError):
 
 
 class NotTheOwnerError(IdeabridgeError):
-    """Only the owner is allowed to do this, in a session that began with the owner's link."""
+    """Only the owner is allowed to do this, and only in a session that began with the owner's
+    link.
+    """
 
 
 def expect_manager(visitor: Visitor) -> None:
@@ -231,15 +234,15 @@ def form_of(request: Request) -> FormFields:
 
 @dataclass(frozen=True, slots=True)
 class PageSession:
-    """A session of the page, as people see it.
+    """A session on the page, as people see it.
 
     Attributes:
-        id: identifies it; its key cannot be found from it.
+        id: identifies the session without revealing its key.
         caller: the caller of the visitor.
         is_owner: whether it began with the owner's link.
         idle: seconds since it was last used.
         began: the time when it began, in seconds since 1970.
-        address: the address that it began at, or "" if it is not known.
+        address: the network address from which it began, or "" if it is not known.
         browser: the browser that began it, such as `Firefox on Linux`, or "" if it is not known.
         is_own: whether it is the session of the visitor who asks.
     """
@@ -289,12 +292,12 @@ class FormFields:
 
 
 class Access:
-    """The `Door` of the page; see the docstring of this file.
+    """The `Door` to the page; see the docstring of this file.
 
     Args:
         app: the page.
         credentials: checks tokens.
-        store: the store, which contains the users, with what each is allowed to see, and the
+        store: the store, which contains the users, what each of them is allowed to see, and the
             owner's links.
         quotas: counts what callers use.
     """
@@ -310,7 +313,7 @@ class Access:
         self._quotas = quotas
         self._credentials = credentials
         self._store = store
-        # The sessions, keyed by the key in their cookie. The least recently used comes first.
+        # The sessions, keyed by the key in their cookie, the least recently used first.
         self._sessions: OrderedDict[str, Visitor] = OrderedDict()
 
     # -- who it is ---------------------------------------------------------------------------------
@@ -438,7 +441,7 @@ class Access:
         return visitor
 
     def _begin(self, caller: str, token: bytes | None, scope: Scope) -> str:
-        """Begin a session of a request, and return its key."""
+        """Begin a session for the sender of a request, and return its key."""
         own = [key for key, visitor in self._sessions.items() if visitor.caller == caller]
         if len(own) >= _MOST_SESSIONS:
             del self._sessions[own[0]]
@@ -468,8 +471,8 @@ class Access:
 
         Raises:
             MissingScopeError: the token lacks a scope.
-            QuotaError: the caller has signed in too often, or too many attempts from its address
-                have failed.
+            QuotaError: the caller has signed in too often, or too many attempts from the same
+                address have failed.
         """
         token_bytes = token.strip().encode()
         access = await self._credentials.verify(token_bytes) if token_bytes else None
@@ -498,10 +501,10 @@ class Access:
         self._quotas.spend("", "failed sign-ins", _MOST_FAILURES, 60)
 
     def sessions(self, visitor: Visitor) -> list[PageSession]:
-        """Return the sessions of this process, the most recently used first.
+        """Return the sessions in this process, most recently used first.
 
         Args:
-            visitor: who asks.
+            visitor: the visitor who asks, whose own session is marked.
         """
         now = time.monotonic()
         return [
@@ -519,10 +522,11 @@ class Access:
         ]
 
     def end_session(self, session_id: str, visitor: Visitor) -> PageSession:
-        """End a session. Only the owner ends one that began with the owner's link.
+        """End a session. Only the owner is allowed to end a session that began with the owner's
+        link.
 
         Raises:
-            UnknownSessionError: the session does not exist any more.
+            UnknownSessionError: the session no longer exists.
             NotTheOwnerError: the session is the owner's.
         """
         for key, session in zip(reversed([*self._sessions]), self.sessions(visitor), strict=True):
@@ -534,8 +538,8 @@ class Access:
         raise UnknownSessionError("this session has ended already")
 
     def end_other_sessions(self, visitor: Visitor) -> int:
-        """End every session that a visitor may end, except for the visitor's own one. Return how
-        many these were.
+        """End every session that a visitor is allowed to end, except the visitor's own. Return how
+        many were ended.
         """
         others = [
             key
@@ -547,12 +551,14 @@ class Access:
         return len(others)
 
     def sign_out(self, scope: Scope) -> None:
-        """End the session of a request."""
+        """End the session that a request belongs to."""
         self._sessions.pop(_session_key(scope), None)
 
 
 def _address(scope: Scope) -> str:
-    """Return the address that a request comes from; behind a proxy, that of the proxy."""
+    """Return the network address that a request comes from. Behind a proxy, this is the address of
+    the proxy.
+    """
     return scope["client"][0] if scope["client"] else ""
 
 

@@ -52,7 +52,7 @@ from ideabridge.tools.tool import Order
 _COUNTED: Final = 1000
 
 _SHOWN_SESSIONS: Final = 5
-"""How many sessions the page shows at once. The others are folded."""
+"""Number of sessions that the page shows unfolded. The others are folded."""
 
 _ORDERS: Final[dict[Order, str]] = {
     "effects": "a call that may change something waits for the earlier calls of its server",
@@ -63,14 +63,14 @@ _APPROVALS: Final = {
     "default": "calls that may change something ask",
     "allow_all": "no call asks",
 }
-"""The words for the settings of approval that are names."""
+"""The words for approval settings that are given by name."""
 
 _CHANGES: Final = 20
 """Maximum number of changes to the configuration that the page shows."""
 
 
 class AdminPages:
-    """The page for the owner of the store and for admins."""
+    """The page for the store's owner and for admins."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -168,7 +168,7 @@ class AdminPages:
         return self._site.page(request, "doctor.html", found=findings, host_title=host_title)
 
     async def show_user(self, request: Request) -> Response:
-        """Show one user, with the tokens and the settings that can be changed."""
+        """Show one user, with the user's tokens and the settings that can be changed."""
         users = self._bridge.store.users
         user = users.get(request.path_params["name"])
         tokens = [token for token in users.tokens() if token.user == user.name]
@@ -198,7 +198,7 @@ class AdminPages:
         return self._site.back(request, "/admin?show=limits", f"The limits are written to {file}.")
 
     async def end_session(self, request: Request) -> Response:
-        """End a session of the page, or all others than the visitor's own."""
+        """End one session on the page, or all except the visitor's own."""
         access = access_of(request)
         form = form_of(request)
         if form.get("which") == "others":
@@ -249,7 +249,7 @@ class AdminPages:
         return self._invite(request, users.get(name), text)
 
     def _invite(self, request: Request, user: User, token: str) -> Response:
-        """Show a text to pass on to a user, with the token. It is shown only once."""
+        """Show a text to pass on to a user, which contains the token. It is shown only once."""
         visitor = visitor_of(request)
         note = f"Hand this over to {user.name}. It has the token, which is not shown again:"
         visitor.notes.append(("good", note))
@@ -291,10 +291,10 @@ class UserRow:
 
 @dataclass(frozen=True, slots=True)
 class LimitField:
-    """A limit for runs that the page changes.
+    """A limit for runs that can be changed on the page.
 
     Attributes:
-        key: its key in the configuration.
+        key: the limit's key in the configuration.
         label: what is limited.
         value: its value, or "" for none.
         may_be_empty: whether the limit can be left out.
@@ -328,12 +328,12 @@ def _limit_fields(limits: Limits) -> list[LimitField]:
 
 
 def _write_limits(path: Path, form: FormFields, present: Limits) -> None:
-    """Write the limits of a form that differ from the current ones to a configuration file. All
+    """Write to a configuration file those limits in a form that differ from the current ones. All
     other bytes stay. Blocks.
 
     Raises:
         ArgumentError: a limit is not a number.
-        ConfigurationError: a limit is out of its range.
+        ConfigurationError: a limit is out of range.
         HostFileError: the file cannot be written.
     """
     text = read_host_text(path, "json")
@@ -355,7 +355,7 @@ def _write_limits(path: Path, form: FormFields, present: Limits) -> None:
 
 
 def _limit(text: str, key: str, label: str) -> int | float | None:
-    """Return the number of a limit, or None for no limit.
+    """Return the number that a field contains, or None for no limit.
 
     Raises:
         ArgumentError: the text is not a number.
@@ -372,7 +372,7 @@ def _limit(text: str, key: str, label: str) -> int | float | None:
 
 
 def _approval(configuration: Configuration) -> str:
-    """Return which calls ask, in words."""
+    """Return a phrase that says which calls ask for approval."""
     parts = approval_parts(configuration.approval_setting)
     words = [
         _APPROVALS.get(part, part) if isinstance(part, str) else "as the rules say"
@@ -398,7 +398,7 @@ def _page_of(name: str) -> str:
 
 def _invitation(request: Request, user: User, token: str) -> str:
     """Return the text that a user needs to connect. The address is the one that the visitor's
-    browser uses, under which the user has to reach this server, too.
+    browser uses, so the user must also be able to reach this server there.
     """
     scheme = "https" if is_encrypted(request.scope) else "http"
     base = f"{scheme}://{request.headers['host']}"
@@ -424,7 +424,7 @@ def _invitation(request: Request, user: User, token: str) -> str:
 
 
 def _limits(configuration: Configuration) -> list[tuple[str, str]]:
-    """Return (name, value) for each limit that the page only shows."""
+    """Return (name, value) for each limit that the page shows but cannot change."""
     limits = configuration.limits
     users = configuration.users
     return [

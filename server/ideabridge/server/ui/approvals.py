@@ -57,24 +57,26 @@ from ideabridge.tools.names import counted, visible
 from ideabridge.tools.threads import compute_in_thread
 
 MOST: Final = 200
-"""Maximum number of open decisions that are looked for."""
+"""Maximum number of open decisions that a page looks for."""
 
 MOST_CARDS: Final = 20
 """Maximum number of open decisions on a page."""
 
 _ROOM: Final = 6_000
-"""The number of characters after which no further decision is added to a page. A card has the text
-of its call up to four times, in forms."""
+"""Number of characters after which no further decision is added to a page. In its forms, a card
+contains the text of its call up to four times.
+"""
 
 _DECIDED: Final = 25
 _EVENTS: Final = 2
 _MOST_BYTES: Final = 20_000
-"""How many events of a run are read for the values of a decision, and their maximum size in bytes:
-its start, and the calls of a plan."""
+"""How many of a run's events (its start, and the calls of a plan) are read for the values of a
+decision, and their maximum size in bytes.
+"""
 
 _MOST_VALUES: Final = 3
 _LONGEST_VALUE: Final = 32
-"""Maximum number of characters of a value of such a call."""
+"""Maximum length, in characters, of a value in such a call."""
 
 _EDITABLE: Final = 5000
 """Maximum size, in bytes, of a call that can be changed together with others. `MOST` such calls fit
@@ -98,7 +100,7 @@ _MADE: Final[dict[str, str]] = {
     "skip": "skipped",
     "retry": "run again",
 }
-"""The page's words for a decision that was made."""
+"""The page's words for each kind of decision that was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +113,11 @@ class Card:
         choices: the decisions that the page offers.
         seal: see `ShownQuestion.seal`.
         since: what has happened in the run since the question was asked.
-        always: whether the visitor can allow the tool always.
-        tool: the name of the tool of a call.
+        always: whether the visitor can allow the tool for good.
+        tool: the name of the tool that is called.
         server: the server of that tool, or "".
-        values: the parameters of a call, as a table. It is empty for anything else, and if the page
-            does not show all of them.
+        values: the parameters of a call, as a table. It is empty for anything but a call, and if
+            the page does not show all parameters.
     """
 
     pending: Pending
@@ -130,8 +132,8 @@ class Card:
 
     @property
     def reason(self) -> str:
-        """Why a decision is asked for. The title of the card names the tool, so the reason calls it
-        "it".
+        """Why a decision is asked for. The title of the card names the tool, so the reason refers
+        to the tool as "it".
         """
         why = self.shown.why.rstrip(".")
         tool = self.pending.question.tool
@@ -150,7 +152,9 @@ class Card:
 
     @property
     def is_python(self) -> bool:
-        """Whether the tool of a call is not one of a server, but a Python tool of this process."""
+        """Whether the tool that is called is an in-process Python tool rather than a server's
+        tool.
+        """
         tool = self.pending.question.tool
         return tool is not None and not (tool.module or tool.in_room or self.server)
 
@@ -172,8 +176,8 @@ class Card:
         room: Room = PAGE,
         earlier: EarlierCall | None = None,
     ) -> Card:
-        """Return the card that shows a decision to a visitor. This takes 50 ms for each MB of the
-        content of the decision. `earlier` is the call to compare the values with.
+        """Return the card that shows a decision to a visitor. This takes 50 ms per MB of the
+        decision's content. `earlier` is the call to compare the values with.
         """
         shown = pending.shown(room)
         question = pending.question
@@ -195,7 +199,9 @@ class Card:
 
 
 def oldest_first(decisions: Iterable[Pending]) -> list[Pending]:
-    """Return open decisions in the order of pages: a new one comes last, so that no other moves."""
+    """Return open decisions in the order in which pages show them. A new one comes last, so that
+    none of the others moves.
+    """
     return sorted(decisions, key=_place)
 
 
@@ -211,7 +217,7 @@ def cards_of(
 
     Args:
         decisions: each decision, and the call to compare its values with.
-        visitor: who looks at them.
+        visitor: the visitor who looks at them.
     """
     cards: list[Card] = []
     room = _ROOM
@@ -226,14 +232,14 @@ def cards_of(
 
 @dataclass(frozen=True, slots=True)
 class DecisionRow:
-    """A row of the form that decides several calls.
+    """A row in the form that decides on several calls.
 
     Attributes:
         key: `RUN:APPROVAL`.
         pending: the open decision, or None if it has been settled.
-        text: the call in the row's field, or None if the row has no field.
+        text: the call as written in the row's field, or None if the row has no field.
         seal: the seal of the card.
-        chosen: whether the box of the row is checked.
+        chosen: whether the row's box is checked.
         fault: the reason why the decision cannot be made as chosen and written.
     """
 
@@ -276,14 +282,14 @@ class DecisionRow:
 
 @dataclass(frozen=True, slots=True)
 class PastDecision:
-    """A row of the list of past decisions.
+    """A row in the list of past decisions.
 
     Attributes:
-        decided: the decision, as the journal has it.
+        decided: the decision, as the journal records it.
         verdict: the page's word for it.
         by: who made it.
-        values: the first values of the call that it was about, on one line, or "" if they are not
-            known.
+        values: the first values in the call that the decision was about, on one line, or "" if they
+            are not known.
     """
 
     decided: Decided
@@ -310,7 +316,7 @@ class ApprovalPages:
         ]
 
     async def list(self, request: Request) -> Response:
-        """Show every open decision, and the latest decisions that were made."""
+        """Show every open decision, and the latest past ones."""
         return await self._list(request)
 
     async def _list(self, request: Request, tried: list[DecisionRow] | None = None) -> Response:
@@ -372,8 +378,9 @@ class ApprovalPages:
         ]
 
     def _values(self, decided: Decided) -> str:
-        """Return the first values of the call of a decision, such as `order 1, amount 10.0`, as its
-        author wrote it; "" for an edited call, and if the beginning of the run does not have it.
+        """Return the first values in the call that a decision was about, as its author wrote them,
+        such as `order 1, amount 10.0`. Return "" for an edited call, and for a call that the
+        beginning of the run does not contain.
         """
         if decided.call is None or decided.decision == "edit":
             return ""
@@ -381,7 +388,8 @@ class ApprovalPages:
         try:
             events = self._bridge.store.runs.beginning(decided.run, _EVENTS, _MOST_BYTES)
         except StoreError:
-            # The run was deleted meanwhile, or its journal is damaged, which its own page says.
+            # The run was deleted in the meantime, or its journal is damaged. In that case, the
+            # run's own page says so.
             return ""
 
         for event in events:
@@ -391,7 +399,9 @@ class ApprovalPages:
         return ""
 
     def _rules(self, visitor: Visitor) -> tuple[list[ListedRule], str]:
-        """Return the standing rules that a visitor is allowed to see, or why reading them fails."""
+        """Return the standing rules that a visitor is allowed to see, and why they cannot be read,
+        or "".
+        """
         rules = self._bridge.standing_rules
         if rules is None:
             return [], ""
@@ -488,8 +498,8 @@ class ApprovalPages:
         return self._site.back(request, "/approvals" if stays else f"/runs/{pending.record.id}")
 
     async def decide_several(self, request: Request) -> Response:
-        """Approve or deny each chosen call. If the field of a call was changed, the call is edited
-        instead of approved.
+        """Approve or deny each chosen call. A call whose field was changed is edited instead of
+        approved.
 
         All decisions are checked before any is made. If one of them cannot be made, nothing is
         decided, and the page shows why next to its field, and keeps everything that was written.
@@ -548,8 +558,8 @@ class ApprovalPages:
     async def _take_several(
         self, decisions: list[tuple[Pending, Decision]], visitor: Visitor
     ) -> list[str]:
-        """Make decisions that were already checked, and note how many were made. Return why the
-        others were not.
+        """Make decisions that have already been checked, and note how many were made. Return why
+        the others were not made.
         """
         counts = Counter[str]()
         faults: list[str] = []
@@ -569,7 +579,7 @@ class ApprovalPages:
         return faults
 
     async def _rows_of_form(self, request: Request) -> list[DecisionRow]:
-        """Return the rows of the form, with what the visitor has chosen and written."""
+        """Return the rows in the form, with what the visitor has chosen and written."""
         form = form_of(request)
         chosen = form.all("which")
         texts = form.with_prefix("call.")
@@ -608,13 +618,13 @@ class ApprovalPages:
 
 
 def _named(shown: JSONObject, key: str) -> str:
-    """Return the name of the tool or of the server of a call, or "" if it has none."""
+    """Return the name of a call's tool or server, or "" if it has none."""
     name = shown.get(key)
     return visible(name) if isinstance(name, str) else ""
 
 
 def _in_words(call: JSONObject) -> str:
-    """Return the first values of a call on one line. References are left out."""
+    """Return the first values in a call on one line, without references."""
     parameters = [
         (name, value)
         for name, value in call.items()
@@ -632,8 +642,8 @@ _FIRST: Final = (-math.inf, "")
 
 
 def _read_place(text: str) -> tuple[float, str]:
-    """Return the place of a decision, after which a page begins, as `_list` writes it into a link;
-    the place before all decisions for any other text.
+    """Return the place of the decision after which a page begins, from the text that `_list` writes
+    into a link. For any other text, return the place before all decisions.
     """
     asked, separator, key = text.partition(":")
     if separator:
@@ -676,7 +686,7 @@ def _by(decision: Decision, request: Request) -> Decision:
 
 
 def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
-    """Return the decision that a form makes about one question. `plan` says whether the question is
+    """Return the decision on one question that a form contains. `plan` says whether the question is
     about a plan.
     """
     reason = form.get("reason").strip() or None

@@ -1,5 +1,5 @@
-"""Call values: the parameters of a call that asks, as a table, and what has changed in them since a
-person approved a call to the same tool.
+"""Call values: the parameters of a call that asks for approval, as a table, with what has changed
+since a person last approved a call to the same tool.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import counted, readable_json, visible
 
 _MOST_COMPARED: Final = 20_000
-"""Maximum number of characters of a text whose lines are compared with those of another."""
+"""Maximum length, in characters, of a text whose lines are compared with those of another."""
 
 _MOST_LEADING: Final = 4
-"""Number of the first values of a call, which usually say what it is about. The title of a decision
-has their beginnings, and they are never folded.
+"""Number of values, counted from the first, that usually say what a call is about. The title of a
+decision contains the beginning of each, and they are never folded.
 """
 
 _LONGEST_BRIEF: Final = 24
-"""Maximum number of characters of a value that the title has whole."""
+"""Maximum length, in characters, of a value that the title shows whole."""
 
 _OUTPUT_PATH: Final = "_outputPath"
-"""The place where a plan puts the result. The tool does not receive it, so it is not compared."""
+"""The meta-property that says where a plan puts the result. The tool does not receive it, so it is
+not compared.
+"""
 
 _MOST_LINES: Final = 1000
 _MOST_SHOWN: Final = 200
-"""Maximum number of lines of a comparison that a page shows."""
+"""Maximum number of lines that a page shows from a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,9 @@ class EarlierCall:
 
     Attributes:
         run: the run or room of the call.
-        call: the number of the call in it.
-        values: its values, as `values_of_call` returns them, or None if its run is too large to be
-            read for a page.
+        call: the number of the call in the run.
+        values: the values in the call, as `values_of_call` returns them, or None if the run is too
+            large to be read for a page.
     """
 
     run: str
@@ -56,16 +58,18 @@ class EarlierCall:
 
 @dataclass(frozen=True, slots=True)
 class ValueRow:
-    """A parameter of a call that asks.
+    """A parameter of a call that asks for approval.
 
     Attributes:
         name: the name of the parameter.
         text: the whole value as readable JSON.
-        written: SQL or a patch as it is written, or None for any other value.
-        change: how it differs from the earlier call; empty if there is none to compare with.
-        before: the beginning of the earlier value on one line; empty if it is the same or new.
-        lines: for a text of several lines, the lines that are different; see `_different_lines`.
-        is_place: whether it is the place of the result, which the tool does not receive.
+        written: the value as it is written if it is SQL or a patch, and None otherwise.
+        change: how the value differs from the earlier call's; empty if there is no earlier call.
+        before: the beginning of the earlier value on one line; empty if the value is unchanged or
+            new.
+        lines: for a text with several lines, the lines that differ; see `_different_lines`.
+        is_place: whether it is the meta-property that says where the result goes, which the tool
+            does not receive.
     """
 
     name: str
@@ -78,17 +82,17 @@ class ValueRow:
 
     @property
     def is_brief(self) -> bool:
-        """Whether the title of the decision has the whole value."""
+        """Whether the title of the decision shows the whole value."""
         return len(self.text) <= _LONGEST_BRIEF
 
     @property
     def is_cut(self) -> bool:
-        """Whether `lines` has only the first lines that are different."""
+        """Whether `lines` contains only the first of the lines that differ."""
         return self.lines[-1:] == (CUT,)
 
     @property
     def in_words(self) -> str:
-        """How it differs from the earlier call, in a few words."""
+        """How the value differs from the earlier call's, in a few words."""
         if self.change == "new":
             return "new"
 
@@ -105,7 +109,7 @@ class ValueRow:
 
 @dataclass(frozen=True, slots=True)
 class CallValues:
-    """The parameters of a call that asks.
+    """The parameters of a call that asks for approval.
 
     Attributes:
         rows: a row for each parameter.
@@ -129,31 +133,31 @@ class CallValues:
 
     @property
     def changes(self) -> int:
-        """The number of parameters that differ, with those that only the earlier call has."""
+        """The number of parameters that differ, including those that only the earlier call has."""
         return len(self.gone) + len(self.changed)
 
     @property
     def leading(self) -> tuple[ValueRow, ...]:
-        """The values that the title of the decision has."""
+        """The values that the title of the decision shows."""
         return tuple(row for row in self.rows if not row.is_place)[:_MOST_LEADING]
 
     @property
     def further(self) -> int:
-        """The number of values that the title does not have."""
+        """The number of values that the title does not show."""
         return sum(not row.is_place for row in self.rows) - len(self.leading)
 
     @property
     def listed(self) -> tuple[ValueRow, ...]:
-        """The parameters that a person reads before they decide: all of them, or the first ones and
-        those that differ from the earlier call.
+        """The parameters that a person reads before deciding: all of them or, if there is an
+        earlier call, the first ones and those that differ from it.
         """
         folded = self.folded
         return tuple(row for row in self.rows if row not in folded)
 
     @property
     def folded(self) -> tuple[ValueRow, ...]:
-        """The later parameters that are the same as in the earlier call, and the place of the
-        result.
+        """The other parameters, which are the same as in the earlier call, and the place where the
+        result goes.
         """
         if not self.is_compared:
             return ()
@@ -209,8 +213,8 @@ def _row(name: str, value: JSON, before: JSONObject | None) -> ValueRow:
 
 
 def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:
-    """Return the `differing_lines` of two texts of several lines. Return nothing for other values,
-    and for texts that are too long to be compared.
+    """Return the `differing_lines` of two texts with several lines. Return no lines for other
+    values, and for texts that are too long to compare.
     """
     if not isinstance(old, str) or not isinstance(new, str) or "\n" not in f"{old}{new}":
         return ()
@@ -231,8 +235,9 @@ def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:
 
 
 async def earlier_call(site: Site, pending: Pending) -> EarlierCall | None:
-    """Return the call to a question's tool that a person approved last, in a run of the same owner
-    and at a server that starts in the same way. Return None if there is none any more.
+    """Return the call that a person last approved to the tool in question, in a run of the same
+    owner and on a server that starts in the same way. Return None if there is no such call any
+    more.
     """
     tool = pending.question.tool
     if pending.question.kind != "call" or tool is None or not pending.server:

@@ -1,7 +1,7 @@
-"""Coloured: programs, SQL and patches as people read them, with their syntax coloured.
+"""Coloured: programs, SQL and patches with their syntax coloured for people.
 
-A text is coloured only if all of it is visible as it is, because what a page shows of a call is
-what a person approves.
+A text is coloured only if all its characters are visible, because a person approves what a page
+shows of a call.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from pygments.lexer import Lexer
 
 LONGEST_COLOURED: Final = 5000
-"""Maximum number of characters of a text that is coloured. The worst text of this size takes
+"""Maximum length, in characters, of a text that is coloured. The worst text of this length takes
 0.15 s.
 """
 
 Language: TypeAlias = Literal["sql", "diff", "python", "json"]
 
 _LOOKED_AT: Final = 2000
-"""Number of characters of a text that are read to determine its language."""
+"""Number of characters that are read from a text to determine its language."""
 
 _LINES: Final = {"+": "h-gi", "-": "h-gd", "@": "h-gu", "*": "h-gu"}
-"""The class of a line of a patch, by its first character."""
+"""The CSS class for a line in a patch, by the line's first character."""
 
 _SQL: Final = re.compile(
     r"\s*(?:--[^\n]*\n\s*)*(?:select\b.+\bfrom\b|insert\s+into\b|update\s+\S+\s+set\b|delete\s+from\b|"
@@ -58,8 +58,8 @@ def language_of(value: JSON) -> Language | None:
 
 
 def coloured(text: str, language: Language) -> Markup | None:
-    """Return a text as HTML, with a `span` around each word that has a colour. Return None if the
-    text is too long, or contains characters that cannot be seen.
+    """Return a text as HTML, with a `span` around each coloured word. Return None if the text is
+    too long or contains invisible characters.
     """
     if len(text) > LONGEST_COLOURED or visible(text, "\n\t") != text or printable(text) != text:
         return None
@@ -71,7 +71,7 @@ def coloured(text: str, language: Language) -> Markup | None:
     from pygments import lexers
     from pygments.formatters.html import HtmlFormatter
 
-    # The types of Pygments leave its options open.
+    # Pygments' type annotations leave the options untyped.
     find = cast("Callable[..., Lexer]", lexers.get_lexer_by_name)
     lexer = find(language, stripnl=False, ensurenl=False)
     tokens = list(lexer.get_tokens(text))
@@ -89,8 +89,8 @@ def coloured(text: str, language: Language) -> Markup | None:
 
 
 def in_colours(value: JSON) -> str:
-    """Return the `bounded` text of a value for a page, with colours if it is JSON that can have
-    some. A string is text as it is.
+    """Return the `bounded` text of a value for a page, coloured if it is JSON that can be. A string
+    stays plain text.
     """
     text = bounded(value)
     if isinstance(value, str):
@@ -99,7 +99,7 @@ def in_colours(value: JSON) -> str:
 
 
 def _patch(text: str) -> Markup:
-    """Return a patch as HTML. The lexer of Pygments takes half a minute for 20 kB of dashes."""
+    """Return a patch as HTML. Pygments' own lexer takes half a minute for 20 kB of dashes."""
     lines: list[Markup] = []
     for line in text.split("\n"):
         kind = _LINES.get(line[:1])

@@ -1,5 +1,5 @@
 """Assistants: the page that connects assistants to ideabridge, as `ideabridge install` does, and
-shows which have called it lately.
+shows which of them have called it lately.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.threads import compute_in_thread
 
 _SEARCHED: Final = 100
-"""How many of the latest runs, and of the latest direct calls, are searched for assistants."""
+"""Number of the latest runs, and of the latest direct calls, that are searched for assistants."""
 
 
 class NothingToUndoError(IdeabridgeError):
@@ -49,7 +49,7 @@ class NothingToUndoError(IdeabridgeError):
 
 @dataclass(frozen=True, slots=True)
 class ClientEntry:
-    """Instructions to connect an assistant.
+    """Instructions for connecting an assistant.
 
     Attributes:
         name: the name of the host.
@@ -58,8 +58,8 @@ class ClientEntry:
         block: what to add to this file.
         command: the host's own command that adds it, or "".
         is_here: whether the host is installed for this user.
-        state: missing: the file has no entry `ideabridge`. other: it has another one. connected: it
-            has this one. unreadable: the file cannot be read or edited.
+        state: missing: the file has no entry `ideabridge`. other: it has a different one.
+            connected: it has this one. unreadable: the file cannot be read or edited.
         problem: the reason why the file cannot be read or edited, or "".
         can_undo: whether writing the file can be undone.
     """
@@ -77,11 +77,11 @@ class ClientEntry:
 
 @dataclass(frozen=True, slots=True)
 class SeenAssistant:
-    """An assistant that has called lately.
+    """An assistant that has called ideabridge lately.
 
     Attributes:
-        name: the name of its program, and perhaps the version, as the program itself says.
-        at: when it called last, in seconds since 1970.
+        name: the name of its program, and perhaps its version, as the program itself reports them.
+        at: the time of its last call, in seconds since 1970.
     """
 
     name: str
@@ -89,9 +89,7 @@ class SeenAssistant:
 
 
 class ClientEntries:
-    """The entries of ideabridge in the files of assistants, which belong to the user of this
-    process.
-    """
+    """ideabridge's entries in assistants' files. The files belong to the user of this process."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -106,8 +104,8 @@ class ClientEntries:
         return [*lasting_program(shared=False).words, *commands.serve]
 
     def all(self, visitor: Visitor) -> list[ClientEntry]:
-        """Return how to connect each assistant. Those that this machine has come first. Only the
-        owner or an admin sees this, in a session, because it names files of this machine. Blocks.
+        """Return how to connect each assistant, those on this machine first. Only the owner or an
+        admin sees this, in a session, because it names files on this machine. Blocks.
         """
         if not (visitor.manages and visitor.may_change):
             return []
@@ -148,7 +146,8 @@ class ClientEntries:
         )
 
     def write(self, host: Host) -> str:
-        """Write the entry into the file of a host. Return what was done, for people. Blocks.
+        """Write the entry to a host's file. Return a text for users that says what was done.
+        Blocks.
 
         Raises:
             HostFileError: the file cannot be written.
@@ -165,7 +164,7 @@ class ClientEntries:
         )
 
     def undo(self, host: Host) -> str:
-        """Undo what was written last into the file of a host. Return what was done. Blocks.
+        """Undo what was last written to a host's file. Return what was done. Blocks.
 
         Raises:
             NothingToUndoError: nothing was written.
@@ -179,7 +178,7 @@ class ClientEntries:
 
 
 class AssistantsPage:
-    """The page of assistants."""
+    """The page about assistants."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -192,7 +191,7 @@ class AssistantsPage:
             Route("/assistants", self.show),
             Route("/assistants/write", changing(self.write), methods=["POST"]),
             Route("/assistants/undo", changing(self.undo), methods=["POST"]),
-            # Bookmarks have the earlier address of the page.
+            # Bookmarks can contain the earlier address of the page.
             Route("/connect", self.move),
         ]
 
@@ -204,7 +203,7 @@ class AssistantsPage:
         return self._site.page(request, "assistants.html", connections=entries, seen=seen)
 
     async def move(self, _request: Request) -> Response:
-        """Lead from the earlier address of the page to the present one."""
+        """Redirect from the earlier address of the page to the current one."""
         return RedirectResponse(f"{self._site.prefix}/assistants", 303)
 
     def _seen(self, visitor: Visitor) -> list[SeenAssistant]:
@@ -232,7 +231,7 @@ class AssistantsPage:
         return await self._change(request, self._connections.undo)
 
     async def _change(self, request: Request, work: Callable[[Host], str]) -> Response:
-        # An assistant starts a command as the owner.
+        # A connected assistant starts a command with the owner's rights.
         expect_owner(visitor_of(request))
         host = find_host(form_of(request).get("host"))
         told = await anyio.to_thread.run_sync(partial(work, host))
@@ -240,7 +239,9 @@ class AssistantsPage:
 
 
 def _command(host: Host) -> str:
-    """Return the command under which a connection is noted, so that it can be undone there, too."""
+    """Return the command under which a connection is noted, so that the command line can undo it,
+    too.
+    """
     return f"install {host.name}"
 
 

@@ -16,13 +16,15 @@ from ideabridge.server.ui.showing import in_one_line
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 _LONGEST: Final = 32
-"""Maximum number of characters of a value. Values that differ later count as the same."""
+"""Maximum length, in characters, of a value. Values that differ only after that count as the
+same.
+"""
 
 _MOST_BYTES: Final = 100_000
-"""Maximum size, in bytes, of the events that are read of a run."""
+"""Maximum size, in bytes, of the events that are read from a run."""
 
 _EVENTS: Final = 2
-"""How many events are read of a run: its start, with the input, and the calls of a plan."""
+"""Number of events that are read from a run: its start, with the input, and the calls of a plan."""
 
 _MOST_VALUES: Final = 20
 _MOST_KEPT: Final = 2000
@@ -31,7 +33,7 @@ _MOST_KEPT: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Distinction:
-    """A value of a run that other runs with the same title do not have.
+    """A value in a run that other runs with the same title do not have.
 
     Attributes:
         place: where the value is: `input.NAME`, or `CALL.NAME` for a parameter of a call.
@@ -52,8 +54,8 @@ class Distinctions:
         self._kept: dict[str, tuple[Distinction, ...]] = {}
 
     def of(self, records: Iterable[RunRecord]) -> dict[str, Distinction]:
-        """Return the distinction of each run whose title another of the runs has, keyed by run. A
-        run without any is left out.
+        """Return, keyed by run, the distinction of each run that shares its title with another of
+        the runs. A run without a distinction is left out.
         """
         by_title = defaultdict[str, list[RunRecord]](list)
         for record in records:
@@ -80,7 +82,7 @@ class Distinctions:
             for place, texts in by_place.items()
             if len(texts) < len(group) or len(set(texts.values())) > 1
         }
-        # The sort is stable: of places with equally many values, the first one counts.
+        # The sort is stable, so the first of several places with equally many values wins.
         best = sorted(different, key=lambda place: -different[place])
         distinctions: dict[str, Distinction] = {}
         for run_id, listed in values.items():
@@ -91,7 +93,7 @@ class Distinctions:
         return distinctions
 
     def _values(self, record: RunRecord) -> tuple[Distinction, ...]:
-        """Return the first values of a run: those of its input, and the parameters of its calls."""
+        """Return the first values in a run: those in its input, and the parameters of its calls."""
         kept = self._kept.get(record.id)
         if kept is not None:
             return kept
@@ -104,7 +106,7 @@ class Distinctions:
             # still shows the other runs.
             return ()
         if len(events) == _EVENTS or record.status in ENDED:
-            # What a run began with does not change any more.
+            # What a run began with never changes.
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             self._kept[record.id] = values
@@ -125,7 +127,9 @@ def _values_in(events: Sequence[JSONObject]) -> Iterator[Distinction]:
 
 
 def _named_values(events: Sequence[JSONObject]) -> Iterator[tuple[str, str, JSON]]:
-    """Yield the place, the name and the value of each input, and of each parameter of a call."""
+    """Yield the place, name and value of each member of the input, and of each parameter of a
+    call.
+    """
     for event in events:
         for message in read_context(list_or_empty(event.get("context"))):
             if message.type == "input" and not message.instance:

@@ -1,4 +1,4 @@
-"""Drawing: draws calls as boxes in layers, with arrows for the values that calls pass on, and for
+"""Drawing: draws calls as boxes in layers, with arrows for the values that calls pass on and for
 the order in which calls run.
 """
 
@@ -21,8 +21,8 @@ MOST: Final = 150
 """Maximum number of calls in a drawing. Nobody could read a larger one."""
 
 _MOST_PARTS: Final = 1000
-"""Maximum number of boxes and arrows in a drawing, counted together. One call can read thousands of
-values.
+"""Maximum number of boxes and arrows in a drawing, counted together. A single call can read
+thousands of values.
 """
 
 _WIDTH = 168
@@ -90,8 +90,8 @@ class Drawing:
 
 
 def place_boxes(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
-    """Place boxes in layers from left to right, so that each box comes after the boxes that it
-    waits for and few arrows cross.
+    """Place boxes in layers from left to right, each after the boxes it waits for, with as few
+    crossing arrows as possible.
     """
     by_key = {node.key: node for node in nodes}
     arrows = [
@@ -135,7 +135,8 @@ def _layers(nodes: Sequence[Box], edges: Sequence[Arrow]) -> list[list[str]]:
     for edge in edges:
         readers[number[edge.source]].append(number[edge.target])
 
-    # A box without a supplier is placed next to the first box that reads it, not at the far left.
+    # A box that waits for no other is placed one layer before the first box that reads it, not at
+    # the far left.
     for source, targets in readers.items():
         if not before[source]:
             depth[source] = min(depth[target] for target in targets) - 1
@@ -148,8 +149,8 @@ def _layers(nodes: Sequence[Box], edges: Sequence[Arrow]) -> list[list[str]]:
 
 
 def _sort_layers(layers: list[list[str]], arrows: Sequence[Arrow]) -> None:
-    """Order the boxes in each layer so that few arrows cross, by sweeping over the layers to the
-    right and back.
+    """Order the boxes in each layer so that few arrows cross, by sweeping over the layers from left
+    to right and back.
     """
     before = defaultdict[str, list[str]](list)
     after = defaultdict[str, list[str]](list)
@@ -209,7 +210,7 @@ class _Parts:
         return len(self._calls) + len(self._inputs) + len(self._arrows) > _MOST_PARTS
 
     def add_call(self, box: Box) -> None:
-        """Add the box of a call."""
+        """Add the box for a call."""
         self._calls.append(box)
 
     def add_arrow(self, arrow: Arrow) -> None:
@@ -217,8 +218,8 @@ class _Parts:
         self._arrows[arrow] = None
 
     def add_input(self, text: str, target: str, note: str = "") -> None:
-        """Add an arrow from a value that exists from the start to the call `target`, which reads
-        the value.
+        """Add an arrow to the call `target` from a value that exists at the start and that it
+        reads.
         """
         box = self._inputs.setdefault(text, Box(f"g{len(self._inputs)}", text, note, "given"))
         self.add_arrow(Arrow(box.key, target, "data", text))
@@ -230,8 +231,8 @@ class _Parts:
 
 
 def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
-    """Return a drawing of a run's calls, or None if there are no calls or too many things to draw.
-    Links to the calls begin with `href`. A large drawing takes 0.1 s.
+    """Return a drawing of a run's calls, or None if there is nothing or too much to draw. Links to
+    the calls begin with `href`. A large drawing takes 0.1 s.
     """
     if not 0 < len(machine.history) <= MOST:
         return None
@@ -267,7 +268,7 @@ def _key(number: int) -> str:
 
 
 def _note(writes: Iterable[str]) -> str:
-    """Return the note of a call, which consists of the references that it writes."""
+    """Return the note for a call: the references that it writes."""
     return ", ".join(writes).removeprefix("†")
 
 
@@ -282,14 +283,14 @@ def _add_read(parts: _Parts, read: Read, reader: str) -> None:
 
 
 def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
-    """Return the arrows without those for the order of effects that other arrows imply."""
+    """Return the arrows without those order arrows that other arrows already imply."""
     before = defaultdict[str, set[str]](set)
     for edge in edges:
         before[edge.target].add(edge.source)
 
     def has_detour(arrow: Arrow) -> bool:
-        """Return whether there is another path from the source of the arrow to its target, through
-        other boxes.
+        """Return whether another path leads from the arrow's source to its target through other
+        boxes.
         """
         passed: set[str] = set()
         waiting = [key for key in before[arrow.target] if key != arrow.source]

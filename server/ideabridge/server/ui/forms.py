@@ -1,4 +1,4 @@
-"""Forms: makes fields from a JSON Schema, reads the object that someone filled in, and reads
+"""Forms: makes fields from a JSON Schema, reads the object that someone entered in them, and reads
 numbers from outside.
 """
 
@@ -27,7 +27,7 @@ class Field:
     Attributes:
         kind: `text`, `number`, `choice`, `flag`, `long` (several lines of text) or `json`.
         type: the type of the HTML input.
-        choices: the values of a `choice`, as text and as JSON.
+        choices: the values of a `choice`, each as text and as JSON.
         value: the initial content of the field.
         hint: what the field can contain.
     """
@@ -49,11 +49,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """The fields of a form that say for whom a tool is published.
+    """The fields of a form that say to whom a tool is published.
 
     Attributes:
         to: `me`, `all`, `names`, or "" if nobody has chosen.
-        names: names of users, with commas between them.
+        names: the names of users, separated by commas.
     """
 
     to: str
@@ -66,7 +66,7 @@ class Audience:
 
     @property
     def chosen(self) -> str | None:
-        """The audience as `read_audience` takes it. None: as before."""
+        """The audience in the form that `read_audience` accepts, or None to leave it as it was."""
         if self.to == "names":
             return self.names
         return self.to or None
@@ -74,7 +74,7 @@ class Audience:
 
 def number_from(text: str) -> int | None:
     """Read a number of at most nine ASCII digits. Return None for any other text."""
-    # `isdigit` alone would accept more than is wanted: other digits, and thousands of them.
+    # `isdigit` alone would also accept digits of other scripts, and thousands of digits.
     if text.isascii() and text.isdigit() and len(text) < 10:
         return int(text)
     return None
@@ -136,7 +136,7 @@ def _plain(value: JSON) -> str:
 
 
 def read_fields(schema: JSONObject | None, form: FormFields) -> JSONObject:
-    """Read the object from a filled form. Empty fields are left out. `raw` contains the members
+    """Read the object from a filled-in form. Empty fields are left out. `raw` contains the members
     that have no field.
 
     Raises:

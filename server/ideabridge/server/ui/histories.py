@@ -1,5 +1,5 @@
-"""Histories: journals that pages read, as traces (fast) and folded (complete). They stay in memory
-while the journals grow.
+"""Histories: the journals that pages read, as traces (fast) or folded (complete). They stay in
+memory as they grow.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ for each page.
 """
 
 _EVENT_BYTES: Final = 600
-"""Memory that an event takes in addition to the values in it, in bytes."""
+"""Memory, in bytes, that an event takes in addition to the values in it."""
 
 SMALL: Final = 2000
 """Maximum number of events in a journal that is folded for every page. Folding it takes at most 0.3
 s."""
 
 SMALL_BYTES: Final = 32 * 1024 * 1024
-"""Maximum memory of such a journal, in bytes."""
+"""Maximum memory, in bytes, that such a journal takes."""
 
 HERE: Final = 150
 """Maximum number of events in a journal that is folded in this process: about fifty calls, which
 take about 20 ms."""
 
 HERE_BYTES: Final = 1024 * 1024
-"""Maximum memory of such a journal, in bytes."""
+"""Maximum memory, in bytes, that such a journal takes."""
 
 
 @dataclass(slots=True)
@@ -111,8 +111,8 @@ class Histories:
 
     @asynccontextmanager
     async def reading(self, run_id: str, *, fold: bool = False) -> AsyncGenerator[KeptJournal]:
-        """Yield the journal of a run up to its last event. The journal does not change within the
-        block.
+        """Yield the journal of a run up to the run's last event. The journal does not change within
+        the block.
 
         The journal is folded in this process if it is small enough. A worker folds a larger
         journal; see `run_pages`. No worker can read an in-memory store, so its journals are folded
@@ -131,8 +131,8 @@ class Histories:
             self._shrink()
 
     def _shrink(self) -> None:
-        """While too much memory is used, discard what was viewed longest ago, beginning with folded
-        histories.
+        """As long as too much memory is used, discard whatever was viewed longest ago, folded
+        histories first.
         """
         unused = [
             (run_id, journal) for run_id, journal in self._kept.items() if not journal.lock.locked()
@@ -220,11 +220,11 @@ class Histories:
 
         Args:
             record: the run or room.
-            history: the folded journal, if the caller is already `reading` it. Then only the
-                decisions of this run and its rooms are returned.
+            history: the folded journal, if the calling code is already `reading` it. If it is
+                given, only the decisions of this run and its rooms are returned.
         """
-        # A reader of a room never waits for the run that the room belongs to, because other readers
-        # wait in the other direction.
+        # Code that reads a room never waits for the room's run, because other readers wait in the
+        # opposite direction, which would be a deadlock.
         root = root_of(self._store, record) if history is None else record
         return await self._of_run(root, root, "", history)
 
@@ -242,8 +242,8 @@ class Histories:
         return decisions
 
     async def _questions(self, record: RunRecord) -> OpenQuestions:
-        """Return the open questions of a journal. It is folded once for all who ask at the same
-        time, and again if it has grown.
+        """Return the open questions in a journal. The journal is folded once for everyone who asks
+        at the same time, and again if it has grown.
         """
         journal = self._kept.get(record.id)
         if (
@@ -262,8 +262,8 @@ class Histories:
     async def _open_questions(
         self, record: RunRecord, read: KeptJournal
     ) -> tuple[OpenQuestions, int]:
-        """Return the open questions of a journal, and the approximate memory that they take, in
-        bytes.
+        """Return the open questions in a journal, and the approximate memory, in bytes, that they
+        take.
         """
         if read.history is not None:
             return await compute_in_thread(_measured, OpenQuestions.of, read.history)

@@ -35,26 +35,26 @@ _SHOWN_TOOLS: Final = 5
 _SHOWN_SUGGESTIONS: Final = 3
 
 _LATEST: Final = tuple(status for status in get_args(ListedStatus) if status != "needs_approval")
-"""The statuses of the latest runs. Those that need approval are listed on their own."""
+"""The statuses of the latest runs. Runs that need approval are listed separately."""
 
 _CHART_HEIGHT: Final = 96
-"""The height of the area of a chart, in pixels."""
+"""The height, in pixels, of the area for the bars in a chart."""
 
 _BAR_WIDTH: Final = 56
-"""The width of a bar, in per cent of the place of its day."""
+"""The width of a bar, in per cent of the space for its day."""
 
 _MOST_STEPS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class DayBar:
-    """One day of a chart. Its left edge is in per cent of the width, its heights are in pixels.
+    """One day in a chart. Horizontal positions are in per cent of the width, heights in pixels.
 
     Attributes:
         left: the left edge of the bar.
         middle: the middle of the bar.
-        good: the height of its upper part, for what did not fail.
-        failed: the height of its lower part, for what failed.
+        good: the height of the bar's upper part, which stands for what did not fail.
+        failed: the height of the bar's lower part, which stands for what failed.
         day: the first letters of the day.
         title: the day and its numbers.
     """
@@ -72,13 +72,13 @@ class Chart:
     """A chart with one bar for each day of the week.
 
     Attributes:
-        name: what it counts.
+        name: what the chart counts.
         total: the sum over all days.
-        failed: the number of those that failed.
+        failed: how many of the total failed.
         bars: one bar for each day, in order.
-        ticks: the (text, height in pixels) of each line of its scale.
+        ticks: the (text, height in pixels) of each line on its scale.
         width: the width of a bar, in per cent.
-        height: the height of the area of the bars, in pixels.
+        height: the height of the area for the bars, in pixels.
     """
 
     name: str
@@ -138,8 +138,8 @@ class HomePage:
         )
 
     async def suggestions(self, request: Request) -> Response:
-        """Show the tools that the visitor's repeated work suggests. The home page loads this after
-        it is shown, because finding them can take seconds.
+        """Show the tools that the visitor's repeated work suggests. The home page loads this once
+        the page is shown, because finding the suggestions can take seconds.
         """
         caller = visitor_of(request).caller
         suggest = partial(self._bridge.suggest, limit=_SHOWN_SUGGESTIONS, caller=caller)
@@ -147,7 +147,7 @@ class HomePage:
         return self._site.page(request, "home_suggestions.html", suggestions=suggestions)
 
     async def _cards(self, visitor: Visitor) -> list[Card]:
-        """Return open decisions, in the order of the page of approvals."""
+        """Return open decisions, in the same order as on the page for approvals."""
         decisions = await self._site.histories.all_pending(visitor.scope, _SHOWN_DECISIONS)
         oldest_first = sorted(decisions, key=lambda pending: pending.asked or 0)
         earlier = [await earlier_call(self._site, pending) for pending in oldest_first]
@@ -164,8 +164,8 @@ class HomePage:
     def _used(
         self, first: date, last: date, visitor: Visitor
     ) -> tuple[list[DayOfUse], list[tuple[str, int]]]:
-        """Return what was used on each day, and the names of the tools used most, with how often
-        each was used. This runs in a thread, because it might have to index ideas first.
+        """Return what was used on each day, and the names of the most used tools, with the number
+        of uses of each. This belongs in a thread, because it might have to index ideas first.
         """
         store = self._bridge.store
         store.ideas.index_all()
@@ -176,8 +176,8 @@ class HomePage:
 
 def charts_of(days: list[DayOfUse]) -> list[Chart]:
     """Return the charts of some days: runs, direct calls if there were any, and the tokens of
-    models if any model has reported some. An assistant does not say what it spends, so there is
-    nothing to say without.
+    models if any model has reported some. Assistants do not report what they spend, so without
+    reported tokens there is nothing to chart.
     """
     charts = [_chart("runs", days, [day.runs for day in days], [day.failed_runs for day in days])]
     if any(day.direct_calls for day in days):
@@ -192,7 +192,7 @@ def charts_of(days: list[DayOfUse]) -> list[Chart]:
 
 def _chart(name: str, days: list[DayOfUse], counts: list[int], failures: list[int]) -> Chart:
     step = _step(max(counts, default=0))
-    # The uppermost line is at or above the highest bar.
+    # The top line is level with or above the highest bar.
     steps = max(1, math.ceil(max(counts, default=0) / step))
     scale = _CHART_HEIGHT / (steps * step)
     place = 100 / _DAYS
@@ -220,8 +220,8 @@ def _chart(name: str, days: list[DayOfUse], counts: list[int], failures: list[in
 
 
 def _step(most: int) -> int:
-    """Return the distance of the lines of a scale that reaches a number: 1, 2 or 5, or one of these
-    with zeros.
+    """Return the distance between the lines on a scale that reaches a number: 1, 2 or 5, or one of
+    these followed by zeros.
     """
     size = 1
     while True:
@@ -232,7 +232,7 @@ def _step(most: int) -> int:
 
 
 def _short_number(number: int) -> str:
-    """Return the number of a line, such as `500`, `20k` or `5M`."""
+    """Return the number beside a line, such as `500`, `20k` or `5M`."""
     if number < 1000:
         return str(number)
     if number < 1_000_000:

@@ -1,9 +1,10 @@
-"""Idea folder: the documents of ideas that a project keeps beside its code, and which of them the
-store has as tools.
+"""Idea folder: the idea documents that a project keeps beside its code, and which of them the store
+contains as tools.
 
 The folder is `ideas` in the project folder, where `ideabridge ideas export --published --folder
-ideas` writes. A file takes effect when it is saved; until then, and after each change, the store
-has something else. Links are not followed: a folder from elsewhere must not lead to other files.
+ideas` writes. A file takes effect only once its idea is saved in the store; until then, and after
+each change, the store has something else. Links are not followed, because a folder from elsewhere
+must not lead to other files.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ideabridge.tools.names import safe_name
 FOLDER: Final = "ideas"
 
 _MOST_FILES: Final = 200
-"""Maximum number of files of the folder that are read for one page."""
+"""Maximum number of files in the folder that are read for one page."""
 
 FileState = Literal["in force", "not saved", "differs", "refused"]
 """in force: the tool of this name is what the file says. not saved: there is no such tool. differs:
@@ -35,15 +36,15 @@ the tool is something else. refused: the file cannot be used.
 
 @dataclass(frozen=True, slots=True)
 class IdeaFile:
-    """A file of the folder.
+    """A file in the folder.
 
     Attributes:
         name: the name of the file.
         tool: the name of its tool, or "" if the file cannot be read.
         state: see `FileState`.
         why: the reason for the state, or "".
-        is_written: whether a person wrote it, so that it can be opened in the editor. What a run
-            has made is saved by the command.
+        is_written: whether a person wrote it, so that it can be opened in the editor. A file that
+            comes from a run is saved with a command instead.
     """
 
     name: str
@@ -55,8 +56,8 @@ class IdeaFile:
 
 @dataclass(frozen=True, slots=True)
 class _ReadFile:
-    """What a file says: the name of its tool, and the id of its idea. `members` is what only a
-    document that a person wrote has.
+    """The content of a file: the name of its tool, and the id of its idea. `members` contains what
+    only a document written by a person has.
     """
 
     tool: str
@@ -75,11 +76,11 @@ class IdeaFolder:
         self.path = project / FOLDER
 
     def files(self, publications: Publications, viewer: Viewer) -> list[IdeaFile]:
-        """Return the files, by name, with their states. Blocks. Empty if there is no folder.
+        """Return the files, sorted by name, with their states; empty if there is no folder. Blocks.
 
         Args:
-            publications: the tools of the store.
-            viewer: who looks.
+            publications: the tools in the store.
+            viewer: whoever looks at the page.
         """
         try:
             paths = sorted(self.path.iterdir())
@@ -90,7 +91,7 @@ class IdeaFolder:
         return [self._state(path, publications, viewer) for path in documents[:_MOST_FILES]]
 
     def text(self, name: str) -> str:
-        """Return the text of a file of the folder. Blocks.
+        """Return the text of a file in the folder. Blocks.
 
         Raises:
             ArgumentError: there is no such file, or it cannot be read.
@@ -111,7 +112,7 @@ class IdeaFolder:
             return IdeaFile(path.name, "", "refused", "it has no name", is_written)
 
         present = publications.look_up(read.tool, caller=viewer)
-        # A document names no version.
+        # A document does not name a version.
         if present is None or present.name != read.tool:
             return IdeaFile(path.name, read.tool, "not saved", is_written=is_written)
 

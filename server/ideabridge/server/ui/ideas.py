@@ -77,10 +77,10 @@ VERSIONS: Final = 20
 
 _EVIDENCE: Final = 100
 _USES: Final = 100
-"""How many of the latest runs are searched for calls to a tool."""
+"""Number of the latest runs that are searched for calls to a tool."""
 
 _MOST_CHARACTERS: Final = 20_000
-"""Number of characters of a context after which a page shows no further message."""
+"""Number of characters in a context after which a page shows no further message."""
 
 _MOST_STEPS: Final = 100
 _ANSWERS: Final[tuple[tuple[Answer, str], ...]] = (
@@ -98,7 +98,7 @@ class CopiedValue:
     """A copied value in a plan, and what it might become when the data is different.
 
     Attributes:
-        path: the place where the value is in the plan.
+        path: the place of the value in the plan.
         recorded: the value that was recorded.
         options: the (text, value) of each option, one per explanation.
         taken: the explanation that calls currently follow.
@@ -122,7 +122,7 @@ class ListedTool:
         publication: the tool.
         audience: who gets it.
         lack: the reason why this server cannot call it, or None if it can.
-        confirmed: how many further runs have confirmed it.
+        confirmed: how many further runs have confirmed the tool.
     """
 
     publication: Publication
@@ -169,12 +169,12 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """Who has called a tool lately.
+    """One person's recent use of a tool, through one program.
 
     Attributes:
         who: the person.
-        client: the program that asked, or "".
-        runs: how many of the latest runs these are.
+        client: the program that asked for the runs, or "".
+        runs: how many of the latest runs are such calls.
         run: the latest of them.
     """
 
@@ -271,7 +271,7 @@ class IdeaPages:
     def _rows_of(
         self, ideas: Sequence[IdeaRecord | IdeaHit | StoredIdea], visitor: Visitor
     ) -> dict[str, RunRow]:
-        """Return the rows of the runs that ideas come from, keyed by run. Runs that the visitor
+        """Return the rows for the runs that ideas come from, keyed by run. Runs that the visitor
         does not see are left out.
         """
         records: dict[str, RunRecord] = {}
@@ -336,7 +336,7 @@ class IdeaPages:
         )
 
     def _own(self, request: Request) -> Publication:
-        """Return the publication, if the visitor may change what its name means.
+        """Return the publication, if the visitor is allowed to change what its name means.
 
         Raises:
             PublicationError: the publication belongs to someone else.
@@ -418,7 +418,7 @@ class IdeaPages:
         ]
 
     def _changes(self, versions: list[Publication], scope: Viewer) -> dict[int, ChangeSince]:
-        """Return what changed in each version compared with the version before it, keyed by version
+        """Return what changed in each version compared with the previous one, keyed by version
         number. The oldest of the versions has no entry.
         """
         changes: dict[int, ChangeSince] = {}
@@ -509,7 +509,7 @@ class IdeaPages:
     # -- publishing --------------------------------------------------------------------------------
 
     async def draft(self, request: Request) -> Response:
-        """Show the tool that a run would become, with what a person can decide about it."""
+        """Show the tool that a run would become, and what a person can decide about it."""
         query = request.query_params
         runs = [run for run in query.getlist("with") if run]
         required = [name for name in query.getlist("require") if name]
@@ -527,7 +527,7 @@ class IdeaPages:
         required: Sequence[str] = (),
     ) -> Response:
         """Return the page of a draft. `refused` is a program that was submitted on this page and
-        refused. `required` are the parameters that callers must pass unless a person decides
+        refused. `required` contains the parameters that callers must pass unless a person decides
         otherwise.
         """
         visitor = visitor_of(request)
@@ -605,8 +605,8 @@ class IdeaPages:
         )
 
     def _proposed_name(self, ref: str, visitor: Visitor) -> str:
-        """Return a valid name for the tool of a run, made from its title, which no tool that the
-        visitor sees has. Return "" if the run has no title, or `ref` is an idea.
+        """Return a valid name for a run's tool, made from the run's title, that no tool visible to
+        the visitor has. Return "" if the run has no title, or `ref` is an idea.
         """
         store = self._bridge.store
         try:
@@ -634,8 +634,8 @@ class IdeaPages:
         return EarlierDecisions(origin.parameters, origin.choices)
 
     def _expect_own(self, ref: str, visitor: Visitor) -> None:
-        """Check that the run to publish does not belong to someone else: the tool would belong to
-        that person.
+        """Check that the run to publish does not belong to someone else, because the tool would
+        then belong to that person.
 
         Raises:
             PublicationError: the run belongs to someone else.
@@ -692,7 +692,7 @@ class IdeaPages:
         try:
             publication = await self._bridge.saver.publish_run(publish_request)
         except ProgramRefusedError as error:
-            # The text stays on the page, next to the description of what is wrong with it.
+            # The text stays on the page, next to a description of what is wrong with it.
             why = self._bridge.secrets.mask(str(error))
             runs = list(publish_request.choices.runs)
             return await self._draft_page(request, ref, name, runs, replace(written, why=why))
@@ -730,7 +730,7 @@ class _RefusedText:
 
 
 def _first_messages(context: list[JSON]) -> list[JSON]:
-    """Return the messages of a context for which a page has room, at least one."""
+    """Return the messages in a context that fit on a page, but at least one."""
     room = _MOST_CHARACTERS
     for number, message in enumerate(context):
         room -= min(len(encode(message)), LONGEST)
@@ -765,7 +765,7 @@ class ParameterField:
     Attributes:
         key: the name of the parameter in the run. The fields of the form are `a.KEY.rename`,
             `.fix`, `.description` and `.required`.
-        about: what the report of the draft says about the parameter.
+        about: what the draft's report says about the parameter.
         description: what a person wrote about it earlier. If this is empty, the description is in
             `about`.
         may_require: whether a person can make it required: calls can currently leave it out, or a
@@ -797,7 +797,7 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
 
 
 def _decision(decided: JSONObject, parameter: str) -> JSONObject:
-    """Return the decision about a parameter; empty if there is none."""
+    """Return the decision about a parameter, or an empty object if there is none."""
     return object_or_empty(decided.get(parameter))
 
 
@@ -882,7 +882,7 @@ def _choice(literal: Explained, plan: JSONObject) -> CopiedValue:
 
 
 def _evidence(record: JSONObject) -> dict[str, Any]:
-    """Return a record of the evidence for a version, as a row."""
+    """Return a record of the evidence for a version as a row."""
     read = read_record(record)
     values = [(".".join(at), value) for at, value in read.values.items()]
     counts = KINDS[read.kind]
@@ -893,7 +893,7 @@ def _evidence(record: JSONObject) -> dict[str, Any]:
 
 def _recorded(publication: Publication, visitor: Visitor) -> Mapping[str, JSON]:
     """Return the input and the output of the published run. Visitors other than the owner see the
-    output only if calls are answered with it.
+    output only if it is the recorded answer to calls.
     """
     if not (visitor.manages or publication.owner == owner_of(visitor.caller)):
         publication = without_recorded_output(publication)

@@ -11,7 +11,9 @@ from ideabridge.server.ui.timeline import Axis
 
 _MOST_BARS: Final = 24
 _LANES: Final = 4
-"""Maximum number of bars above each other. Further calls that ran at once share the last lane."""
+"""Maximum number of bars above each other. If more calls ran at once, the rest share the last
+lane.
+"""
 
 _HEIGHT: Final = 3
 """The height of a lane. The drawing is 100 wide and `_LANES` lanes high."""
@@ -24,13 +26,13 @@ BarKind: TypeAlias = Literal["done", "running", "failed", "asked"]
 
 @dataclass(frozen=True, slots=True)
 class MiniTimeline:
-    """The bars of a run as paths of an SVG that is 100 wide.
+    """The bars for a run, as paths in an SVG that is 100 units wide.
 
     Attributes:
-        paths: the path of the bars of each kind: `done`, `running` and `failed` for calls that
+        paths: the path with all bars of each kind: `done`, `running` and `failed` for calls that
             ended, still run and failed, and `asked` for questions. A kind without bars is left out.
-        calls: how many calls it shows.
-        height: the height of the lanes that it uses.
+        calls: the number of calls that are shown.
+        height: the height of the lanes that are used.
     """
 
     paths: dict[BarKind, str]
@@ -40,7 +42,7 @@ class MiniTimeline:
 
 @dataclass(slots=True)
 class _Stretch:
-    """When something began, when it ended, or None if it has not, and whether it failed."""
+    """When something began, when it ended (None if it has not), and whether it failed."""
 
     begun: float
     ended: float | None = None
@@ -48,19 +50,19 @@ class _Stretch:
 
     @property
     def kind(self) -> BarKind:
-        """The kind of the bar of a call."""
+        """The kind of bar to draw for a call."""
         if self.has_failed:
             return "failed"
         return "running" if self.ended is None else "done"
 
 
 def mini_timeline(marks: Sequence[CallMark], end: float) -> MiniTimeline | None:
-    """Return the bars of a run, or None if none of its calls has begun. As on the page of the run,
-    a long stretch in which nothing ran is drawn shorter.
+    """Return the bars for a run, or None if none of its calls has begun. As on the run's page, a
+    long stretch in which nothing ran is drawn shorter.
 
     Args:
-        marks: what happened to its first calls, in order.
-        end: when the run ended, or the current time, in seconds since 1970.
+        marks: what happened to the run's first calls, in order.
+        end: the time at which the run ended, or the current time, in seconds since 1970.
     """
     ran: dict[int, _Stretch] = {}
     asked: dict[int, _Stretch] = {}

@@ -32,16 +32,18 @@ from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.tool import Tool
 
 OWN = "tools"
-"""The name of the page about the tools of this process. No module's page has this name."""
+"""The name of the page about in-process tools. No module's page has this name."""
 
 _MOST_TOOLS: Final = 100
-"""Maximum number of tools of a server on one page."""
+"""Maximum number of a server's tools on one page."""
 
 _MOST_LINES: Final = 100
 """Maximum number of lines of a log on one page."""
 
 _RETRY_SECONDS: Final = 10.0
-"""How long a page waits for an attempt to connect that somebody has asked for."""
+"""Time, in seconds, for which a page waits for an attempt to connect that a visitor has
+requested.
+"""
 
 _HINTS: Final = (
     ("readOnlyHint", True, "read-only"),
@@ -50,7 +52,7 @@ _HINTS: Final = (
     ("idempotentHint", True, "idempotent"),
     ("openWorldHint", True, "open world"),
 )
-"""The hints of tools that a page names: the annotation, its value, and the words for people."""
+"""The tool hints that a page names: the annotation, its value, and the words for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,9 @@ class ServerRow:
 
     @property
     def problem(self) -> str:
-        """Why it fails, without its name, which the row has; "" if it does not fail."""
+        """Why the server fails, without the server's name, which the row already shows; "" if it
+        does not fail.
+        """
         if self.status.error is None or light(self.status) != "failing":
             return ""
         why = self.status.error.removeprefix(f"server {self.status.name!r} ")
@@ -87,19 +91,19 @@ class ToolRow:
 
     @property
     def parameters(self) -> str:
-        """The names of its parameters."""
+        """The names of the tool's parameters."""
         return parameters_text(self.tool.parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """A visitor's filter for a log: words that lines contain, and a level of messages."""
+    """A visitor's filter for a log: words that lines must contain, and a level of messages."""
 
     words: str
     level: str
 
     def shows(self, line: ServerLogLine) -> bool:
-        """Return whether a line has the words and the level."""
+        """Return whether a line matches the words and the level."""
         if self.level in LEVELS and not line.is_at_least(self.level):
             return False
         return self.words.casefold() in f"{line.logger} {line.text}".casefold()
@@ -150,7 +154,7 @@ class ModulePages:
         )
 
     def _rows(self, statuses: Sequence[ModuleStatus], visitor: Visitor) -> list[ServerRow]:
-        """Return the rows of the list. Blocks, because it reads files of configurations."""
+        """Return the rows in the list. Blocks, because it reads configuration files."""
         rows = [
             ServerRow(
                 status,
@@ -160,7 +164,7 @@ class ModulePages:
             for status in statuses
         ]
 
-        # What needs a person comes first.
+        # Servers that need a person's attention come first.
         order = {"failing": 0, "needs sign-in": 1}
         return sorted(rows, key=lambda row: order.get(light(row.status), 2))
 
@@ -168,7 +172,7 @@ class ModulePages:
         return [tool for tool in self._bridge.tools() if tool.module is None]
 
     def _tools(self, name: str, visitor: Visitor) -> list[Tool]:
-        """Return the tools of a server, or of this process, that the visitor's profile has.
+        """Return the tools of a server, or the in-process tools, that the visitor's profile has.
 
         Raises:
             UnknownToolError: the profile does not have the server.
@@ -183,7 +187,7 @@ class ModulePages:
         return [tool for tool in tools if offer.has_tool(tool)]
 
     def _tool(self, request: Request, remote_name: str) -> Tool:
-        """Return a tool of the server that the path of a request names.
+        """Return a tool of the server that is named in a request's path.
 
         Raises:
             UnknownToolError: the server has no such tool, or the visitor's profile does not have
@@ -226,7 +230,7 @@ class ModulePages:
             module_status=None if module is None else module.status(),
             latency=None if module is None else module.latency,
             memory=None if module is None else await anyio.to_thread.run_sync(module.memory),
-            # The last output may contain arguments from any caller.
+            # The last output might contain arguments from any caller.
             words=module.last_words if module is not None and visitor.manages else [],
             asked=words,
             rows=[self._row(tool) for tool in tools[first : first + _MOST_TOOLS]],
@@ -279,8 +283,8 @@ class ModulePages:
         )
 
     async def call(self, request: Request) -> Response:
-        """Call one tool as a plan of one call. The plan is recorded, and asks for approval like any
-        other plan.
+        """Call one tool, as a plan with one call. The plan is recorded, and asks for approval like
+        any other plan.
         """
         visitor = visitor_of(request)
         form = form_of(request)

@@ -1,5 +1,5 @@
-"""Outputs: a value as people read it: a list of objects as a table, nested values as a tree, and
-Markdown as formatted text. The page shows the exact value as JSON below it.
+"""Outputs: values in a form for people: a list of objects as a table, nested values as a tree, and
+Markdown as formatted text. The page shows the exact value as JSON below.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ Kind: TypeAlias = Literal["text", "markdown", "table", "tree"]
 _MOST_ROWS: Final = 100
 _MOST_COLUMNS: Final = 12
 _MOST_MEMBERS: Final = 200
-"""Maximum number of members of a tree, counted over all levels."""
+"""Maximum number of members in a tree, counted over all levels."""
 
 _MOST_CHARACTERS: Final = 15_000
-"""Maximum number of characters of a table or tree."""
+"""Maximum number of characters in a table or tree."""
 
 _LONGEST_BESIDE: Final = 4000
-"""Maximum number of characters of the JSON that a page has beside a table or tree. Longer JSON is
-loaded on demand."""
+"""Maximum length, in characters, of JSON that a page contains along with a table or tree. Longer
+JSON is loaded on demand.
+"""
 
 _DEEPEST: Final = 8
 _CELL: Final = 160
-"""Maximum number of characters of a cell, and of a short text in a tree."""
+"""Maximum length, in characters, of a cell and of a short text in a tree."""
 
 _MARKS: Final = re.compile(
     r"(?m)^(?:#{1,6} \S|[-*+] \S|\d{1,3}[.)] \S|> \S|```|\|.+\|$)|\*\*\S[^*\n]{0,200}\*\*"
 )
-"""Matches marks that are common in Markdown and rare in other texts."""
+"""Matches markup that is common in Markdown and rare in other texts."""
 
 _CERTAIN: Final = re.compile(r"(?m)^(?:#{1,6} \S|```)")
 _RULES: Final = (
@@ -58,8 +59,8 @@ _RULES: Final = (
     "newline",
     "escape",
 )
-"""The rules of Markdown that a page applies. HTML and entities could hide what a text says, images
-would be loaded, and a link could hide its address: all of these are shown as they are written.
+"""The Markdown rules that a page applies. HTML and entities could hide what a text says, images
+would be loaded, and a link could hide its address, so all of these are shown as they are written.
 """
 
 
@@ -68,7 +69,7 @@ _NO_HTML: Final = Markup("")
 
 @dataclass(frozen=True, slots=True)
 class PlainValue:
-    """A value without members, on one line or as a text of several lines."""
+    """A value without members, on one line or as a text with several lines."""
 
     text: str
     is_long: bool = False
@@ -80,7 +81,7 @@ class ValueTree:
 
     Attributes:
         summary: what it is, such as `3 members`.
-        members: the name and the value of each member that is shown.
+        members: the name and value of each member that is shown.
         omitted: the number of members that are not shown.
     """
 
@@ -94,10 +95,10 @@ class ShownTable:
     """A list of objects.
 
     Attributes:
-        columns: the names of the members, in the order in which they occur first.
+        columns: the names of the members, in the order in which they first occur.
         rows: the cells of each row; empty for a member that an object does not have.
-        number_columns: the places of the columns that have only numbers.
-        omitted_rows, omitted_columns: the numbers of rows and columns that are not shown.
+        number_columns: the places of the columns that contain only numbers.
+        omitted_rows, omitted_columns: how many rows and columns are not shown.
     """
 
     columns: tuple[str, ...]
@@ -128,7 +129,7 @@ class ShownOutput:
 
 
 def shown_output(value: JSON) -> ShownOutput:
-    """Return a value as a page shows it. What exceeds the bounds of a page is left out."""
+    """Return a value as a page shows it. Anything beyond a page's limits is left out."""
     if isinstance(value, str):
         text = visible(value[:LONGEST], "\n\t")
         if _is_markdown(value):
@@ -145,8 +146,8 @@ def shown_output(value: JSON) -> ShownOutput:
 
 
 def _is_markdown(text: str) -> bool:
-    """Return whether a text of several lines has at least two marks of Markdown, one of which is a
-    heading or a block of code, or four of any kind.
+    """Return whether a text with several lines has at least two pieces of Markdown markup, one of
+    them a heading or a code block, or at least four of any kind.
     """
     beginning = text[:LONGEST]
     if "\n" not in beginning or len(text) > LONGEST:
@@ -157,7 +158,7 @@ def _is_markdown(text: str) -> bool:
 
 @cache
 def _markdown() -> MarkdownIt:
-    # It takes a while to import, and few pages need it.
+    # This package takes a while to import, and few pages need it.
     from markdown_it import MarkdownIt
 
     return MarkdownIt("zero", {"html": False, "linkify": False}).enable(list(_RULES))
@@ -168,7 +169,7 @@ def _formatted(text: str) -> Markup:
     tokens = markdown.parse(text)
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
-            # The headings of the page are above those of the text.
+            # The page's own headings rank above those in the text.
             token.tag = f"h{min(6, int(token.tag[1]) + 2)}"
 
     # The renderer escapes the text, and none of the rules passes HTML on.

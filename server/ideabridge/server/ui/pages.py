@@ -1,4 +1,4 @@
-"""Pages: the routes of every page of the site, and the site's door next to the MCP server."""
+"""Pages: the routes of every page on the site, and the site's door next to the MCP server."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _PAGES = (
 
 
 def routes_of(site: Site) -> list[Route]:
-    """Return the routes of every page of a site, except the site's own routes."""
+    """Return the routes of every page on a site, except the site's own routes."""
     routes = [route for page in _PAGES for route in page(site).routes()]
     if site.workspace is None:
-        # Users are in the store of the server. Assistants are connected for all projects here; for
-        # one project, a command in its folder does it.
+        # Users are in the server's own store. Here, assistants are connected for all projects; to
+        # connect one for a single project, a command is run in the project's folder.
         routes += [*AssistantsPage(site).routes(), *AdminPages(site).routes()]
     return routes
 
@@ -55,7 +55,7 @@ def page_door(
     workspaces: Workspaces | None,
     folders: Callable[[], Mapping[str, Path]],
 ) -> Access:
-    """Return the door to the pages at `/ui`, for the open bridge of a server.
+    """Return the door to the pages at `/ui`, for a server with an open bridge.
 
     Args:
         front: the server.

@@ -114,7 +114,7 @@ _EXAMPLES: Final = {
 """The examples of each kind of text. They run on any machine."""
 
 _MOST: Final = 90
-"""Maximum number of characters of the description next to a tool."""
+"""Maximum length, in characters, of the description next to a tool."""
 
 
 class Playground:
@@ -183,8 +183,8 @@ class Playground:
         )
 
     def _examples(self, kind: str, caller: str) -> list[Example]:
-        """Return the examples of a kind of text. One of a plan asks a server that is there, if
-        there is one that can be asked without parameters and without a person.
+        """Return the examples of a kind of text. One of the plans calls a connected server, if any
+        can be called without parameters and without asking a person.
         """
         examples = [*_EXAMPLES[kind]]
         tool = self._askable(caller) if kind == "plan" else None
@@ -194,8 +194,8 @@ class Playground:
         return examples
 
     def _askable(self, caller: str) -> Tool | None:
-        """Return a tool of a server that only reads, needs no parameters, and runs without a
-        person. Return None if there is none.
+        """Return a server's tool that only reads, needs no parameters, and runs without asking a
+        person, or None if there is none.
         """
         offer = self._bridge.offer.to(caller)
         decide = policy_named(self._bridge.configuration.approval_setting)
@@ -227,7 +227,7 @@ class Playground:
         return await self._bridge.run_plan(_read(form, kind, text), caller=caller, title=title)
 
     async def tools(self, request: Request) -> Response:
-        """Return the tools with their parameters, for completion."""
+        """Return the tools with their parameters, for completion in the editor."""
         catalogue = TaskTools(self._bridge.offer, None, caller=visitor_of(request).caller).present()
         names = ProgramNames(catalogue.tools)
         return JSONResponse([_completion(tool, names) for tool in catalogue.tools])

@@ -1,4 +1,4 @@
-"""Rendering: the templates of the page, in this process or in a worker."""
+"""Rendering: fills the page's templates, in this process or in a worker."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _environment() -> Environment:
 
 def _readable(value: object) -> object:
     """Make hidden characters visible in what a template outputs. Parts of pages are not changed,
-    because they come from templates that did this already.
+    because the templates that they come from have already done this.
     """
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(value)

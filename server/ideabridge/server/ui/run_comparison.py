@@ -1,5 +1,5 @@
-"""Run comparison: a run beside an earlier one. Calls are aligned by their tools, in the order of
-listing; what differs is shown as lines.
+"""Run comparison: shows a run beside an earlier one. Calls are aligned by their tools, in the order
+in which they are listed; differences are shown line by line.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ MOST_OFFERED: Final = 20
 """Maximum number of earlier runs that a page offers for a comparison."""
 
 MOST_CALLS: Final = 100
-"""Maximum number of calls of a run that are compared."""
+"""Maximum number of a run's calls that are compared."""
 
 _MOST_BYTES: Final = 2**30
 _WHOLE: Final = 2**48
 _TEXT: Final = 4000
-"""Maximum number of characters of a value whose lines are compared."""
+"""Maximum length, in characters, of a value whose lines are compared."""
 
 _MOST_LINES: Final = 60
-"""Maximum number of lines of one difference that a page shows."""
+"""Maximum number of lines that a page shows from one difference."""
 
 _MOST_CHARACTERS: Final = 30_000
-"""Maximum number of characters of the differing lines of all calls on a page."""
+"""Maximum total length, in characters, of the differing lines of all calls on a page."""
 
 _MOST_FIELDS: Final = 200
 """Maximum number of fields of a value that are compared one by one."""
@@ -76,7 +76,8 @@ class ComparedCall:
     """The parts of a call that a comparison needs.
 
     Attributes:
-        sent, result: the beginnings of its parameters and of its result or error, as indented JSON.
+        sent, result: the beginning of its parameters, and that of its result or error, as indented
+            JSON.
         sent_digest, result_digest: the hashes of the whole values.
         fields: the first fields of its result.
     """
@@ -112,7 +113,7 @@ class ComparedRun:
 
     @classmethod
     def from_json(cls, value: JSON) -> ComparedRun:
-        """Read the output of `to_json`, which ran in a worker process."""
+        """Read what `to_json` returned in a worker process."""
         return read_as(cls, value)
 
     def to_json(self) -> JSONObject:
@@ -122,7 +123,7 @@ class ComparedRun:
 
 @dataclass(frozen=True, slots=True)
 class ComparedPair:
-    """A call of the earlier run beside a call of the run; one of them may be missing.
+    """A call of the earlier run beside a call of this run. One of the two can be missing.
 
     Attributes:
         sent, result: the lines that differ, as a unified diff without its header.
@@ -143,9 +144,9 @@ class Comparison:
 
     Attributes:
         pairs: the calls.
-        output: the lines of the output that differ.
+        output: the lines in which the outputs differ.
         is_output_same: whether the outputs are the same.
-        omitted: the number of calls of both runs that are not compared.
+        omitted: the number of calls, in both runs, that are not compared.
         unexplained: the number of pairs whose differing lines are not shown.
         fields: the fields of the output that differ, if they are few.
     """
@@ -276,7 +277,7 @@ def comparison_of(before: ComparedRun, now: ComparedRun) -> Comparison:
 
 
 def _that_fit(pairs: list[ComparedPair]) -> list[ComparedPair]:
-    """Return pairs without the lines for which a page has no room."""
+    """Return the pairs without those lines that do not fit on a page."""
     shown: list[ComparedPair] = []
     room = _MOST_CHARACTERS
     for pair in pairs:
@@ -301,8 +302,8 @@ def _pair(before: ComparedCall, now: ComparedCall) -> ComparedPair:
 
 
 def _differing_lines(before: str, now: str) -> tuple[str, ...]:
-    """Return the `differing_lines` of two texts, or a line that says that they differ only beyond
-    their beginnings.
+    """Return the `differing_lines` of two texts, or a line which says that they differ only after
+    the parts that are compared.
     """
     lines = differing_lines(before.splitlines(), now.splitlines(), _MOST_LINES)
     if not lines:

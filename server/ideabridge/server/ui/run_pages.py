@@ -1,4 +1,4 @@
-"""Run pages: makes the contents of pages about one run from its journal.
+"""Run pages: makes the contents of the pages about a run from the run's journal.
 
 The pages of small runs are made in the server. The pages of larger runs are made entirely in a
 worker process, from the journal to the final text. A worker can be stopped and has limited memory;
@@ -42,7 +42,7 @@ MOST_DRAWN: Final = 40
 """Maximum number of calls in the picture of a run."""
 
 _MOST_DRAWN_AT_ONCE: Final = 40
-"""Maximum number of calls whose graph is on the page of a run without being asked for."""
+"""Maximum number of calls whose graph is on a run's page without being requested."""
 
 _EVENTS: Final = 50
 _MOST_ERRORS: Final = 20
@@ -56,7 +56,7 @@ _LONGEST_ASKED: Final = 120
 _WHOLE: Final = 2**48
 
 _MOST_BYTES: Final = 2**30
-"""Maximum memory, in bytes, of a journal from which a worker shows a call."""
+"""Maximum memory, in bytes, that a journal can take for a worker to show a call from it."""
 
 _SMALL_IMAGE: Final = 96
 """Width, in pixels, below which an image is enlarged to this width."""
@@ -90,8 +90,8 @@ class About:
         status, reason: the current status of the run, and the reason for it.
         calls: the first row of the timeline to show.
         events: the first event of the journal to show, or None for the last page of events.
-        only_status, only_tool: the status and the tool of the rows to show; empty for any.
-        draws_all: whether the graph of many calls is drawn, too.
+        only_status, only_tool: the status and the tool of the rows to show; empty to show all.
+        draws_all: whether the graph is drawn even if there are many calls.
         is_own: whether the run belongs to the visitor.
         ui: the path that the addresses of all pages begin with.
         at: the event after which the run is shown.
@@ -116,7 +116,7 @@ class About:
 
 
 def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About) -> dict[str, Any]:
-    """Return the values for the page of a run whose journal was read up to `about.at`."""
+    """Return the values for the page about a run whose journal was read up to `about.at`."""
     trace = read.trace
     history = read.history
     href = f"{about.ui}/runs/{record.id}/calls/"
@@ -138,7 +138,7 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
     ended = [bar for bar in trace.bars if bar.finished is not None]
     calls = CallOutcomes.of(bar.status != "done" for bar in ended)
     lineage = lineage_of(store, record)
-    # A single idea stands in the line below the title, and the others do not.
+    # A single idea is named in the line below the title; several ideas are not.
     ideas = lineage.pop("ideas", [])
     run_input = input_of(store, record.id)
     return {
@@ -191,7 +191,7 @@ _UNFOLDED: Final = {
 def _folded_values(
     history: RunHistory, trace: Trace, about: About, record: RunRecord
 ) -> dict[str, Any]:
-    """Return the values for the page of a run that come from its folded journal."""
+    """Return those values for the page about a run that come from the folded journal."""
     machine = history.machine
     # A room is forked with the run whose call it answers.
     is_at_end = about.at == about.last and about.status in ENDED and record.parent is None
@@ -286,7 +286,7 @@ def _values_of_call(place: JSON, history: RunHistory) -> str:
 
 def _retry_point(history: RunHistory) -> int | None:
     """Return the number of the event after which a fork repeats the first call that ran and failed,
-    with the question about it; None if there is no such call.
+    including the question about it. Return None if there is no such call.
     """
     places = [error.get("place") for error in history.machine.errors]
     failed = {place for place in places if isinstance(place, int)}
@@ -305,7 +305,7 @@ def _retry_point(history: RunHistory) -> int | None:
 def call_values(
     store: Store, record: RunRecord, read: KeptJournal, number: int, ui: str
 ) -> dict[str, Any]:
-    """Return the values for the page of a call. The addresses of all pages begin with `ui`.
+    """Return the values for the page about a call. The addresses of all pages begin with `ui`.
 
     Raises:
         UnknownRunError: the run has no such call.
@@ -380,7 +380,7 @@ def output_file(record: RunRecord, read: KeptJournal) -> list[JSON]:
 
 
 def image_of(record: RunRecord, read: KeptJournal, number: int, place: int) -> list[JSON]:
-    """Return an image in the result of a call: its MIME type, and its data in base64.
+    """Return an image from the result of a call: its MIME type, and its data in base64.
 
     Raises:
         UnknownRunError: the run has no such call or image.
@@ -393,7 +393,7 @@ def image_of(record: RunRecord, read: KeptJournal, number: int, place: int) -> l
 
 
 def output_image_of(record: RunRecord, read: KeptJournal, place: int) -> list[JSON]:
-    """Return an image in the output of a run: its MIME type, and its data in base64.
+    """Return an image from the output of a run: its MIME type, and its data in base64.
 
     Raises:
         UnknownRunError: the output has no such image.
@@ -448,8 +448,8 @@ def _call_in(
 
 
 def run_page(store: Store, run_id: str, members: dict[str, Any], frame: dict[str, Any]) -> str:
-    """Return the page of a run. `members` are the members of `About`; `frame` contains the values
-    that all pages need.
+    """Return the page about a run. `members` contains the members of `About`; `frame` contains the
+    values that all pages need.
     """
     about = About(**members)
     record = store.runs.find(run_id, caller=SEES_ALL)
@@ -458,7 +458,7 @@ def run_page(store: Store, run_id: str, members: dict[str, Any], frame: dict[str
 
 
 def call_page(store: Store, run_id: str, number: int, frame: dict[str, Any]) -> str:
-    """Return the page of a call."""
+    """Return the page about a call."""
     record = store.runs.find(run_id, caller=SEES_ALL)
     values = call_values(store, record, _whole(store, run_id), number, frame["ui"])
     return render("call.html", **frame, **values)
@@ -516,7 +516,9 @@ class Image:
 
     @property
     def is_small(self) -> bool:
-        """Whether it is so narrow that a page enlarges it. Only PNG says this at a fixed place."""
+        """Whether the image is so narrow that a page enlarges it. Only PNG states the width at a
+        fixed place.
+        """
         return self.kind == "image/png" and int.from_bytes(self.data[16:20], "big") < _SMALL_IMAGE
 
 
@@ -529,7 +531,9 @@ class ShownImage:
 
 
 def _shown(images: list[Image], address: str) -> list[ShownImage]:
-    """Return images for a page. The address of each is its place after `address`."""
+    """Return images for a page. The address of each image is `address`, followed by the image's
+    place.
+    """
     return [ShownImage(f"{address}{place}", image.is_small) for place, image in enumerate(images)]
 
 
@@ -560,7 +564,7 @@ def _images(value: JSON) -> list[Image]:
 @dataclass(frozen=True, slots=True)
 class SourceLine:
     """A line of a program. `marks` contains (tool, number of calls, number of the first call) for
-    each tool that the line calls.
+    each tool called on the line.
     """
 
     number: int
@@ -569,7 +573,7 @@ class SourceLine:
 
 
 def _marked(trace: Trace) -> list[SourceLine]:
-    """Return the lines of the last program, with marks. A call is marked at the lines where its
+    """Return the lines of the last program, with marks. A call is marked on the lines where its
     tool is called by name.
     """
     try:

@@ -19,16 +19,18 @@ from ideabridge.server.views.records import CallOutcomes, errors_of, run_status
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A row of the list of runs.
+    """A row in the list of runs.
 
     Attributes:
-        seconds: how long it took, or None if it has not ended.
-        waiting: for how many seconds it has waited for a decision, or None if it does not wait.
+        seconds: how long the run took, or None if it has not ended.
+        waiting: how long, in seconds, it has been waiting for a decision, or None if it is not
+            waiting.
         asker: the program that asked for the run, or the host that it was imported from.
-        tool: the published tool that the run is a call to, or "".
+        tool: the published tool that was called with this run, or "".
         bars: its first calls, or None if none has begun.
-        distinction: what tells it apart from others with the same title, or None.
-        calls: how many of its calls failed, or None if it has too many events to count them.
+        distinction: what tells the run apart from others with the same title, or None.
+        calls: how many of its calls ended and failed, or None if it has too many events to count
+            them.
     """
 
     record: RunRecord
@@ -48,7 +50,7 @@ class RunRows:
     """Makes the rows of a list of runs.
 
     Attributes:
-        distinctions: what tells runs apart. They keep what they have read of each run.
+        distinctions: what tells runs apart. What has been read from each run stays in memory.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -117,8 +119,8 @@ def _seconds(moment: str) -> float:
 
 
 def _outcomes(record: RunRecord, marks: list[CallMark]) -> CallOutcomes | None:
-    """Return how many calls of a run failed, or None for a long run, whose marks do not say
-    this.
+    """Return how many of a run's calls ended and failed, or None for a long run, whose marks do not
+    say this.
     """
     if record.last_event > OUTLINED:
         return None

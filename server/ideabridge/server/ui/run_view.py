@@ -1,4 +1,4 @@
-"""Run view: builds the answer of `view_run` from the journal of a run, in the server or in a worker
+"""Run view: builds the answer from `view_run` from a run's journal, in the server or in a worker
 process.
 """
 

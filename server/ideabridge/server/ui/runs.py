@@ -53,15 +53,15 @@ PAGE: Final = 50
 STATUSES: Final[tuple[ListedStatus, ...]] = get_args(ListedStatus)
 
 _ANY_FAILURE: Final = "any_failure"
-"""The value of the filter by status for runs that failed in any way, also those that are done with
-errors.
+"""The value of the status filter for runs that failed in any way, including those that are done
+with errors.
 """
 
 _MOST_COUNTED: Final = 1000
-"""How many of the newest runs the numbers beside the quick links count."""
+"""Number of the newest runs that are counted for the numbers beside the quick links."""
 
 _MOST_OPEN: Final = 100
-"""How many running runs, and how many that need approval, are counted."""
+"""Maximum number of running runs, and of runs that need approval, that are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ class QuickLink:
     """A link above the list of runs.
 
     Attributes:
-        label: its words.
-        query: the query of the list that it leads to, or "" for all runs.
+        label: the text of the link.
+        query: the query for the list that the link leads to, or "" for all runs.
         count: the number of runs in this list.
-        is_least: whether there may be more, because only the newest ones were counted.
+        is_least: whether there might be more, because only the newest ones were counted.
         is_current: whether the page shows this list.
     """
 
@@ -85,11 +85,11 @@ class QuickLink:
 
 @dataclass(frozen=True, slots=True)
 class OpenCards:
-    """The open decisions on the page of their run.
+    """A run's open decisions, for the run's page.
 
     Attributes:
-        text: the HTML of the first of them.
-        later: how many further ones there are, for which the page has no room.
+        text: the HTML of the first decisions.
+        later: the number of further decisions, which do not fit on the page.
     """
 
     text: str = ""
@@ -136,7 +136,7 @@ class RunPages:
         user = query.get("user", "")
         after = query.get("after") or None
 
-        # One run more than the page shows is read to find out whether an older page follows.
+        # One more run than the page shows is read, to find out whether an older page follows.
         records = listed_runs(
             store,
             user if user and visitor.manages else visitor.scope,
@@ -221,8 +221,8 @@ class RunPages:
         about = self._about(request, record)
         cards = OpenCards()
         if not 0 < at < record.last_event:
-            # A card reads the journals of other runs. Whoever reads one of them might need this
-            # journal, so it is not held meanwhile.
+            # A card reads the journals of other runs. Whoever is reading one of those might need
+            # this journal, so it is not held in the meantime.
             cards = await self._cards(request, await self._decisions(record))
 
         async with self._site.histories.reading(record.id, fold=waits) as read:
@@ -264,7 +264,7 @@ class RunPages:
         *arguments: JSON,
         cards: OpenCards | None = None,
     ) -> Response:
-        """Return a page that a function makes from the journal of a run, as `_read` does."""
+        """Return a page that a function makes from a run's journal; see `_read`."""
         frame = self._site.frame(request)
         if cards is not None:
             frame["cards"] = asdict(cards)
@@ -273,8 +273,8 @@ class RunPages:
         return HTMLResponse(str(text))
 
     async def _read(self, work: Callable[..., JSON], record: RunRecord, *arguments: JSON) -> JSON:
-        """Read the journal of a run with a function, and return what it makes of it. A worker does
-        so where the journal is large.
+        """Return what a function makes from the journal of a run. A worker does this if the journal
+        is large.
         """
         store = self._bridge.store
         is_small = await compute_in_thread(are_small, store, [record.id])
@@ -282,8 +282,8 @@ class RunPages:
         return await read_beside(work, store, record.id, *arguments, is_small=is_small, what=task)
 
     async def _decisions(self, record: RunRecord) -> list[Pending]:
-        """Return the open decisions of a run. The decisions of a room are on the page of the run
-        that the room belongs to.
+        """Return the open decisions of a run. A room's decisions are on the page of the run that
+        the room belongs to.
         """
         if run_status(record)[0] in ENDED or record.parent is not None:
             return []
@@ -297,7 +297,7 @@ class RunPages:
         return await histories.pending(record) if waits else []
 
     async def _cards(self, request: Request, decisions: list[Pending]) -> OpenCards:
-        """Return open decisions as part of the page of their run."""
+        """Return a run's open decisions as part of the run's page."""
         if not decisions:
             return OpenCards()
 
@@ -316,7 +316,7 @@ class RunPages:
             )
             return OpenCards(text, len(decisions) - len(cards))
 
-        # This runs in a thread, because a call can be large.
+        # This runs in a thread because a call can be large.
         return await compute_in_thread(written)
 
     async def picture(self, request: Request) -> Response:
@@ -344,7 +344,7 @@ class RunPages:
         return _file(f"{record.id}-output", output)
 
     async def output_image(self, request: Request) -> Response:
-        """Return an image in the output of a run."""
+        """Return an image from the output of a run."""
         record = self._site.record(request, request.path_params["run"])
         place = _number_in(request, "image")
         image: JSON = None
@@ -392,7 +392,7 @@ class RunPages:
         return [run for run in page if run.title == record.title]
 
     async def _compared(self, record: RunRecord) -> ComparedRun:
-        """Return what a comparison needs of a run."""
+        """Return the parts of a run that a comparison needs."""
         compared: JSON = None
         async with self._site.histories.reading(record.id, fold=True) as read:
             if read.history is not None:
@@ -418,7 +418,7 @@ class RunPages:
         visitor = visitor_of(request)
         run = (await self._bridge.resume(record.id, caller=record.caller)).root
         if not sees_run_of(visitor.caller, record.caller):
-            # The journal does not record who resumes a run, so the log does.
+            # The journal does not record who resumed a run, so the log does.
             logger.info(
                 "run %s of %s: resumed on the page by %s",
                 run.id,
@@ -434,7 +434,7 @@ class RunPages:
         solution.
 
         Raises:
-            ForkError: the run belongs to someone else, so its calls would run in that person's
+            ForkError: the run belongs to someone else, so the calls would run in that person's
                 name.
         """
         record = self._site.record(request, request.path_params["run"])
@@ -505,7 +505,7 @@ class RunPages:
         return _file(f"{record.id}-{number}", result)
 
     async def image(self, request: Request) -> Response:
-        """Return an image in the result of a call."""
+        """Return an image from the result of a call."""
         record = self._site.record(request, request.path_params["run"])
         number = _number_in(request, "call")
         place = _number_in(request, "image")
@@ -521,8 +521,8 @@ class RunPages:
 
 
 def _callers(store: Store, visitor: Visitor) -> list[str]:
-    """Return the callers whose runs a visitor can choose; empty if the visitor sees only their own
-    runs.
+    """Return the callers whose runs a visitor can choose to see; empty if the visitor sees only
+    their own runs.
     """
     if not visitor.manages:
         return []
@@ -530,7 +530,7 @@ def _callers(store: Store, visitor: Visitor) -> list[str]:
 
 
 def _file(name: str, written: JSON) -> Response:
-    """Return a file to download; `written` is its suffix and its text."""
+    """Return a file to download. `written` contains its suffix and its text."""
     suffix, text = cast("list[str]", written)
     headers = {"Content-Disposition": f'attachment; filename="{name}.{suffix}"'}
     return Response(text, media_type="text/plain; charset=utf-8", headers=headers)

@@ -3,14 +3,15 @@
 The page changes the file that the server was started with, or else the user's own one, in the same
 way as `ideabridge servers`: the entry is checked, its secrets go to the keyring, everything else in
 the file keeps its bytes, and each change can be undone. The project's file needs a person at a
-terminal, who reviews what it starts, so the page leaves it alone.
+terminal who reviews what it starts, so the page does not change it.
 
-A command runs with the rights of the owner. So only the owner adds one, in a session that began
-with the owner's link: a token can be in an assistant's files, where a model might find it.
+A command runs with the owner's rights. So only the owner can add one, and only in a session that
+began with the owner's link, because a token can be in an assistant's files, where a model might
+find it.
 
 Before an entry with values is written, a second page shows what changes, and asks which values are
-secrets. What was typed waits in this process for the answer (`_ServerDrafts`), so that no secret
-travels back to the browser.
+secrets. What was typed is kept in this process until the answer arrives (`_ServerDrafts`), so that
+no secret travels back to the browser.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.names import counted
 
 _COMMAND: Final = "page"
-"""The command under which a change of the page is noted."""
+"""The command under which changes made on the page are noted."""
 
 _IMPORTS: Final = "servers import "
 
@@ -113,12 +114,14 @@ _FIELDS: Final = {
     "timeout": "timeout",
     "connect_timeout": "connect_timeout",
 }
-"""The field of the form for each key of an entry."""
+"""The form's field for each key in an entry."""
 
 _PLACED: Final = re.compile(
     rf"[^:]*: mcpServers\..+?\.(?P<key>{'|'.join(_FIELDS)})\b(?P<why>.*)", re.DOTALL
 )
-"""A problem of an entry, with its place. What follows the key names the variable or header."""
+"""Matches a problem with an entry that names its place. What follows the key is the name of the
+variable or header.
+"""
 
 _MOST_CHECKED: Final = 100
 """Maximum number of published tools that are checked before and after a change."""
@@ -127,7 +130,7 @@ _Result = TypeVar("_Result")
 
 
 class NoSessionError(IdeabridgeError):
-    """A visitor without a session can read the page, but add nothing."""
+    """A visitor without a session can read the page, but cannot add anything."""
 
 
 class NoServersFileError(IdeabridgeError):
@@ -138,19 +141,19 @@ _MOST_DRAFTS: Final = 50
 """Maximum number of servers whose entries wait to be confirmed. The oldest are forgotten."""
 
 _DRAFT_SECONDS: Final = 3600.0
-"""How long a typed entry waits to be confirmed."""
+"""Time, in seconds, for which a typed entry waits to be confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerDraft:
-    """A server that somebody has typed, and has still to confirm.
+    """A server that somebody has typed and has not confirmed yet.
 
     Attributes:
         name: its name.
-        typed: its whole entry, with its secrets.
+        typed: the server's whole entry, with its secrets.
         before: the entry that it replaces, or None for a new server.
         session: the secret of the session in which it was typed.
-        at: when it was typed, by the monotonic clock.
+        at: the time at which it was typed, on the monotonic clock.
     """
 
     name: str
@@ -161,7 +164,7 @@ class ServerDraft:
 
 
 class _ServerDrafts:
-    """The drafts of all sessions, by id."""
+    """The drafts of all sessions, keyed by id."""
 
     def __init__(self) -> None:
         self._drafts: dict[str, ServerDraft] = {}
@@ -179,7 +182,7 @@ class _ServerDrafts:
         """Return a draft.
 
         Raises:
-            EntryError: there is none with this id in the session of the visitor.
+            EntryError: the visitor's session has no draft with this id.
         """
         draft = self._drafts.get(draft_id)
         is_old = draft is not None and draft.at < time.monotonic() - _DRAFT_SECONDS
@@ -200,8 +203,8 @@ class FormRefusal:
 
     Attributes:
         why: the reason.
-        field: the field that has to be changed, or "" if it is none in particular.
-        namesake: the server that has the name already, or "".
+        field: the field that has to be changed, or "" for no particular field.
+        namesake: the server that already has the name, or "".
     """
 
     why: str
@@ -211,16 +214,16 @@ class FormRefusal:
 
 @dataclass(frozen=True, slots=True)
 class OfferedServer:
-    """A server of a host, as the page offers it.
+    """A host's server, as the page offers it for import.
 
     Attributes:
         name: its name.
         verdict: whether it can be imported; see `AdoptionVerdict`.
         why: the reason why it is not imported, or "".
         starts: its command or address, without secrets.
-        source: the file of the host that lists it.
-        notes: what happens to it.
-        seal: identifies the entry that was shown; empty if it cannot be ticked.
+        source: the host's file that lists it.
+        notes: what happens to the server.
+        seal: identifies the entry that was shown; empty if the server cannot be ticked.
         replaces: the command or address of the server that it replaces, without secrets, or "".
     """
 
@@ -240,7 +243,7 @@ class Written:
 
     Attributes:
         text: a text for users that says what was written where.
-        missing: its command, if no such program is found on this machine, or "".
+        missing: the entry's command if this machine has no such program, and otherwise "".
     """
 
     text: str
@@ -274,7 +277,7 @@ class ServerForms:
     # -- adding ------------------------------------------------------------------------------------
 
     async def show_add(self, request: Request) -> Response:
-        """Show the form for a new server, which names a file of this machine."""
+        """Show the form for a new server. The form names a file on this machine."""
         visitor = visitor_of(request)
         expect_manager(visitor)
         if not visitor.may_change:
@@ -282,8 +285,8 @@ class ServerForms:
         return self._add_form(request)
 
     def _add_form(self, request: Request, refusal: FormRefusal | None = None) -> Response:
-        """Show the form for a new server. After an error it has what was typed, except for the
-        values of variables and headers, which might be secrets.
+        """Show the form for a new server. After an error, the form contains what was typed, except
+        the values of variables and headers, which might be secrets.
         """
         file = file_to_change(self._bridge.configuration)
         form = form_of(request)
@@ -298,8 +301,8 @@ class ServerForms:
         )
 
     async def add(self, request: Request) -> Response:
-        """Add a server at once, or show which of its values are taken for secrets. If it is
-        refused, show the form again, with the reason.
+        """Add a server at once, or show which of its values are taken to be secrets. If the server
+        is refused, show the form again with the reason.
         """
         form = form_of(request)
         name = form.get("name").strip()
@@ -368,7 +371,9 @@ class ServerForms:
         )
 
     async def edit(self, request: Request) -> Response:
-        """Show what a filled form would change. If it is refused, show the form again."""
+        """Show what a filled-in form would change. If the change is refused, show the form
+        again.
+        """
         form = form_of(request)
         name = form.get("name")
         visitor = visitor_of(request)
@@ -388,7 +393,7 @@ class ServerForms:
         return self._to_check(request, name, typed, entry)
 
     def _expect_server(self, name: str, visitor: Visitor) -> None:
-        """Raise `UnknownToolError` if a visitor knows no server of this name."""
+        """Raise `UnknownToolError` if a visitor sees no server of this name."""
         if name not in {status.name for status in self._site.servers(visitor)}:
             raise UnknownToolError(f"there is no server {name[:100]!r}")
 
@@ -396,7 +401,7 @@ class ServerForms:
         """Return the entry of a server in the file that the page changes.
 
         Raises:
-            EntryError: another file has it.
+            EntryError: the entry is in another file.
         """
         return _entry_in(self._read_file(), name, "edit")
 
@@ -405,13 +410,13 @@ class ServerForms:
     def _to_check(
         self, request: Request, name: str, typed: JSONObject, before: JSONObject | None
     ) -> Response:
-        """Keep what was typed, and lead to the page that shows it."""
+        """Keep what was typed, and redirect to the page that shows it."""
         session = visitor_of(request).secret
         draft_id = self._drafts.keep(ServerDraft(name, typed, before, session, time.monotonic()))
         return self._site.back(request, f"/servers/check?draft={draft_id}")
 
     async def show_check(self, request: Request) -> Response:
-        """Show what would be written, and which values are taken for secrets."""
+        """Show what would be written, and which values are taken to be secrets."""
         visitor = visitor_of(request)
         draft_id = request.query_params.get("draft", "")
         draft = self._drafts.get(draft_id, visitor)
@@ -468,7 +473,7 @@ class ServerForms:
         """Return what would be written. Blocks.
 
         Raises:
-            EntryError: the entry in the file is not the one that it is to replace.
+            EntryError: the entry in the file is not the one that is to be replaced.
         """
         file = self._read_file()
         if before is None:
@@ -511,8 +516,8 @@ class ServerForms:
         return self._site.back(request, "/modules", told, kind="ask")
 
     def _callable_tools(self, visitor: Visitor) -> set[str]:
-        """Return the names of the published tools that a visitor can call on this server, of the
-        first ones by name.
+        """Return the names of those published tools that a visitor can call on this server. Only
+        the first `_MOST_CHECKED` tools by name are checked.
         """
         tools = self._bridge.store.publications.page(_MOST_CHECKED, caller=visitor.scope)
         return {
@@ -570,7 +575,9 @@ class ServerForms:
         return "\n".join(line for line in lines if line)
 
     def _carry_back(self, edit: RecordedEdit, file: EntryFile) -> None:
-        """Let the entries that an undone edit has restored use the secrets that they used."""
+        """Let the entries that undoing an edit has restored use the secrets that they used
+        before.
+        """
         restored = self._read_file()
         for name in {entry.name for edited in edit.files for entry in edited.entries}:
             if name in file.servers and name in restored.servers:
@@ -579,7 +586,7 @@ class ServerForms:
     # -- importing ---------------------------------------------------------------------------------
 
     async def show_import(self, request: Request) -> Response:
-        """Show the hosts that have files here, and the servers of one of them."""
+        """Show the hosts that have files on this machine, and the servers of one of them."""
         visitor = visitor_of(request)
         expect_owner(visitor)
         hosts = await anyio.to_thread.run_sync(self._hosts_here)
@@ -651,7 +658,7 @@ class ServerForms:
         return adoption.adopted and is_changed_here
 
     def _why(self, adoption: Adoption) -> str:
-        """Return why a server is not imported here, or "" if it may be."""
+        """Return why a server cannot be imported here, or "" if it can."""
         if adoption.why or self._may_take(adoption):
             return adoption.why
         if adoption.verdict == "same":
@@ -683,7 +690,7 @@ class ServerForms:
         """Read the file that the page changes.
 
         Raises:
-            NoServersFileError: the server does not follow a file.
+            NoServersFileError: this server does not follow a file.
             HostFileError: the file cannot be read.
         """
         path = file_to_change(self._bridge.configuration)
@@ -696,7 +703,7 @@ class ServerForms:
         return read_entry_file(path, "user" if is_own else "file", None)
 
     async def _changed(self, work: Callable[[], _Result]) -> _Result:
-        """Change a file in a thread, and let this process follow it at once."""
+        """Change a file in a thread, and let this process follow the change at once."""
         result = await anyio.to_thread.run_sync(work)
         reloading = self._site.front.reloading
         if reloading is not None:
@@ -738,7 +745,7 @@ def latest_change(configuration: Configuration) -> LatestChange | None:
 
 def file_to_change(configuration: Configuration) -> Path | None:
     """Return the file whose servers the page changes: the one that the server was started with, or
-    else the user's own. Return None if a program has given the configuration.
+    else the user's own. Return None if a program has passed in the configuration.
     """
     if configuration.embedded:
         return None
@@ -749,7 +756,7 @@ def file_to_change(configuration: Configuration) -> Path | None:
 
 
 def is_changed_here(configuration: Configuration, name: str) -> bool:
-    """Return whether the entry of a server is in the file that the page changes."""
+    """Return whether a server's entry is in the file that the page changes."""
     layer = configuration.layer_of(name)
     return layer is not None and layer.file == file_to_change(configuration)
 
@@ -758,7 +765,7 @@ def _entry_in(file: EntryFile, name: str, action: str) -> JSONObject:
     """Return the entry of a server in a file.
 
     Raises:
-        EntryError: the file does not have it, or has something else under its name.
+        EntryError: the file has no such entry, or has something else under its name.
     """
     if name not in file.servers:
         raise EntryError(
@@ -810,7 +817,9 @@ def _written(planned: PlannedEntry, stored_in: str | None) -> Written:
 
 
 def _edits(path: Path) -> list[RecordedEdit]:
-    """Return the changes of a file that the page undoes, the latest first: its own, and imports."""
+    """Return the changes to a file that the page can undo, latest first: those made on the page,
+    and imports.
+    """
     return [
         edit
         for edit in edits_of(path)
@@ -834,7 +843,7 @@ def _words_of(edit: RecordedEdit) -> str:
 
 
 def _back_line(edit: RecordedEdit) -> str:
-    """Return a sentence that says what is so again after an edit is undone."""
+    """Return a sentence that says what is restored once an edit is undone."""
     entries = [entry for edited in edit.files for entry in edited.entries]
     before = [name for edited in edit.files for name in entries_before(edited)]
     if len(entries) == 1 and edit.what.endswith(" was removed") and before:
@@ -849,7 +858,7 @@ def _left_line(undone: UndoneFile) -> str:
 
 
 def _brings_back_a_command(edit: RecordedEdit, file: EntryFile) -> bool:
-    """Return whether undoing an edit writes a command that the file does not have now."""
+    """Return whether undoing an edit writes a command that is not in the file now."""
     for edited in edit.files:
         for name, former in entries_before(edited).items():
             before = object_or_empty(former)
@@ -867,7 +876,7 @@ def _staying_secrets(entry: JSONObject) -> list[str]:
 
 
 def _seal(adoption: Adoption) -> str:
-    """Return a text that identifies what the page shows of a server."""
+    """Return a text that identifies what the page shows about a server."""
     target = adoption.target
     replaced = target.servers.get(adoption.name)
     shown: JSON = [adoption.name, adoption.entry, str(adoption.file), str(target.file), replaced]

@@ -25,10 +25,10 @@ from ideabridge.tools.names import (
 )
 
 LONGEST: Final = 12_000
-"""Maximum number of characters of a value that a page shows. The rest is loaded on demand."""
+"""Maximum number of characters that a page shows from a value. The rest is loaded on demand."""
 
 CUT: Final = "…"
-"""The last line of a comparison of which a page shows only the beginning."""
+"""The last line of a comparison that is cut after its beginning."""
 
 
 def duration(seconds: float | None) -> str:
@@ -62,9 +62,7 @@ def moment(at: float | str | None) -> str:
 
 
 def exact_moment(at: float | str | None) -> str:
-    """Return a time in UTC with its milliseconds, such as `2026-11-22 10:15:03.120`; empty for
-    None.
-    """
+    """Return a time in UTC with milliseconds, such as `2026-11-22 10:15:03.120`; empty for None."""
     if not at:
         return ""
     if isinstance(at, str):
@@ -107,7 +105,7 @@ def omitted(value: JSON) -> int:
 def in_one_line(value: JSON, most: int = 120) -> str:
     """Return a value on one line, cut after `most` characters."""
     if isinstance(value, str):
-        # Each word has at least one character.
+        # Each word has at least one character, so this many words are enough.
         line = " ".join(value.split(maxsplit=most + 1)[: most + 1])
         text = visible(line[: most + 1])
     else:
@@ -116,16 +114,16 @@ def in_one_line(value: JSON, most: int = 120) -> str:
 
 
 def differing_lines(old: list[str], new: list[str], most: int) -> list[str]:
-    """Return the lines of a unified diff, each with " ", "+", "-" or "@@" before it, without the
-    header, and without the place of the change if there is only one. After `most` lines, the last
-    one is `CUT`.
+    """Return the lines of a unified diff, each beginning with " ", "+", "-" or "@@". The header is
+    left out, and so is the place of the change if there is only one. If there are more than `most`
+    lines, the last one is `CUT`.
     """
     compared = difflib.unified_diff(old, new, lineterm="", n=2)
     lines = list(islice(compared, 2, 3 + most))
     if len(lines) > most:
         lines[most:] = [CUT]
 
-    # The lines of both texts begin with a blank, "+" or "-".
+    # Lines that come from the texts begin with a space, "+" or "-".
     places = [line for line in lines if line.startswith("@@")]
     if len(places) == 1:
         lines.remove(places[0])
@@ -133,7 +131,7 @@ def differing_lines(old: list[str], new: list[str], most: int) -> list[str]:
 
 
 def coded(text: str) -> Markup:
-    """Return a text whose parts between backticks, such as commands, are shown as code. A text with
+    """Return a text with the parts between backticks, such as commands, shown as code. A text with
     an odd number of backticks stays as it is.
     """
     parts = text.split("`")
@@ -161,8 +159,8 @@ _LIGHTS: Final = {
 
 
 def light(status: ModuleStatus) -> str:
-    """Return the state of a server in a word: `up`, `idle`, `starting`, `needs sign-in`, `failing`
-    or `off`.
+    """Return the state of a server as one of these words: `up`, `idle`, `starting`, `needs
+    sign-in`, `failing` or `off`.
     """
     if status.needs_sign_in and status.state != "disabled":
         return "needs sign-in"

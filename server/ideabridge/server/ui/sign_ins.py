@@ -1,12 +1,12 @@
 """Sign-ins: signing in to servers (OAuth) on the page.
 
-The browser of the visitor opens the address of the authorization server, and is redirected to a
-port of the machine of this server. If the browser is on another machine, it cannot open that
-address, and the visitor pastes it.
+The visitor's browser opens the address of the authorization server, and is then redirected to a
+port on the machine that runs this server. A browser on another machine cannot open that address, so
+the visitor pastes it.
 
-The owner signs in for everybody who uses the server with one sign-in, so this needs a session that
-began with the owner's link: somebody else could sign in with an account of their own, to which all
-calls would then go. A user signs in for their own calls.
+If everybody uses the server with one sign-in, the owner signs in. This needs a session that began
+with the owner's link, because somebody else could sign in with an account of their own, which all
+calls would then use. Otherwise, users sign in for their own calls.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Attempt:
     Attributes:
         server: the name of the server.
         scope: ends the attempt.
-        person: the visitor, once the port listens.
+        person: the visitor, once the port is listening.
         address: the place where the visitor signs in, once it is known.
-        kept_in: the place where the tokens are, after the visitor has signed in.
+        kept_in: the place where the tokens are stored, once the visitor has signed in.
         problem: the reason why the attempt has failed.
-        is_over: whether it has ended.
+        is_over: whether the attempt has ended.
         known: set once there is something to show.
     """
 
@@ -90,7 +90,7 @@ class SignInPages:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._bridge = site.bridge
-        # One for each caller and server.
+        # One attempt for each caller and server.
         self._attempts: dict[tuple[str, str], Attempt] = {}
 
     def routes(self) -> list[Route]:
@@ -103,13 +103,13 @@ class SignInPages:
         ]
 
     def _expect_server(self, request: Request) -> str:
-        """Return the name of the server in the path, if the visitor sees it and is allowed to sign
-        in.
+        """Return the name of the server in the path, if the visitor sees the server and is allowed
+        to sign in.
 
         Raises:
             UnknownToolError: the visitor sees no such server.
-            NoSignInError: nobody can sign in to it.
-            NotTheOwnerError: only the owner can.
+            NoSignInError: nobody can sign in to the server.
+            NotTheOwnerError: only the owner can sign in to the server.
         """
         name = request.path_params["name"]
         visitor = visitor_of(request)
@@ -123,7 +123,7 @@ class SignInPages:
         return name
 
     async def show(self, request: Request) -> Response:
-        """Show how the visitor signs in, or whether it has worked."""
+        """Show how the visitor signs in, or whether the sign-in has worked."""
         name = self._expect_server(request)
         attempt = self._attempts.get((visitor_of(request).caller, name))
         mask = self._bridge.secrets.mask
@@ -136,7 +136,7 @@ class SignInPages:
         )
 
     async def begin(self, request: Request) -> Response:
-        """Begin to sign in. This ends an earlier attempt of the visitor."""
+        """Begin to sign in. This ends any earlier attempt by the same visitor."""
         name = self._expect_server(request)
         visitor = visitor_of(request)
         key = (visitor.caller, name)
@@ -205,7 +205,7 @@ class SignInPages:
 
 
 def _own_error(error: BaseException) -> IdeabridgeError | None:
-    """Return the first error from ideabridge among the errors in nested groups."""
+    """Return the first of ideabridge's own errors in nested exception groups."""
     if isinstance(error, IdeabridgeError):
         return error
     if not isinstance(error, BaseExceptionGroup):

@@ -1,4 +1,4 @@
-"""Site: the pages of the server, their routes and templates.
+"""Site: the server's pages, their routes and their templates.
 
 Every page is rendered on the server, works without JavaScript, and is an ordinary document with
 links and forms. The script `static/ui.js` does only what a document cannot do: when the store has
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 Handler = Callable[[Request], Awaitable[Response]]
 
 REFRESH: Final = "Ideabridge-Refresh"
-"""The header that marks the script's requests to load an open page again."""
+"""The header that marks requests by the script to reload an open page."""
 
 _LOOK_SECONDS: Final = 0.3
 """Interval, in seconds, at which the store is checked for changes on behalf of an open page."""
@@ -78,7 +78,9 @@ _UNKNOWN: Final = (
 
 
 class _Noted:
-    """ASGI middleware that notes the revision of what pages show, before a page reads anything."""
+    """ASGI middleware that, before a page reads anything, notes the revision of what the page
+    shows.
+    """
 
     def __init__(self, app: ASGIApp, revision: Callable[[], str]) -> None:
         self._app = app
@@ -125,8 +127,8 @@ class Site:
         self._stirred = 0
 
     def application(self, routes: Iterable[Route]) -> Starlette:
-        """Return the application with its own routes and those of the pages. `Access` comes before
-        it.
+        """Return the application with its own routes and those of the pages. Requests pass through
+        `Access` before they reach it.
         """
         return Starlette(
             routes=[
@@ -168,8 +170,8 @@ class Site:
         visitor = visitor_of(request)
         notes: list[Note] = []
         if REFRESH not in request.headers:
-            # The script reloads pages that are already open, but a message is for the page that the
-            # visitor opens next.
+            # Messages are not for a page that is already open and that the script reloads, but for
+            # the page that the visitor opens next.
             notes = visitor.notes
             visitor.notes = []
         return {
@@ -211,7 +213,9 @@ class Site:
         return f"{database}.{changes}.{digest}.{self._stirred}"
 
     def stir(self) -> None:
-        """Let open pages follow something that is neither in the store nor a state of a server."""
+        """Make open pages follow a change that is neither in the store nor in the state of a
+        server.
+        """
         self._stirred += 1
 
     def servers(self, visitor: Visitor) -> list[ModuleStatus]:
@@ -284,8 +288,8 @@ class Site:
                 key = await access.sign_in(form_of(request).get("token"), request.scope)
                 wrong = "" if key else "This token is not valid."
             elif request.method == "GET" and "key" in request.query_params:
-                # Chat programs and scanners look at a link with HEAD. This must not use up the
-                # link, which works only once.
+                # Chat programs and scanners probe a link with HEAD. This must not use up the link,
+                # which works only once.
                 key = access.follow_link(request.query_params["key"], request.scope)
                 if key:
                     wrong = ""
@@ -311,8 +315,8 @@ class Site:
         return RedirectResponse(SIGN_IN, 303, {"Set-Cookie": cookie(request.scope, "")})
 
     async def _live(self, request: Request) -> Response:
-        """Send server-sent events: one each time the store, or the state of a server, has changed
-        since the page was made, at most one per second.
+        """Send a server-sent event each time the store, or the state of a server, has changed since
+        the page was made, at most one per second.
         """
         shown = request.query_params.get("since", "")
 
@@ -357,14 +361,18 @@ class Site:
         return self.refused(request, status, "This page does not exist", why)
 
     def refused(self, request: Request, status: int, title: str, why: str) -> Response:
-        """Return a page that says why something is not shown. What is only missing is no alarm."""
+        """Return a page that says why something is not shown. Something that is merely missing is
+        not shown as an alarm.
+        """
         is_missing = status == 404
         return self.page(
             request, "refused.html", code=status, title=title, why=why, is_missing=is_missing
         )
 
     def _from(self, request: Request) -> str:
-        """Return the page that the form is on, as a path on this site, according to `Referer`."""
+        """Return the page that contains the form, as a path on this site, according to
+        `Referer`.
+        """
         parts = urlsplit(request.headers.get("referer", ""))
         is_here = parts.path.startswith(f"{self.prefix}/")
         same = is_here and parts.netloc == request.headers.get("host")

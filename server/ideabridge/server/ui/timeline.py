@@ -63,7 +63,7 @@ class Row:
         number: the number of the call; -1 for an answer from the mind.
         left, width: the position and width of the execution's bar, in per cent of the run, or None
             before it starts.
-        asked: the bar from the first question about the call to the last decision.
+        asked: the bar from the first question about the call to the last decision on it.
         waited: the bar from the listing of the call to its start.
         took: how long the call ran, in seconds.
         why: the reason why the call waited.
@@ -92,10 +92,10 @@ class Timeline:
         first: the position of the page's first row among the chosen rows.
         total: the number of chosen rows.
         most: the largest number of calls that ran at the same time.
-        density: for a run with more than one page, how many calls ran in each part of its time, as
-            (x, height) in per cent.
+        density: for a run with more than one page, how many calls ran during each part of the run,
+            as (x, height) in per cent.
         seconds: the seconds that the run has taken so far.
-        ticks: the texts of the marks on the axis, at equal distances.
+        ticks: the texts of the equally spaced marks on the axis.
         breaks: the (left, width, seconds) of each idle stretch that is drawn shorter; left and
             width are in per cent.
     """
@@ -204,7 +204,9 @@ def _row(bar: CallBar, trace: Trace, machine: Machine | None, axis: Axis, is_lef
 
 
 def _ran(bars: Iterable[CallBar], end: float) -> list[tuple[float, float]]:
-    """Return when each bar began and ended. A bar that is still running ends at `end`."""
+    """Return when each call or answer with a bar began and ended. One that is still running ends at
+    `end`.
+    """
     ran: list[tuple[float, float]] = []
     for bar in bars:
         if bar.started is not None:
@@ -234,10 +236,10 @@ def _length(stretch: tuple[float, float]) -> float:
 
 class Axis:
     """The time axis. A run can wait for a person for hours, so a long idle stretch is drawn shorter
-    than it was.
+    than to scale.
 
-    `points` are the ends of the stretches, as (seconds since 1970, per cent). Between two points,
-    time is drawn to scale.
+    `points` contains the ends of the stretches, as (seconds since 1970, per cent). Between two
+    points, time is drawn to scale.
 
     Attributes:
         end: the end of the run, or the current time, in seconds since 1970.
@@ -260,11 +262,10 @@ class Axis:
         *,
         is_round: bool = False,
     ) -> Axis:
-        """Return the axis of a run from beginning to end. Something ran during each span in `ran`.
-
-        With `is_round`, an axis without a break goes on until each quarter of it is a round time.
-        Where it has breaks, these are as wide as they must be for that, so the marks before the
-        first break are round.
+        """Return the axis of a run from its beginning to its end. `ran` contains the spans in which
+        something ran. With `is_round`, an axis without a break is extended until each quarter of it
+        is a round time. Where it has breaks, these are as wide as they must be for that, so the
+        marks before the first break are round.
         """
         gaps = _gaps(ran, begun, end)
         work = end - begun - sum(map(_length, gaps))
@@ -325,8 +326,8 @@ class Axis:
         return left, max(_NARROWEST, self.place(finish) - left)
 
     def ticks(self) -> list[str]:
-        """Return the times at five equal distances, counted from the beginning. Of times that look
-        the same, the later one is empty.
+        """Return the times at five equally spaced places, counted from the beginning. If two times
+        look the same, the later one is empty.
         """
         begun = self._points[0][0]
         texts = [_tick(self.time(part * 25.0) - begun) for part in range(5)]
@@ -341,7 +342,9 @@ class Axis:
 
 
 def _tick(seconds: float) -> str:
-    """Return the text of a mark on an axis. It is more exact than the duration of a call."""
+    """Return the text of a mark on an axis. It is more precise than the text for the duration of a
+    call.
+    """
     if seconds < 0.01:
         return f"{round(max(0.0, seconds) * 1000, 2):.3g} ms"
     if seconds >= _DAY:
@@ -352,7 +355,7 @@ def _tick(seconds: float) -> str:
 def _round_time(least: float) -> float:
     """Return the shortest round time that is not shorter than a time, both in seconds."""
     for step in _ROUND_TIMES:
-        # A run of 200 ms does not last a little longer because of how numbers are stored.
+        # Because of rounding errors, a run of 200 ms can appear to last a little longer.
         if step >= least * 0.999:
             return step
     return math.ceil(least / _DAY) * _DAY
@@ -388,19 +391,19 @@ def _gaps(
 def _density(
     ran: Sequence[tuple[float, float]], axis: Axis
 ) -> tuple[int, list[tuple[float, float]]]:
-    """Return the largest number of calls that ran at once, and how many ran in each part of the
+    """Return the largest number of calls that ran at once, and how many ran during each part of the
     axis, as (x, height) in per cent.
     """
     starts = sorted(start for start, _ in ran)
     ends = sorted(finish for _, finish in ran)
     edges = [axis.time(number * 100 / _BUCKETS) for number in range(_BUCKETS)]
-    # The number of calls that are running when each part begins. Each call that begins within the
-    # part can raise it.
+    # These are the numbers of calls that are running when each part begins. Each call that begins
+    # within a part can raise its number.
     highest = [bisect_right(starts, edge) - bisect_right(ends, edge) for edge in edges]
     bucket = ended = 0
     for number, start in enumerate(starts):
         while ended < len(ends) and ends[ended] <= start:
-            # If a call ends at the moment when another begins, they did not run at once.
+            # If a call ends at the very moment when another begins, the two did not run at once.
             ended += 1
 
         while bucket + 1 < _BUCKETS and edges[bucket + 1] <= start:
@@ -430,7 +433,7 @@ def suppliers(progress: Progress) -> set[int]:
 
 
 def awaited(progress: Progress) -> dict[int, str]:
-    """Return the calls that a call waits for, each with what it waits for."""
+    """Return the calls that a call waits for, each with a description of what it waits for."""
     reasons = dict.fromkeys(progress.call.order, "the order of effects")
     reasons.update(dict.fromkeys(progress.call.edges or (), "its success (_after)"))
     reasons.update(dict.fromkeys(suppliers(progress), "its result"))
@@ -474,7 +477,7 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
 
 
 def _last(trace: Trace, before: Iterable[int], start: float | None) -> int | None:
-    """Return the call that ended last among the calls that another call waited for. If that other
+    """Return the call that ended last among the calls that another call waited for. If the waiting
     call has not started, a call that has not ended takes precedence.
     """
     bars = [trace.bars[number] for number in before if number < len(trace.bars)]

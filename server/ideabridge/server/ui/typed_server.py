@@ -1,9 +1,9 @@
-"""Typed server: reads the entry of a server from the forms of the page, and fills the form that
-changes one.
+"""Typed server: reads a server's entry from the page's forms, and fills in the form that changes an
+entry.
 
-Secrets never travel to the browser: where an entry has one, its field is empty, and a field that
-stays empty leaves the value as it is. In a command or an address, `•••` stands for a secret, and
-again for the same secret when the form comes back.
+Secrets never travel to the browser. The field for a secret is empty, and a field that stays empty
+leaves the value as it is. In a command or an address, `•••` stands for a secret, and stands for the
+same secret when the form comes back.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from ideabridge.tools.encoding import (
 from ideabridge.tools.errors import IdeabridgeError
 
 _PARTS: Final = ("env", "headers")
-"""The keys of an entry that have a field for each of their members."""
+"""The keys in an entry that have a field for each of their members."""
 
 _PATTERNS: Final = ("allow", "deny")
 _NUMBERS: Final = ("timeout", "connect_timeout", "idle", "parallel")
@@ -52,7 +52,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "sharing": get_args(Sharing),
 }
 _KEYS: Final = {"begins": "start"}
-"""The key of a field that has another name: `start` is the field of the command or address."""
+"""The keys whose fields have another name: `start` is the field for the command or address."""
 
 _OF_ONE_KIND: Final = ("type", "command", "args", "env", "cwd", "url", "headers", "auth")
 """The settings that belong to a command or to an address, but not to both."""
@@ -74,13 +74,13 @@ class FieldError(EntryError):
 
 @dataclass(frozen=True, slots=True)
 class ValueField:
-    """The field of a variable or a header that an entry has.
+    """The field for a variable or a header in an entry.
 
     Attributes:
         place: its place in the entry, such as `env.REGION`.
         name: its name.
         text: its value, or "" if it is not shown.
-        kept: why the value is not shown, or "" if it is.
+        kept: why the value is not shown and stays as it is, or "" if it is shown.
     """
 
     place: str
@@ -91,7 +91,7 @@ class ValueField:
 
 @dataclass(frozen=True, slots=True)
 class SettingField:
-    """The field of another setting.
+    """The field for any other setting.
 
     Attributes:
         name: the name of the field.
@@ -121,9 +121,9 @@ class ServerFields:
         start: the command or the address.
         is_program: whether it is a command.
         cwd: the folder in which a command runs, or "".
-        values: the variables and headers.
-        settings: the fields of other settings.
-        others: the settings of the entry that the form does not have.
+        values: the fields for variables and headers.
+        settings: the fields for other settings.
+        others: the settings in the entry that the form does not contain.
     """
 
     seal: str
@@ -142,8 +142,8 @@ def typed_entry(form: FormFields, visitor: Visitor) -> JSONObject:
     """Return the entry of a new server that somebody has typed.
 
     Raises:
-        FieldError: it is incomplete, or a line has another form.
-        NotTheOwnerError: it is a command, or reads variables or secrets of the owner, and the
+        FieldError: the entry is incomplete, or a line is malformed.
+        NotTheOwnerError: the entry is a command, or reads the owner's variables or secrets, and the
             visitor is not the owner.
     """
     words = _words(form.get("start"))
@@ -201,19 +201,19 @@ def _pairs(
     what: str,
     expected: str,
 ) -> Iterable[tuple[str, str]]:
-    """Yield the name and the value of each line that is not empty."""
+    """Yield the name and the value on each line that is not empty."""
     for number, line in enumerate(form.get(field).splitlines(), 1):
         if not line.strip():
             continue
         pair = read(line.strip())
         if pair is None:
-            # The line might be a secret.
+            # The message does not quote the line, which might be a secret.
             raise FieldError(field, f"{what} in line {number}: expected {expected}")
         yield pair
 
 
 def _expect_no_variables(entry: JSONObject, visitor: Visitor) -> None:
-    """Raise `NotTheOwnerError` if an entry reads variables or secrets of the owner, and the visitor
+    """Raise `NotTheOwnerError` if an entry reads the owner's variables or secrets, and the visitor
     is not the owner.
     """
     if not visitor.is_owner and "${" in encode_text(entry):
@@ -227,8 +227,8 @@ def _expect_no_variables(entry: JSONObject, visitor: Visitor) -> None:
 
 
 def expect_may_edit(entry: JSONObject, visitor: Visitor) -> None:
-    """Raise `NotTheOwnerError` if a visitor may not change an entry. A changed command runs with
-    the owner's rights, and a changed address would get the secrets of the entry.
+    """Raise `NotTheOwnerError` if a visitor is not allowed to change an entry. A changed command
+    runs with the owner's rights, and a changed address would receive the entry's secrets.
     """
     if visitor.is_owner:
         return
@@ -287,7 +287,7 @@ _LABELS: Final = {
     "timeout": ("A call may take, in seconds", "Then the call fails."),
     "connect_timeout": ("Connecting may take, in seconds", "Then it is tried again."),
 }
-"""What people call the settings of the form, in its order, and what they mean."""
+"""What people call the settings in the form, in the form's order, and what each setting means."""
 
 _CHOSEN: Final = {
     "eager": "with ideabridge",
@@ -295,10 +295,10 @@ _CHOSEN: Final = {
     "shared": "one process or connection",
     "session": "nothing: each session has its own",
 }
-"""What people call the values of choices."""
+"""What people call the values that can be chosen."""
 
 LABELS: Final = {_KEYS.get(name, name): label for name, (label, _) in _LABELS.items()}
-"""What people call settings, by their keys."""
+"""What people call settings, keyed by the setting's key."""
 
 
 def _key(name: str) -> str:
@@ -330,8 +330,8 @@ def edited_entry(entry: JSONObject, form: FormFields, visitor: Visitor) -> JSONO
 
     Raises:
         FieldError: a field cannot be used.
-        NotTheOwnerError: see `expect_may_edit`, and the new entry is a command or reads variables
-            or secrets of the owner.
+        NotTheOwnerError: see `expect_may_edit`; or the new entry is a command, or reads the owner's
+            variables or secrets.
     """
     expect_may_edit(entry, visitor)
     shown = fields_of_entry(entry)
@@ -366,7 +366,7 @@ def edited_entry(entry: JSONObject, form: FormFields, visitor: Visitor) -> JSONO
 def _edited_start(
     entry: JSONObject, shown: ServerFields, form: FormFields, visitor: Visitor
 ) -> dict[str, JSON]:
-    """Return the settings that another command or address changes."""
+    """Return the settings that change with a different command or address."""
     text = form.get("start").strip()
     if text == shown.start:
         return {}
@@ -380,7 +380,7 @@ def _edited_start(
 
     if ("command" in start) == shown.is_program:
         return start
-    # What belongs to the other kind of server goes with it.
+    # Settings that belong to the other kind of server are removed.
     return {**dict.fromkeys(_OF_ONE_KIND), **start}
 
 
@@ -388,7 +388,7 @@ def _with_secrets(word: str, entry: JSONObject) -> str:
     """Return a word of a command or an address, with the secret that `•••` stands for.
 
     Raises:
-        FieldError: the entry has no such word.
+        FieldError: no word in the entry matches.
     """
     if MASK not in word:
         return word
@@ -409,8 +409,8 @@ def _with_secrets(word: str, entry: JSONObject) -> str:
 def _edited_members(
     entry: JSONObject, part: str, shown: ServerFields, form: FormFields
 ) -> JSONObject:
-    """Return the variables or headers that stay, with their new values. What has an empty field,
-    because it is not shown, keeps its value.
+    """Return the variables or headers that stay, with their new values. One whose field is empty
+    because its value is not shown keeps that value.
     """
     present = object_or_empty(with_own_keys(entry).get(part))
     removed = form.all("remove")
@@ -425,7 +425,7 @@ def _edited_members(
 
 
 def _lines(text: str) -> str:
-    """Return the lines of a text without blanks around them and without empty ones."""
+    """Return the lines of a text, stripped and without empty ones."""
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 
@@ -433,7 +433,7 @@ def _setting(field: SettingField, text: str) -> JSON:
     """Return the value of a setting that somebody has typed, or None for the default.
 
     Raises:
-        FieldError: it is not a value of the setting.
+        FieldError: the text is not a valid value for the setting.
     """
     if not text:
         return None
@@ -464,7 +464,7 @@ class TypedValue:
         place: its place in the entry, such as `env.REGION`.
         name: the name of the variable or header, or words for another place.
         shown: the value; secrets in it are hidden.
-        is_secret: whether it is taken for a secret if nobody decides.
+        is_secret: whether it is taken to be a secret if nobody decides.
     """
 
     place: str
@@ -477,12 +477,12 @@ _PLACES: Final = re.compile(r"args\.(\d+)|url|command|cwd")
 
 
 def typed_values(entry: JSONObject, recognised: Iterable[str]) -> list[TypedValue]:
-    """Return the values about which a person decides: the variables and headers with a value of
-    their own, and whatever else is recognised as a secret.
+    """Return the values about which a person decides: the variables and headers whose values are in
+    the entry itself, and whatever else is recognised as a secret.
 
     Args:
         entry: the entry as a person typed it.
-        recognised: the places of what is recognised as a secret.
+        recognised: the places of the values that are recognised as secrets.
     """
     shown = shown_definition(entry)
     places = set(recognised)

@@ -1,8 +1,8 @@
-"""The pages of workspaces: `/ui/w/NAME` has all pages for the workspace with this name, and
+"""Workspace pages: `/ui/w/NAME` has all pages for the workspace with this name, and
 `/ui/workspaces` lists the workspaces.
 
-Only the user of this machine sees workspaces, as at `/mcp/w/NAME`. The first request opens a
-workspace.
+As at `/mcp/w/NAME`, only the user of this machine sees workspaces. The first request to a workspace
+opens it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ideabridge.server.workspaces import UnknownWorkspaceError, WorkspaceError
 from ideabridge.tools.errors import IdeabridgeError
 
 _SHOWN_SERVERS: Final = 20
-"""Maximum number of servers that the list shows of one workspace."""
+"""Maximum number of servers that the list shows for one workspace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class WorkspaceRow:
         folder: its folder, or None for the server itself.
         address: the path at which clients reach it.
         pages: the path of its pages.
-        is_open: whether it is open. Otherwise its servers and profiles are not known.
-        servers: the status of its own servers, at most `_SHOWN_SERVERS`.
+        is_open: whether it is open. If not, its servers and profiles are not known.
+        servers: the statuses of its own servers, at most `_SHOWN_SERVERS` of them.
         more: the number of its own servers that are not shown.
         shared: the number of servers that it shares with `/mcp`.
         profiles: the names of its profiles.
@@ -63,7 +63,7 @@ class WorkspacePages:
 
     Args:
         site: the pages of the server itself.
-        app: their application.
+        app: the application that serves those pages.
         workspaces: the workspaces.
     """
 
@@ -156,7 +156,9 @@ class WorkspaceList:
 
 
 def _row(visitor: Visitor, row: WorkspaceRow, bridge: Bridge) -> WorkspaceRow:
-    """Return the row of an open workspace, with what the visitor's profile has of it."""
+    """Return the row for an open workspace, with the parts of it that the visitor's profile
+    contains.
+    """
     offer = bridge.offer.to(visitor.caller)
     statuses = [status for status in bridge.modules.statuses() if offer.has_server(status.name)]
     own_names = bridge.modules.own_names

@@ -1,4 +1,4 @@
-"""Writing: a page where people write or paste an idea as a document, look at it, and save it as a
+"""Writing: a page where people write or paste an idea as a document, review it, and save it as a
 tool.
 """
 
@@ -55,7 +55,7 @@ class WritingPage:
         file = request.query_params.get("file", "")
         text = form.get("text", _EXAMPLE)
         if file and request.method == "GET":
-            # It is a file of this machine.
+            # The document is a file on this machine.
             expect_owner(visitor)
             folder = IdeaFolder(self._bridge.configuration.project.absolute())
             text = await compute_in_thread(folder.text, file)
@@ -63,8 +63,8 @@ class WritingPage:
         if request.method == "POST":
             try:
                 document, written = await compute_in_thread(_read, text)
-                # Nobody can save what they have not seen, because the text might come from someone
-                # else.
+                # Nobody can save an idea that they have not been shown, because the text might come
+                # from someone else.
                 digest = content_hash(text)
                 values.update(written=written, seen=digest, **_shown(written))
                 if form.get("action") == "save" and form.get("seen") == digest:
@@ -100,7 +100,7 @@ def _read(text: str) -> tuple[JSONObject, WrittenIdea]:
 
 
 def _shown(written: WrittenIdea) -> dict[str, Any]:
-    """Return everything that a call of the tool runs, or that a mind reads."""
+    """Return everything that a call to the tool runs, or that a mind reads."""
     values: dict[str, Any] = {
         "program": source_text(written.program or ""),
         "plan": None,
