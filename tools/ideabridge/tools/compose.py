@@ -422,7 +422,7 @@ MAX_LISTED_INSTANCES: Final = 50
 when the call is read."""
 
 _RESULT: Final = 300
-"""Maximum number of characters in a description of the shape of a result."""
+"""Maximum number of characters in a description of a result's shape."""
 
 _ID: Final[JSONObject] = {
     "type": "string",

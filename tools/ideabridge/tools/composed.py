@@ -58,7 +58,7 @@ class SolutionSchema:
     """The parts of a Solution's schema. A schema for anything else has no calls and no output.
 
     Attributes:
-        properties: the schemas of the members of a Solution, in their order.
+        properties: the schemas of a Solution's members, in their order.
         definitions: the schemas that others refer to, by name.
     """
 

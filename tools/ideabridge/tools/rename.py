@@ -203,7 +203,7 @@ _LONG: Final = ("_outputPath", "_outputMethod")
 
 
 class ParameterNames:
-    """The names of the parameters of a tool.
+    """The names of a tool's parameters.
 
     They are *known* if the schema lists them in `properties`, directly or through `$ref`, `allOf`,
     `anyOf`, `oneOf` and conditions, and allows no further names (`additionalProperties`,

@@ -312,7 +312,7 @@ MAX_TEXT: Final = 8 * 1024 * 1024
 """Maximum number of characters in a string that `join` or `template` produces."""
 
 HERE_BYTES: Final = 64 * 1024
-"""Maximum size, in bytes, of the arguments of a call that is computed in the event loop."""
+"""Maximum size, in bytes, of a call's arguments if the call is computed in the event loop."""
 
 HERE_BUDGET: Final = 300_000
 """The `Budget` of one call in the event loop, about 30 ms."""

@@ -127,7 +127,7 @@ def _without_views(part: JSONObject) -> JSONObject:
 
 
 class Blocks:
-    """Takes the blocks out of the values of one answer.
+    """Takes the blocks out of the values in one answer.
 
     Usage: call `take` with each value, shorten the values that it returns, then call `place` with
     everything that is shown.

@@ -15,7 +15,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, Outcome
 
 MAX_ERROR: Final = 4096
-"""Maximum length, in characters, of the text of an error."""
+"""Maximum length, in characters, of an error's text."""
 
 
 def shown(text: str, secrets: Secrets, limit: int = MAX_ERROR) -> str:

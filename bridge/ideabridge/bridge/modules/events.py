@@ -38,7 +38,7 @@ class LongEvent:
 
 
 class EventReader:
-    """Reads the events of one stream.
+    """Reads the events in one stream.
 
     Args:
         limit: maximum size, in bytes, of one event.

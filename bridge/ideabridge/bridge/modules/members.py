@@ -332,7 +332,7 @@ class Shape:
     Attributes:
         name: the name of the model, or "Content" for content blocks.
         expected: a description of the expected form.
-        item: the shape of the items of a list or mapping.
+        item: the shape of the items in a list or mapping.
         arms: the shapes of a union's alternatives.
     """
 

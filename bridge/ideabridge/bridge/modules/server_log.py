@@ -52,7 +52,7 @@ _MASKED: Final = re.compile(r"(\[secret:[^\]]*\])")
 """Matches the text that has replaced a secret."""
 
 _MESSAGE_LINES: Final = 100
-"""Maximum number of lines of one log message."""
+"""Maximum number of lines in one log message."""
 
 LogSource = Literal["stderr", "message", "ideabridge"]
 """stderr: a line that the server wrote to standard error. message: a log message of the protocol.
@@ -237,7 +237,7 @@ def _without_tokens(line: str) -> str:
 
 
 def _text_of(data: object) -> str:
-    """Return the data of a log message as text, or only the beginning if the data are large."""
+    """Return the data of a log message as text, or only its beginning if the data is large."""
     if isinstance(data, str):
         return data[: _MESSAGE_LINES * MAX_LINE]
 
@@ -333,7 +333,7 @@ def _inode(path: Path) -> int:
 
 
 def _lines_in(data: bytes) -> list[ServerLogLine]:
-    """Return the lines of a log. Anything that is not a line of a log is left out, such as a line
+    """Return the lines in a log. Anything that is not a line of a log is left out, such as a line
     that was cut off because the disk was full.
     """
     lines: list[ServerLogLine] = []

@@ -529,7 +529,7 @@ class StdioTransport:
     Attributes:
         reason: why no more messages can arrive ("ended with exit code 3", ...), or None while the
             process runs.
-        protocol_fault: True if the connection was ended because of the output of the process.
+        protocol_fault: True if the connection was ended because of the process's output.
     """
 
     def __init__(

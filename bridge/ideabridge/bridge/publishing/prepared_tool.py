@@ -191,7 +191,7 @@ def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: st
 
 
 def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
-    """Return a sentence that says that a mind solves the idea, and which tools it can call."""
+    """Return a sentence saying that a mind solves the idea, and which tools the mind can call."""
     names = [tool.name for tool in offered]
     reads = ", which only read" if hints["readOnlyHint"] is True else ""
     may = f"; it may call {first_names(names)}{reads}" if names else ""

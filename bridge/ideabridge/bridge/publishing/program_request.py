@@ -94,13 +94,13 @@ _MANY: Final = 200
 
 _SIGNATURES: Final = 250
 _OPEN: Final = 250
-"""Limits on the estimated tokens of parts of a Request."""
+"""Limits on the estimated tokens in parts of a Request."""
 
 _WHY: Final = 900
 _LINE: Final = 220
 _PROGRAM: Final = 6_000
 _TASK: Final = 300
-"""Limits on the characters of parts of a Request."""
+"""Limits on the characters in parts of a Request."""
 
 _TASKS: Final = 3
 """Maximum number of a person's messages that are shown at the start of a Request."""

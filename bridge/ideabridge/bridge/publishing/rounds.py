@@ -5,7 +5,7 @@ Theory of operation. A mind that saw a run submits a program. `hand_in` publishe
 it differs from the run. Each program is journaled as a separate run, with the Request that the mind
 received and its answer as the Solution. A record in the store lists the runs of these rounds with
 the differences, so the count holds across processes. The record belongs to the run to publish,
-regardless of the name of the tool, and is emptied once a program is accepted.
+regardless of the tool's name, and is emptied once a program is accepted.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ class Ways:
     answers such a call.
 
     If the caller's profile names ideas, a plan uses every tool that it was published with, because
-    a person chose its calls. A mind that solves an idea gets only the tools of the profile.
+    a person chose its calls. A mind that solves an idea gets only the tools in the profile.
 
     `patiently` writes into the store; see `Writer.patiently`.
     """

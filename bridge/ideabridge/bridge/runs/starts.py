@@ -316,7 +316,7 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
 
 
 def _below_value(explained: JSONObject | None) -> JSONObject | None:
-    """Return the explained values of a plan, with their places adjusted to the wrapped output."""
+    """Return the explained values in a plan, with their places adjusted to the wrapped output."""
     listed = (explained or {}).get("values")
     if not isinstance(listed, list):
         return explained

@@ -381,7 +381,7 @@ class Contents:
         return [*self._fold(heads, new), *open_stretch]
 
     def context(self, entries: str) -> list[JSON]:
-        """Return the messages of a stored context.
+        """Return the messages in a stored context.
 
         Raises:
             StoreFormatError: a part of it is missing.
@@ -405,7 +405,7 @@ class Contents:
         return [row[0] for row in rows]
 
     def unfold(self, entries: str) -> list[int]:
-        """Return the numbers of the messages of a stored context, in order."""
+        """Return the numbers of the messages in a stored context, in order."""
         numbers: list[int] = []
         for entry in cast("list[int]", decode_trusted(entries)):
             if entry > 0:

@@ -183,7 +183,7 @@ def _count(database: Database, table: str) -> int:
 def _rows(
     source: Database, table: _Table, after: tuple[Any, ...] | None = None
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the rows of a table in batches, ordered by key."""
+    """Yield the rows in a table in batches, ordered by key."""
     key = ", ".join(table.columns[: table.keys])
     order = f"ORDER BY {key} LIMIT {_BATCH}"
     while True:

@@ -287,7 +287,7 @@ class Database(ABC):
 
     @abstractmethod
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run one statement that writes for each row of parameters, inside a transaction."""
+        """Run a statement that writes, once for each row of parameters, inside a transaction."""
 
     def number(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Return the integer that a query yields, or 0 if it yields no row or NULL. Call this

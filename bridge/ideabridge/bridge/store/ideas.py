@@ -206,7 +206,7 @@ def _read_record(row: tuple[Any, ...]) -> IdeaRecord:
 
 
 class Ideas:
-    """The saved ideas of a store."""
+    """The saved ideas in a store."""
 
     def __init__(
         self,
@@ -554,8 +554,8 @@ class Ideas:
             )
 
     def tag(self, ref: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
-        """Add and remove tags of an idea, on behalf of the owner of the store. Return the resulting
-        tags. Tags do not change the id.
+        """Add tags to an idea and remove tags from it, on behalf of the owner of the store. Return
+        the resulting tags. Tags do not change the id.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `get`.

@@ -424,7 +424,7 @@ class Journal:
         return [cast("JSONObject", decode_trusted(row[0])) for row in rows]
 
     def imported_count(self, caller: str, host: str) -> int:
-        """Return the number of runs of a caller that were imported from a host's logs."""
+        """Return how many of a caller's runs were imported from a host's logs."""
         with self._database.guard:
             return self._database.number(
                 "SELECT count(*) FROM runs WHERE caller = ? AND kind = 'session' "
@@ -673,7 +673,7 @@ _CALL_EVENT: Final = re.compile(
     r'\{"event":"(call_started|call_finished)","call":(\d{1,9})(?:,"item":(\d{1,9}))?'
     r'(?:\}\Z|,"value":)'
 )
-"""The beginning of the start of a call, or of the end of one that succeeded."""
+"""The beginning of the event that starts a call, or of the one that ends a successful call."""
 
 
 class TimedEvent(NamedTuple):

@@ -427,7 +427,7 @@ class Prunable:
     Attributes:
         runs: the number of runs that it would delete.
         ideas: the number of ideas that it would delete.
-        used: the number of bytes of the store that are currently in use.
+        used: how many bytes of the store are currently in use.
         oldest, newest: the times when the earliest and the latest of these runs ended, ISO 8601 in
             UTC; "" if there is nothing to delete.
         kept: the number of runs of the same age that are kept, by reason: `published`, `tagged`,
@@ -806,7 +806,7 @@ class Due:
 
 
 class Retention:
-    """Deletes old runs of one store in weekly rounds; see `Store.retention`.
+    """Deletes old runs in one store in weekly rounds; see `Store.retention`.
 
     The first round that finds runs only announces them. A round uses its own connection, and runs
     in a thread other than the event loop's. After each transaction, it pauses ten times as long as

@@ -143,7 +143,7 @@ def with_present_kinds(document: JSON) -> JSON:
 
 @dataclass(frozen=True, slots=True)
 class _Literals:
-    """The explained literals of a plan."""
+    """The explained literals in a plan."""
 
     explained: tuple[JSONObject, ...] = ()
 

@@ -141,7 +141,7 @@ def copy_without_results(stored: StoredIdea, began_with: Sequence[JSON] | None) 
 
 
 class _OwnContext:
-    """Filters results out of the messages of a context."""
+    """Filters results out of the messages in a context."""
 
     def __init__(
         self, began_with: Sequence[JSON] | None, context: Sequence[JSON], left: _Left

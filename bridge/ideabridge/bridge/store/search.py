@@ -139,7 +139,7 @@ def tool_words(tools: tuple[str, ...]) -> str:
 
 
 def task_text(messages: list[JSON]) -> str:
-    """Return the text messages of a context that are not system messages, up to `MAX_TEXT`
+    """Return the text messages in a context that are not system messages, up to `MAX_TEXT`
     characters.
     """
     parts: list[str] = []
@@ -246,7 +246,7 @@ class Search:
             `(number of ideas, last row that the table now holds)`.
         """
         if self._voids != self._database.voids:
-            # A transaction was rolled back, and perhaps entries of the index with it.
+            # A transaction was rolled back, and perhaps entries in the index with it.
             self._voids = self._database.voids
             self._indexed.clear()
 

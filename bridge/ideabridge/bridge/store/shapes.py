@@ -218,7 +218,7 @@ class CallIndex:
         shapes: list[tuple[int, bytes]] = []
         called: list[tuple[str, str, int]] = []
         runs: dict[str, list[_Step]] = {}
-        # Most ideas of one configuration have the same schema.
+        # Most ideas from one configuration have the same schema.
         modules: dict[int, dict[str, str]] = {}
         for number, schema, text, outcome, run, time in rows:
             solution = decode_trusted(text)

@@ -229,8 +229,8 @@ def read_expiry(text: str, now: float | None = None) -> float:
 
 
 def _digest(secret: str) -> bytes:
-    # Nobody can guess 256 random bits, so a slow hash would add no protection, but slow down each
-    # request.
+    # Nobody can guess 256 random bits, so a slow hash would add no protection and only slow down
+    # each request.
     return hashlib.sha256(secret.encode()).digest()
 
 
