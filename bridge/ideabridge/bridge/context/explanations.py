@@ -807,7 +807,7 @@ def assumption(
 
 
 def _doubt(explained: Explained) -> str | None:
-    """Return why a literal is undetermined for any data, or None if that depends on the data."""
+    """Return why a literal is undetermined for all data, or None if that depends on the data."""
     if explained.why is None or explained.why in NOTED:
         return None
     if explained.why == COPIED_PART and explained.runs >= RUNS_FOR_POSITION:

@@ -80,7 +80,7 @@ def read_computations(
     """Read the computations that a plan makes when it runs.
 
     Args:
-        explained: see the module's docstring.
+        explained: see the docstring of this file.
         calls: the calls of the plan.
         output: its output.
         places: the place of each call, if the list contains each call once per instance, or None if
@@ -106,7 +106,7 @@ class _Plan:
         text: the JSON of the whole plan, used to compare plans.
         is_earlier: whether the plan was proposed under the rules that `context/earlier.py`
             describes.
-        explained: see the module's docstring.
+        explained: see the docstring of this file.
         calls: its calls.
         by_instance: the place of each call, if the list contains each call once per instance.
     """
@@ -280,9 +280,7 @@ def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
 
 
 def _idle_places(plan: _Plan) -> set[int]:
-    """Return the places of calls that write to no output path and whose results no reference
-    names.
-    """
+    """Return the places of the calls without an output path whose results no reference names."""
     places = {
         place
         for place, call in enumerate(written_calls(plan.calls))

@@ -110,7 +110,7 @@ def read_shown(raw: object) -> dict[str, int]:
 
 
 TO_MINDS: Final = Shown(16 * 1024, 128 * 1024)
-"""The default limits for models, for clients that are sampled, and for minds in Python."""
+"""The default limits for models, for clients that answer by sampling, and for Python minds."""
 
 TO_HOSTS: Final = Shown(4 * 1024, 32 * 1024)
 """The limits for a host that answers turn by turn. Such a host pays for each byte, and can also

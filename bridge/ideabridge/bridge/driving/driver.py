@@ -169,9 +169,7 @@ def is_gone(driver: str) -> bool:
 
 
 LEFT: Final = "the process that was working on it has ended"
-"""The reason that is shown for a run that makes no progress because its process has left it; see
-`is_left`.
-"""
+"""The reason shown for a run that is stuck because its process has left it; see `is_left`."""
 
 
 def is_left(record: RunRecord) -> bool:

@@ -1,15 +1,15 @@
-"""Aligned: matches the calls of a run to the places of a plan, so that runs of the same task can be
+"""Aligned: matches the calls in a run to the places in a plan. Runs of the same task can then be
 compared place by place.
 
-Theory of operation. A plan lists its calls in places 0, 1, 2. The original run made these calls
-under other numbers, because the plan leaves failed calls out and moves others. Another run of the
-task made the same calls under yet other numbers. An `AlignedRun` maps each place to the call of its
-run. All other code uses places to ask for:
+Theory of operation. A plan lists its calls in places 0, 1, 2. In the original run these calls have
+other numbers, because the plan leaves out failed calls and moves others. In another run of the
+task, the same calls have yet other numbers. An `AlignedRun` maps each place to a call in its run.
+All other code uses places to ask for:
 
 - `leaf`: the value that the call in a place sent, or that the run returned.
-- `value`: the value at a source. A source is a place and a path in the result of its call. Without
-  a place, it is a path in the input.
-- `read`: the value that a reference of the plan reads in this run.
+- `value`: the value at a source. A source is a place and a path in the result of the call there;
+  without a place, it is a path in the input.
+- `read`: the value that a reference in the plan reads in this run.
 - `source_of`, `source_in_plan`, `reference_to`: the source that a reference reads, and the reverse.
 
 Example. A plan has the calls `list_files(folder="notes")` and `read_file(path="a.txt")`. Another
@@ -65,8 +65,8 @@ class ValueSource:
 
     @property
     def above(self) -> list[tuple[ValueSource, str]]:
-        """The lists and objects that contain the value, outermost first. Each comes with the key
-        that leads to the next.
+        """The lists and objects that contain the value, outermost first, each with the key that
+        leads to the next.
         """
         above: list[tuple[ValueSource, str]] = []
         for depth, key in enumerate(self.path):
@@ -80,7 +80,7 @@ class AlignedRun:
 
     Args:
         function: the run as a function.
-        calls: the calls of the run, indexed by their place in the plan.
+        calls: the run's calls, indexed by their place in the plan.
     """
 
     def __init__(self, function: Function, calls: Sequence[Executed]) -> None:
@@ -95,9 +95,7 @@ class AlignedRun:
 
     @cached_property
     def recorded(self) -> dict[int, int]:
-        """Maps places in the plan to call numbers in the run. Contains only the calls that the run
-        made.
-        """
+        """Maps places in the plan to call numbers in the run, for the calls that the run made."""
         return {place: call.index for place, call in enumerate(self.calls) if call.is_made}
 
     @cached_property
@@ -119,7 +117,7 @@ class AlignedRun:
         """Return the value at a source."""
         document = self.document(source.place)
         if isinstance(document, str) and source.path:
-            # Many values are read from one result, so its text is parsed only once.
+            # Many values are read from one result, so the result's text is parsed only once.
             if source.place not in self._opened:
                 self._opened[source.place] = opened(document)
             document = self._opened[source.place]
@@ -129,8 +127,8 @@ class AlignedRun:
         return read(document, source.path)
 
     def leaf(self, at: Path) -> JSON | Missing:
-        """Return a value in the output or in a call's resolved parameters. Return MISSING if the
-        call ran several times with different values there.
+        """Return a value in the output or in a call's resolved parameters, or MISSING if the call
+        ran several times with different values there.
 
         Args:
             at: the path of the value in the plan, as in `Explained.at`.
@@ -166,12 +164,12 @@ class AlignedRun:
         return None
 
     def read(self, text: str, arguments: JSONObject | None = None) -> JSON | Missing:
-        """Return the value that a reference reads in this run. The reference has one operand and
-        uses the plan's call numbers.
+        """Return the value that a reference with one operand reads in this run. The reference uses
+        the plan's call numbers.
 
         Args:
             text: the reference.
-            arguments: the input of the tool for this run, or None for the input of the run.
+            arguments: the tool's input for this run, or None for the run's own input.
         """
         source = self.source_at(text)
         if source is None:
@@ -210,7 +208,7 @@ class AlignedRun:
         return writers
 
     def source_of(self, operand: Reference) -> ValueSource | None:
-        """Return the source that an operand of the run reads, or None if the operand reads neither
+        """Return the source that an operand in the run reads, or None if the operand reads neither
         the input nor the result of a single call.
         """
         number = _number_of(operand)
@@ -221,20 +219,20 @@ class AlignedRun:
         return None if place is None else ValueSource(place, operand.path[1:])
 
     def source_in_plan(self, operand: Reference) -> ValueSource | None:
-        """Like `source_of`, for an operand that uses the plan's call numbers."""
+        """Return the source of an operand that uses the plan's call numbers; see `source_of`."""
         place = _number_of(operand)
         if place is None:
             return self._source_outside_results(operand)
         return ValueSource(place, operand.path[1:]) if place < len(self.calls) else None
 
     def source_at(self, text: str) -> ValueSource | None:
-        """Like `source_in_plan`, for a reference with one operand."""
+        """Return the source of a reference with one operand; see `source_in_plan`."""
         [operand] = parse_reference(text).operands()
         return self.source_in_plan(operand)
 
     def _source_outside_results(self, operand: Reference) -> ValueSource | None:
-        """Return the source of an operand that reads the input or a part of the state that one call
-        has set.
+        """Return the source of an operand that reads the input, or a part of the state that a
+        single call has set.
         """
         if operand.kind == "input":
             return ValueSource(None, operand.path)
@@ -275,7 +273,7 @@ def _number_of(operand: Reference) -> int | None:
 _FIELD_NAME = re.compile(r"[a-z_$][A-Za-z0-9_$-]*")
 
 _KEYS: Final = 20
-"""Maximum number of keys of an object that are examined."""
+"""Maximum number of keys that are examined in an object."""
 
 
 def has_field_names(value: JSONObject) -> bool:
@@ -284,10 +282,11 @@ def has_field_names(value: JSONObject) -> bool:
 
 
 def is_data_key(aligned: AlignedRun, source: ValueSource) -> bool:
-    """Return whether a path leads through a key that looks like data, not like the name of a field.
+    """Return whether a path leads through a key that looks like data rather than the name of a
+    field.
 
     Keys that a schema declares are fields. Any other key might be data if it does not look like an
-    identifier, or if all values of its object are numbers, or all are objects of the same form.
+    identifier, or if the values in its object are all numbers, or all objects of the same form.
     """
     schema = _schema_of(aligned, source.place)
     for holder, key in source.above:

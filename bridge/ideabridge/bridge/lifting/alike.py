@@ -1,8 +1,8 @@
-"""Alike: finds other runs of a task, and aligns their calls with those of the lifted run.
+"""Alike: finds other runs of a task, and aligns their calls with the lifted run's.
 
 Only the calls that lead to a change or to the output are compared, because a mind might look around
-in one run but not in the other. Two runs that differ in these calls have different shapes. In that
-case the other run is not evidence for this tool, but it can become a tool of its own.
+in one run but not in the other. Two runs that differ in these calls have different shapes. A run of
+a different shape is no evidence for this tool, but can become a tool of its own.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import ToolKey
 
 _SEARCHED: Final = 200
-"""Number of the latest runs that are searched for runs of the same shape."""
+"""How many of the latest runs are searched for runs of the same shape."""
 
 _PAGE: Final = 100
-"""Number of runs that are read from the store at a time."""
+"""How many runs are read from the store at a time."""
 
 _EXAMINED: Final = 5
-"""Maximum number of runs with the same tools that are read in order to offer runs of the same
+"""Maximum number of runs with the same tools that are read in the search for runs of the same
 shape.
 """
 
 _EVENTS: Final = 2_000
-"""Maximum number of events that these runs have together: about 500 calls. Nobody asked for this
-search, so it must stay cheap.
+"""Maximum number of events in all of these runs, about 500 calls. Nobody asked for this search, so
+it must stay cheap.
 """
 
 
@@ -94,7 +94,7 @@ def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
         return _in_turn(calls, range(len(calls)), others)
 
     if not mine.leaves:
-        # The lifted run can be compared with several runs, so its explanations are computed only
+        # The lifted run might be compared with several runs, so its explanations are computed only
         # once.
         explain_run(mine)
 
@@ -115,8 +115,8 @@ def _counts(calls: Iterable[Executed]) -> Counter[ToolKey | None]:
 
 
 def _difference(calls: Sequence[Executed], others: Sequence[Executed]) -> str:
-    """Find the first tool that the runs called a different number of times, and say how often the
-    other run called it.
+    """Return how often the other run called the first tool that the two runs called a different
+    number of times.
     """
     counts = _counts(calls)
     other_counts = _counts(others)
@@ -134,13 +134,14 @@ def _times(count: int) -> str:
 def _in_turn(
     calls: Sequence[Executed], places: Collection[int], others: Sequence[Executed]
 ) -> list[Executed]:
-    """Return one call for each place: a call of the other run if the place is compared, otherwise a
+    """Return one call for each place: the other run's call if the place is compared, otherwise a
     placeholder (`not_made`).
 
     Args:
         calls: the calls of the lifted run.
         places: the places that are compared.
-        others: the other run's calls by tool, in order. Each tool has as many calls as in `calls`.
+        others: the other run's calls in order, keyed by tool. Each tool has as many calls as in
+            `calls`.
     """
     by_tool: dict[ToolKey | None, deque[Executed]] = {}
     for call in others:
@@ -178,7 +179,7 @@ def _had_other_data(call: Progress, again: Progress) -> bool:
 
 
 def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
-    """Describe where the data flow of the runs differs, as far as both runs contain references."""
+    """Describe where the data flow in the two runs differs, as far as both contain references."""
     for place, (call, again) in enumerate(zip(mine.calls, other.calls, strict=True)):
         if not again.is_made:
             continue
@@ -218,7 +219,9 @@ def _other_source(
 
 
 def _fields(sources: list[ValueSource]) -> list[ValueSource]:
-    """Return sources without their list positions, because each run can choose other positions."""
+    """Return the sources without their list positions, because each run can choose different
+    positions.
+    """
     fields: list[ValueSource] = []
     for source in sources:
         path = tuple("*" if key.isdecimal() else key for key in source.path)
@@ -230,8 +233,8 @@ def _fields(sources: list[ValueSource]) -> list[ValueSource]:
 def _has_other_literal(
     mine: AlignedRun, other: AlignedRun, place: int, keys: Path, source: ValueSource
 ) -> bool:
-    """Return whether the other run wrote, at a place, a literal that differs from the value of the
-    lifted run's source in the other run.
+    """Return whether the literal that the other run wrote at a place differs from the value that
+    the lifted run's source has in the other run.
     """
     if selects_by_data(mine, source, mine.calls[place].chosen):
         return False
@@ -247,9 +250,9 @@ def _has_other_literal(
 
 
 def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
-    """Return up to five of the caller's latest runs that made the same calls with other data. About
-    500 calls are read at most. The runs count as evidence only if a person names them, because an
-    unrelated task can have the same shape.
+    """Return up to five of the caller's latest runs that made the same calls with other data. At
+    most about 500 calls are read. The runs count as evidence only if a person names them, because
+    an unrelated task can have the same shape.
     """
     alike: list[AlignedRun] = []
     own_runs = {mine.aligned.run_id, *(other.run_id for other in mine.others)}

@@ -1,4 +1,6 @@
-"""Choices: a person's decisions about the copied values of a draft, and about its runs."""
+"""Choices: a person's decisions about the copied values in a draft, and about the runs that it is
+based on.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from ideabridge.tools.errors import IdeabridgeError
 _KEYS: Final = ("take", "runs")
 
 MIND: Final = "mind"
-"""The choice to ask a mind each time for an `_output` that a mind wrote."""
+"""The choice that a mind is asked each time for an `_output` that a mind wrote."""
 
 KEEP: Final = "keep"
-"""The choice to use the same literal for every input, so that it is not a parameter. For a call
-that might have been a decision (`calls.2`), it means that the call is always made.
+"""The choice that a literal is not a parameter but the same for every input. For a call that might
+have been a decision (`calls.2`), it means that the call is always made.
 """
 
 
@@ -28,8 +30,8 @@ class Choices:
     """A person's choices about a draft.
 
     Attributes:
-        take: the replacement for each literal, by the literal's path: a reference, an explanation,
-            `keep`, or `mind` for an `_output`.
+        take: the replacement for each literal, keyed by the literal's path: a reference, an
+            explanation, `keep`, or `mind` for an `_output`.
         runs: other runs of the same task.
     """
 

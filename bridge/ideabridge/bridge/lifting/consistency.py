@@ -1,4 +1,4 @@
-"""Consistency: checks that a plan does what a run did, given the results that the run recorded."""
+"""Consistency: checks that a plan, given the results that a run recorded, does what the run did."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def inconsistency(
     catalogue: Catalogue | None = None,
     unmade: Collection[int] = (),
 ) -> str | None:
-    """Return how a plan's calls or output differ from a run, or None if they do not. The plan gets
-    the run's input, and no tool runs: every call is answered with its recorded result.
+    """Return how a plan's calls or output differ from a run's, or None if they do not. The plan
+    gets the run's input, and no tool runs, because every call is answered with the recorded result.
 
     Args:
         run: the run.
         plan: the plan with the run's input.
-        places: maps each place of the plan to the call's number in the run. None means that the
+        places: maps each place in the plan to the call's number in the run. None means that the
             plan is the run's own.
         catalogue: the available tools, or None for the tools of the run.
         unmade: places of read-only calls that the run did not make. They are answered with null.
@@ -52,8 +52,8 @@ def inconsistency(
     machine = _plan_machine(run, catalogue or run.machine.catalogue, plan)
     calls, shared = plan.expanded()
     explained = _without_questions(plan.explained)
-    # Pass the explanations along, as when a process takes up a run, so that the plan is bound only
-    # once.
+    # Pass the explanations along, as happens when a process takes up a run. The plan is then bound
+    # only once.
     proposed = SolutionProposed(calls, plan.output, None, shared, explained=explained)
     errors = machine.check(proposed).errors
     if errors:
@@ -83,9 +83,9 @@ def inconsistency(
 
 
 def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine:
-    """Return a machine at the start of a plan, with the settings of a run. Nothing needs approval
-    and any number of calls can run in parallel, so that each call is due as early as possible. The
-    limit on the number of calls is raised if the plan has more calls than it allows.
+    """Return a machine at the start of a plan, with a run's settings. Nothing needs approval and
+    any number of calls can run in parallel, so that each call is due as early as possible. If the
+    plan has more calls than the limit allows, the limit is raised.
     """
     settings = replace(
         run.machine.settings,
@@ -110,15 +110,15 @@ def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine
 
 
 def _without_questions(explained: JSONObject | None) -> JSONObject | None:
-    """Return the members that decide about the values of a plan. Well-formed members that only make
-    the plan ask questions are left out.
+    """Return the members that determine a plan's values. Well-formed members that only make the
+    plan ask questions are left out.
     """
     if explained is None:
         return None
 
     members = dict(explained)
     for key, form in _ONLY_ASKS.items():
-        # Keep a malformed member, so that the error in the plan is reported.
+        # Keep a malformed member so that the error in the plan is reported.
         if isinstance(members.get(key), form):
             del members[key]
 
@@ -132,8 +132,8 @@ _ONLY_ASKS: Final[Mapping[str, type]] = {"seen": dict, "decisions": list, "stric
 
 
 class _Comparison:
-    """Answers each call of a plan with its result in a run, in the order in which the run's calls
-    ended.
+    """Answers each call in a plan with that call's result in a run, in the order in which the run's
+    calls ended.
     """
 
     def __init__(
@@ -145,8 +145,8 @@ class _Comparison:
         self._unmade = unmade
         self._ended = run.ends()
         self._order = {(event.call, event.item): number for number, event in enumerate(self._ended)}
-        # The calls that wait for an answer, in the order in which they ended in the run. Calls that
-        # the run did not make come last, in the order in which they became due.
+        # The calls that are waiting for an answer, in the order in which they ended in the run.
+        # Calls that the run did not make come last, in the order in which they became due.
         self._waiting: list[tuple[int, int, Execute]] = []
         self._due_count = 0
         self._added: dict[int, list[MessageAdded]] = {}
@@ -197,17 +197,15 @@ class _Comparison:
                 break
 
     def _recorded(self, key: ExecutionKey) -> ExecutionKey | None:
-        """Return the run's execution that answers an execution of the plan, or None if there is
-        none.
+        """Return the execution in the run that answers an execution in the plan, or None if there
+        is none.
         """
         index, item = key
         number = self._at.get(index)
         return None if number is None else (number, item)
 
     def _answer(self, effect: Execute, answered: set[ExecutionKey]) -> str | None:
-        """Answer a call in the same way as the run. Return None, or the reason why this is
-        impossible.
-        """
+        """Answer a call as it was answered in the run. Return None, or why this is impossible."""
         index = effect.call.index
         if index in self._unmade:
             self._machine.receive(CallFinished(index, effect.item, value=None))
@@ -225,7 +223,7 @@ class _Comparison:
         done = self._ended[self._order[key]]
         answered.add(key)
         for added in self._added.pop(key[0], ()):
-            # Other calls can read the messages that this call added, as well as its result.
+            # Other calls can read not only this call's result but also the messages that it added.
             self._machine.receive(MessageAdded(index, added.message))
 
         self._machine.receive(

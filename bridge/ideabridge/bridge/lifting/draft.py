@@ -1,4 +1,4 @@
-"""Draft: the plan that is published from a lifted run, with the publisher's decisions."""
+"""Draft: the plan that is published from a lifted run, with the publisher's decisions applied."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ from ideabridge.tools.tool import PROGRAM_STEP
 from ideabridge.tools.toolbox import Toolbox
 
 _WATCHED: Final = 200
-"""Maximum number of parts of the input and of results that the calls of a plan watch."""
+"""Maximum number of parts of the input and of results that the calls in a plan watch."""
 
 _EXPLANATIONS: Final = 40_000
 """Maximum number of explanations in one plan."""
@@ -79,12 +79,12 @@ class PlanDraft:
         choices: a person's choices.
         calls: the calls of the plan.
         output: the output of the plan.
-        inputs: the input of the tool.
+        inputs: the tool's input.
         parameters: the parameters that literals became.
         explained: the literals that have several possible explanations.
-        chosen: what a person chose to replace literals, by the literals' paths.
-        asks_mind: the places of calls that ask a mind each time.
-        strict: True if a run of the plan asks about every value that is not determined.
+        chosen: what a person chose to replace literals with, keyed by the literals' paths.
+        asks_mind: the places of the calls that ask a mind each time.
+        strict: True if a run of the plan asks about every undetermined value.
     """
 
     lifted: Lifted
@@ -115,21 +115,21 @@ class PlanDraft:
                 is_absent = isinstance(value, Missing)
                 if is_absent and (text not in profiles or not _has_document(run, text)):
                     continue
-                # A part that the first run had and a later run lacks is recorded as optional.
+                # A part that the first run had but a later run lacks is recorded as optional.
                 profiles[text] = grow(profiles.get(text), value)
 
         return {**profiles}
 
     @cached_property
     def watch(self) -> dict[int, list[str]]:
-        """Parts of the input and of results that were seen before a call was made, but that nothing
-        reads. The keys are the places of the calls.
+        """Parts of the input and of results that had been seen before a call was made but that
+        nothing reads, keyed by the call's place.
 
-        Such a part might be the reason why the call was made. The parts of a value are watched by
-        the first call after it, and by each later call that might change something.
+        Such a part might be why the call was made. The parts of a value are watched by the first
+        call after the value, and by each later call that might change something.
         """
         if not self.lifted.requests:
-            # The author of a plan wrote it for any input, before there were results to see.
+            # A plan's author wrote it for any input, before there were results to see.
             return {}
 
         calls = self.lifted.aligned.calls
@@ -223,8 +223,8 @@ class PlanDraft:
         return plan
 
     def arguments(self, run: AlignedRun) -> JSONObject:
-        """Return the arguments that make the tool repeat a run: the run's input, and its values for
-        the parameters that have a default. Followed values need not be passed.
+        """Return the arguments with which the tool repeats a run: the run's input, and the run's
+        values for the parameters that have a default. Followed values need not be passed.
         """
         arguments: JSONObject = {}
         for key, value in (run.function.input or {}).items():
@@ -269,8 +269,8 @@ class PlanDraft:
         )
 
     def confirmations(self) -> tuple[list[str], list[str]]:
-        """Return the ids of the runs with other data that the plan reproduces, and the reason for
-        each run that it does not reproduce.
+        """Return the ids of the runs with other data that the plan reproduces and, for each run
+        that it does not reproduce, the reason.
         """
         return self._confirmations
 
@@ -289,13 +289,13 @@ class PlanDraft:
 
 
 def _has_document(run: AlignedRun, reference: str) -> bool:
-    """Return whether a run has the result that a reference reads a part of."""
+    """Return whether a run has the result of which a reference reads a part."""
     path = operand_path(reference)
     return path[0] == "results" and not isinstance(run.read(format_reference(path[:2])), Missing)
 
 
 class _LaterCalls:
-    """The calls of a run in the order of their Requests."""
+    """A run's calls in the order of their Requests."""
 
     def __init__(self, calls: Sequence[Executed]) -> None:
         self._calls = calls
@@ -327,7 +327,7 @@ class _LaterCalls:
 _READABLE: Final = ("input", "results", "state")
 
 _MEMBERS: Final = 20
-"""Maximum number of members of an object that count as parts of a result."""
+"""Maximum number of an object's members that count as parts of a result."""
 
 
 def _parts(root: str, value: JSON | Missing) -> Iterator[str]:
@@ -350,8 +350,8 @@ def _parts(root: str, value: JSON | Missing) -> Iterator[str]:
 
 
 def _fields(members: JSONObject) -> list[str]:
-    """Return the first keys of an object, or nothing if its keys are data, such as people's names,
-    which differ in each run.
+    """Return the first keys of an object, or nothing if its keys are data that differs from run to
+    run, such as people's names.
     """
     return list(islice(members, _MEMBERS)) if has_field_names(members) else []
 
@@ -370,7 +370,7 @@ def make_draft(
 
     Args:
         lifted: the run.
-        choices: what a person chose to replace literals.
+        choices: what a person chose to replace literals with.
         decisions: what a person decided about parameters.
         strict: see `PlanDraft`.
 
@@ -398,7 +398,7 @@ def make_draft(
 
 
 def _renamed(literal: Explained, names: Mapping[str, str]) -> Explained:
-    """Return a copy of a literal whose explanations use the new names of input members."""
+    """Return a copy of a literal in whose explanations the input's members have their new names."""
     if not names:
         return literal
 
@@ -419,7 +419,7 @@ def _renamed(literal: Explained, names: Mapping[str, str]) -> Explained:
 
 
 def _bounded(explained: list[Explained]) -> list[Explained]:
-    """Limit the number of explanations of each literal, so that a plan with many calls stays
+    """Limit the number of explanations for each literal, so that a plan with many calls stays
     readable.
     """
     if sum(len(literal.by) for literal in explained) <= _EXPLANATIONS:
@@ -440,7 +440,7 @@ class _Making:
 
     Attributes:
         explained: the literals with their explanations.
-        chosen: the replacements that a person chose, by the literal's path.
+        chosen: the replacements that a person chose, keyed by the literal's path.
         parameters: the parameters that literals became.
     """
 
@@ -450,10 +450,11 @@ class _Making:
         self._lifted = lifted
         self.explained: list[Explained] = []
         self.chosen: dict[str, str] = {}
-        # The values that replace literals, by their paths in the plan.
+        # The values that replace literals, keyed by the literals' paths in the plan.
         self._replaced: dict[Path, JSON] = {}
         self._asked_again: set[int | None] = set()
-        # Maps the path of an earlier literal that explains later ones to the name of its parameter.
+        # Maps the path of an earlier literal that explains later ones to the name of that literal's
+        # parameter.
         self._names: dict[str, str] = {}
         self._take(choices)
         self._placed = {path for decision in decisions.values() for path in decision.at}
@@ -479,7 +480,7 @@ class _Making:
         self._name_literals(references)
 
     def written(self) -> tuple[list[JSON], JSON]:
-        """Return the calls and the output of the plan."""
+        """Return the plan's calls and output."""
         recorded: JSONObject = {"calls": self._lifted.calls, "output": self._lifted.output}
         plan = object_or_empty(put_in(recorded, self._replaced))
         calls: list[JSON] = []
@@ -504,8 +505,8 @@ class _Making:
             self._explain_output(leaf)
         elif leaf.keys[:1] == ("_output",):
             if self._lifted.requests:
-                # A mind wrote this output for this input, so with another input a mind must write
-                # it again.
+                # A mind wrote this output for this input, so for another input a mind must write it
+                # again.
                 self._asked_again.add(leaf.place)
         elif self._is_fixed(leaf):
             self._explain_fixed(leaf)
@@ -516,7 +517,7 @@ class _Making:
         """Use the recorded value for an explained literal."""
         first = explained.by[0]
         if self._repeats(leaf, first):
-            # The parameter of the earlier literal also fills this literal.
+            # The earlier literal's parameter also fills this literal.
             self._let_fill(leaf)
             return
 
@@ -530,8 +531,8 @@ class _Making:
             self._let_fill(leaf, first)
 
     def _explain_fixed(self, leaf: Leaf) -> None:
-        """Leave a constant as it is, and record its other explanations, so that an answer can say
-        that the constant might be wrong.
+        """Leave a constant as it is, and record its other explanations. An answer can then say that
+        the constant might be wrong.
         """
         explanations = self._lifted.explanations_by_path.get(leaf.path)
         if explanations is None:
@@ -543,7 +544,7 @@ class _Making:
 
     def _let_fill(self, leaf: Leaf, source: Explanation | None = None) -> None:
         """Let a parameter fill a literal. If the literal has a source, the parameter fills it only
-        when the caller passes it.
+        when the caller passes the parameter.
         """
         calls = self._lifted.aligned.calls
         tool = ""
@@ -577,7 +578,7 @@ class _Making:
         return None
 
     def _is_followed(self, leaf: Leaf, first: Explanation) -> bool:
-        """Return whether a literal of a call comes from an earlier result or literal, and not only
+        """Return whether a literal in a call comes from an earlier result or literal, and not only
         from the input.
         """
         if leaf.place is None or leaf.reference is not None or not self._lifted.requests:
@@ -588,8 +589,8 @@ class _Making:
         )
 
     def _is_fixed(self, leaf: Leaf) -> bool:
-        """Return whether a constant does not become a parameter: it is empty, it is a program, or
-        it controls what a built-in tool does.
+        """Return whether a constant must not become a parameter because it is empty, is a program,
+        or controls what a built-in tool does.
         """
         if leaf.value in (None, {}, []):
             return True
@@ -604,7 +605,7 @@ class _Making:
 
     def _explain_output(self, leaf: Leaf) -> None:
         if not self._lifted.requests:
-            # The author of a plan wrote its output before seeing any result.
+            # A plan's author wrote its output before seeing any result.
             return
 
         explanations = self._lifted.explanations_by_path.get(leaf.path) or Found(
@@ -623,12 +624,12 @@ class _Making:
         self._explain(leaf, explanations, explanations.by, reason)
 
     def _made_value(self, leaf: Leaf, by: Sequence[Explanation]) -> PathTo | None:
-        """Return the path to the number that the run returns, such as the id of a new issue. Return
-        None unless exactly one call produced the number. It can also be a string of digits.
+        """Return the path to the number, or the string of digits, that the run returns, such as the
+        id of a new issue. Return None unless exactly one call produced this number.
 
-        Results of read-only calls do not count: an equal number in such a result, such as a page
-        number, can be a coincidence. Booleans do not count either: they are equal by chance in half
-        of all cases, so they can be a mind's judgement.
+        Results of read-only calls do not count, because an equal number there, such as a page
+        number, can be a coincidence. Booleans do not count either: they are equal by chance half of
+        the time, so they might be a mind's judgement.
         """
         if not _is_number(leaf.value):
             return None
@@ -641,7 +642,7 @@ class _Making:
         return sources[0] if len(sources) == 1 else None
 
     def _is_of_change(self, path: PathTo) -> bool:
-        """Return whether a path reads a whole result, or part of a result whose call might have
+        """Return whether a path reads a whole result, or a part of one, from a call that might have
         changed something.
         """
         match path.path:
@@ -653,14 +654,14 @@ class _Making:
     # -- parameters --------------------------------------------------------------------------------
 
     def _fill(self, parameter: Parameter) -> None:
-        """Replace literals by their parameter."""
+        """Replace literals with their parameter."""
         for leaf in parameter.leaves:
             self._names[leaf.path] = parameter.name
             self._replaced[leaf.at] = parameter.reference
             explanations = self._lifted.explanations_by_path.get(leaf.path)
             if explanations is None:
                 continue
-            # Keep the other explanations: they show when the default might be wrong.
+            # Keep the other explanations, because they show when the default might be wrong.
             others = [
                 explanation
                 for explanation in explanations.by
@@ -671,8 +672,8 @@ class _Making:
                 self._explain(leaf, explanations, [PathTo(parameter.reference), *others], reason)
 
     def _name_literals(self, references: Mapping[Path, str]) -> None:
-        """Insert parameter names into the explanations that read earlier literals, and record which
-        parameters can replace followed literals.
+        """Insert the names of parameters into the explanations that read earlier literals, and
+        record which parameters can replace followed literals.
         """
         explained: list[Explained] = []
         sources: dict[Path, Explanation] = {}
@@ -694,8 +695,8 @@ class _Making:
                 parameter.source_in_words = source_in_words(parameter.source.shown, tools)
 
     def _with_named_literals(self, literal: Explained) -> Explained | None:
-        """Drop explanations that read an earlier literal that has no parameter. Return None if only
-        the constant is left.
+        """Drop the explanations that read an earlier literal without a parameter. Return None if
+        only the constant is left.
         """
         by = [
             explanation
@@ -743,8 +744,8 @@ class _Making:
                 self._replaced[at] = value
 
     def _places(self) -> dict[str, Path]:
-        """Map path strings to their keys, for each leaf and each value that contains leaves. Whole
-        calls are not included.
+        """Map paths as strings to paths as keys, for each leaf and each value that contains leaves.
+        Whole calls are not included.
         """
         return {
             path_of(at): at
@@ -763,7 +764,7 @@ def _is_number(value: JSON) -> bool:
 
 def _copied_part(explanations: Found) -> str | None:
     """Return why an unexplained literal might be wrong for other data: part of it appeared in an
-    earlier string. Return None if no part appeared, or if two runs had the same value.
+    earlier string. Return None if no part did, or if two runs had the same value.
     """
     if explanations.inside is not None and explanations.runs == 1:
         return COPIED_PART

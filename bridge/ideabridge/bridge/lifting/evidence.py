@@ -1,14 +1,14 @@
-"""Evidence: computes what later runs of a published idea show about the literals that its plan
-copied.
+"""Evidence: computes what later runs of a published idea show about the literals that the idea's
+plan copied.
 
 A record is `{"run": id, "by": name, "kind": "run" | "person" | "assistant", "time": ISO 8601 text,
 "values": [[at, value]...], "view": {REFERENCE: value} | null}`. `values` contains the values that
 the run used, and `view` the data that the explanations read. A view larger than `VIEW` bytes is
-stored as null. Records are never changed or removed. `learn` computes from all records what is
-known, so their order does not matter.
+stored as null. Records are never changed or removed. `learn` computes what is known from all
+records, so their order does not matter.
 
-Records of kind `assistant` and records without a view teach nothing. `record_of` makes the record
-of a replay, which contains only values that a person confirmed or that were determined. Only
+Records of the kind `assistant` and records without a view teach nothing. `record_of` makes the
+record of a replay. It contains only values that a person confirmed or that were determined. Only
 `record_of` reads the store; everything else here is pure.
 """
 
@@ -58,7 +58,7 @@ KINDS: Final[Mapping[Kind, str]] = {
     "run": "named at publication",
     "person": "confirmed by a person",
     # This kind also covers programs, scripts on a command line, and grants, because no person saw
-    # the values.
+    # the values then.
     "assistant": "not confirmed by a person",
 }
 """The meaning of each kind of record, as text for users."""
@@ -70,7 +70,7 @@ RECORDS: Final = 100
 """Maximum number of records for one version of an idea."""
 
 CONTRADICTED: Final = "a run had a value that no explanation gives"
-"""The reason why a literal is never determined after a run contradicted all of its explanations."""
+"""Why a literal is never determined once a run has contradicted all of its explanations."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Record:
         kind: `run` if the run was named at publication, `person` if a person confirmed its
             assumptions, `assistant` if a mind confirmed them.
         time: the time when the run ended, as ISO 8601 text.
-        values: the value of each literal, keyed by its path; see `Explained.at`.
+        values: the value of each literal, keyed by the literal's path; see `Explained.at`.
         view: the values of the references that the explanations read, or None if they are too
             large. A reference that is absent had no value.
     """
@@ -105,7 +105,7 @@ class Record:
         return (self.view or {}).get(reference, MISSING)
 
     def to_json(self) -> JSONObject:
-        """Return the record as JSON, in the form that the module docstring shows."""
+        """Return the record as JSON, in the form that the docstring of this file shows."""
         values: list[JSON] = [[list[JSON](at), value] for at, value in self.values.items()]
         view: JSON = None if self.view is None else dict(self.view)
         return {
@@ -200,16 +200,16 @@ def learn(
     profiles_before: Mapping[str, JSONObject],
     records: Sequence[Record],
 ) -> tuple[list[Explained], dict[str, JSONObject]]:
-    """Return the literals and profiles of a version, given its evidence.
+    """Return a version's literals and profiles, given the version's evidence.
 
     Args:
         explained: the literals at publication.
         profiles_before: the profiles of the values that were read, keyed by reference; see
             `context/seen.py`.
-        records: all records of the version, including the runs that it was made from.
+        records: all of the version's records, including those of the runs that it was made from.
 
-    A record removes the explanations that give another value. If none would be left, all stay, and
-    the literal is never determined again, because its value comes from something that no
+    A record removes the explanations that yield another value. If no explanation would be left, all
+    stay, and the literal is never determined again, because its value comes from something that no
     explanation describes.
     """
     teaching = [record for record in records if record.teaches]
@@ -235,8 +235,8 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
     if not left:
         return replace(explained, why=explained.why or CONTRADICTED)
 
-    # Runs with the same data show the same thing, so they count once. Compare all data that the
-    # literal's explanations read, even if only a removed explanation read it.
+    # Runs with the same data show the same thing, so they count only once. Compare all data that
+    # the literal's explanations read, including what only a removed explanation read.
     different: list[list[JSON | Missing]] = []
     first = left[0]
     is_selected = selects(first)
@@ -273,8 +273,8 @@ def is_worth_keeping(
     records: Sequence[Record],
     new: Record,
 ) -> bool:
-    """Return whether a record adds something to the records of a version: it changes what is known,
-    or it is one of the first three of kind `assistant`. A version that has `RECORDS` records
+    """Return whether a record adds something to a version's records: it changes what is known, or
+    it is one of the first three of the kind `assistant`. A version that has `RECORDS` records
     accepts no more.
     """
     if len(records) >= RECORDS:
@@ -294,7 +294,7 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
         new: the new record.
 
     Returns:
-        The record, and what all records together teach, or None if the record adds nothing, or the
+        The record, with what all records together teach, or None if the record adds nothing or the
         version has no explained values.
     """
     explained = explained_in(published.plan)
@@ -336,9 +336,9 @@ def explained_in(plan: JSONObject | None) -> list[Explained]:
 def record_of(store: Store, run_id: str, published: Publication) -> Record | None:
     """Return the record of a replay of a published plan.
 
-    A value counts if a person decided on its call, or if it was determined. A value that nobody saw
-    does not count. A value that fills a parameter does not count either, because the caller might
-    have passed it.
+    A value counts if a person decided on the call that used it, or if the value was determined. A
+    value that nobody saw does not count. Neither does a value that fills a parameter, because the
+    caller might have passed it.
 
     Args:
         store: the store that contains the run.
@@ -346,9 +346,9 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
         published: the version, as it was published.
 
     Returns:
-        The record. None unless the run is done, its caller owns the version, somebody decided on a
-        call with explained values, the run made the plan's calls, and the run shows all data that
-        the explanations read.
+        The record, or None unless all of this holds: the run is done, its caller owns the version,
+        someone decided on a call with explained values, the run made the plan's calls, and it shows
+        all data that the explanations read.
 
     Raises:
         PublicationError, ExplanationError: the run or the plan cannot be read.
@@ -366,7 +366,8 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     plan = published.plan or {}
     replay = _replay_of(plan, read_function(store, run_id, stored.caller))
     if replay is None or any(replay.source_at(text) is None for text in references_of(explained)):
-        # Another call might have overwritten a member of the state, so its source is not certain.
+        # Another call might have overwritten a member of the state, so the member's source is not
+        # certain.
         return None
 
     deciders = _deciders(replay.function.run)
@@ -417,8 +418,9 @@ def _value_of(replay: AlignedRun, place: int, at: Path) -> JSON | Missing:
 
 
 def _each_value(call: Executed) -> JSON | Missing:
-    """Return the list of items that a replayed call ran for, or MISSING if none of its parameters
-    is `†item`. The call's own `_each` cannot be used, because it is the list in the plan.
+    """Return the list of items that a replayed call ran for, or MISSING if none of the call's
+    parameters is `†item`. The call's own `_each` is of no use here, because it is the list in the
+    plan.
     """
     items = call.progress.items
     for hole in holes_in(written_parameters(call.raw)):
@@ -431,14 +433,14 @@ def _each_value(call: Executed) -> JSON | Missing:
 
 
 def _deciders(run: RecordedRun) -> dict[int, Kind]:
-    """Return who approved or edited each call, by place: a person who saw the question, or an
+    """Return who approved or edited each call, keyed by place: a person who saw the question, or an
     assistant. A grant or a standing rule counts as an assistant, because it approves a call without
-    showing anybody its values.
+    showing anyone the call's values.
     """
     deciders: dict[int, Kind] = {}
     for event in run.events:
         if isinstance(event, CallDecided) and event.decision != "deny":
-            # A script can answer on a command line, so perhaps no person saw such a question.
+            # A script can answer on a command line, so it might be that no person saw the question.
             is_person = event.by.kind == "person" and event.by.via != "command" and event.was_asked
             place = run.machine.history[event.call].call.place
             deciders[place] = "person" if is_person else "assistant"

@@ -1,7 +1,7 @@
-"""Explaining: finds, for every literal in a lifted run, the explanations that fit all named runs.
+"""Explaining: finds the explanations for every literal in a lifted run that fit all named runs.
 
 Theory of operation. The author of a call had seen the input and the results of all earlier
-Requests. Only these, and earlier literals, can explain a literal of the call. The calls are
+Requests. Only these, and earlier literals, can explain a literal in the call. The calls are
 therefore examined in the order in which they were written, while an index of values (index.py)
 grows. For each call:
 
@@ -13,7 +13,7 @@ grows. For each call:
    `contradicted`.
 4. If nothing explains a literal, but a part of it appears in an earlier string (inside.py), the
    search records this.
-5. A literal that nothing explains enters the index itself, because later literals can repeat it.
+5. A literal that nothing explains enters the index itself, because later literals might repeat it.
 
 The output comes last, because its author had seen everything.
 
@@ -31,8 +31,8 @@ Example. A mind lists a folder, and then reads a file and writes about it:
 | `calls.2.text` | the same | `"About " + †results.0.0`, the constant |
 
 Suppose another run listed `["x.txt", "y.txt"]`, read `y.txt` and wrote "About y.txt". Then no
-explanation of `calls.1.path` is left: the literal is contradicted. So it enters the index as well,
-and explains `calls.2.text`.
+explanation for `calls.1.path` is left: the literal is contradicted. It therefore enters the index
+as well, and explains `calls.2.text`.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ _PARTS: Final = 100
 
 
 def explain_run(lifted: Lifted) -> None:
-    """List the leaves of a lifted run, and find the explanations of its literals that fit all named
-    runs.
+    """List the leaves of a lifted run, and find the explanations for its literals that fit all
+    named runs.
     """
     lifted.leaves = []
     lifted.explanations_by_path = {}
@@ -89,10 +89,10 @@ class _Explaining:
         self._calls = lifted.aligned.calls
         self._values = Values()
         self._looked_up: dict[Path, Found] = {}
-        # The author of a plan had not seen any results.
+        # A plan's author had not seen any results.
         self._unseen = list(range(len(self._calls))) if lifted.requests else []
-        # Reversed order: calls are popped from the end, so the calls of the last Request come
-        # first.
+        # In reverse order, with the calls of the last Request first, because calls are popped from
+        # the end.
         self._unseen.sort(key=lambda place: self._calls[place].step, reverse=True)
         self._readers: list[Read] = [partial(lifted.read, other) for other in lifted.others]
 
@@ -130,7 +130,7 @@ class _Explaining:
                 self._values.add(root, document)
 
     def _explain_all(self, leaves: list[Leaf]) -> None:
-        """Explain the leaves of one call, or of the output."""
+        """Explain the leaves of a call or of the output."""
         for leaf in leaves:
             if leaf.reference is None:
                 explanations = self._explain_literal(leaf)
@@ -145,8 +145,8 @@ class _Explaining:
     # -- literals ----------------------------------------------------------------------------------
 
     def _explain_literal(self, leaf: Leaf) -> Found | None:
-        """Return the explanations of a literal, or None if its tool allows no other value or a mind
-        is asked for it.
+        """Return the explanations for a literal, or None if the tool allows no other value or a
+        mind is asked for the value.
 
         An unexplained literal enters the index, so that it can explain later literals.
         """
@@ -161,8 +161,8 @@ class _Explaining:
         return explanations
 
     def _look_up(self, at: Path, value: JSON) -> Found:
-        """Return the explanations of a literal that fit all runs."""
-        # The items of a list are looked up together as a list, and later one by one.
+        """Return the explanations for a literal that fit all runs."""
+        # The items of a list are first looked up together, as a list, and later one by one.
         explanations = self._looked_up.get(at)
         if explanations is None:
             names = [key for key in keys_below(at) if not key.isdecimal()]
@@ -173,7 +173,7 @@ class _Explaining:
         return explanations
 
     def _elsewhere(self, at: Path) -> Iterator[tuple[JSON, Read]]:
-        """For each other run that has a value at the same place, yield this value and the function
+        """For each other run that has a value at the same place, yield that value and the function
         that reads the run's values.
         """
         for other, read in zip(self._lifted.others, self._readers, strict=True):
@@ -199,19 +199,20 @@ class _Explaining:
     def _note_literal(self, leaf: Leaf) -> None:
         """Let an unexplained literal explain later literals.
 
-        Until the draft replaces it with the reference of a parameter, its reference is `†input`
-        followed by the literal's path. No real input has such a member.
+        Until the draft replaces it with a reference to a parameter, the reference to such a literal
+        is `†input` followed by the literal's path. No real input has such a member.
         """
         if self._lifted.requests and leaf.path not in (self._lifted.function.input or {}):
             self._lifted.literals[leaf.path] = leaf
             self._values.add(format_reference(("input", leaf.path)), leaf.value, literal=True)
 
     def _inside(self, leaf: Leaf, explanations: Found) -> Inside | None:
-        """Return a part of a literal that its explanations do not account for, and the place where
-        that part appeared earlier. Return None if the explanations account for the whole literal.
+        """Return a part of a literal that the literal's explanations do not account for, with the
+        place where that part appeared earlier, or None if the explanations account for the whole
+        literal.
 
-        A part that the user named does not count, because it is a parameter. The literals of a plan
-        have no such parts, because its author wrote it for any input.
+        A part that the user named does not count, because it is a parameter. The literals in a
+        written plan have no such parts, because the author wrote the plan for any input.
         """
         if leaf.place is None or not self._lifted.requests or _is_option(leaf.schema):
             return None
@@ -220,8 +221,8 @@ class _Explaining:
             if stands_in(part, self._lifted.task):
                 continue
             for root in self._values.texts.roots_with(part):
-                # Constant text around a value of the input counts only if it appears in results of
-                # calls.
+                # Constant text around a value from the input counts only if it appears in results
+                # of calls.
                 if not explanations.is_explained or operand_path(root)[0] != "input":
                     return Inside(part, root)
 
@@ -230,9 +231,9 @@ class _Explaining:
     # -- references --------------------------------------------------------------------------------
 
     def _explain_reference(self, leaf: Leaf) -> Found | None:
-        """Return the explanations of a reference, or None if the reference is certain. A reference
-        that selects from values its author had seen is not certain. It comes first among its
-        explanations.
+        """Return the explanations for a reference, or None if the reference is certain. A reference
+        that selects from values which its author had seen is not certain, and comes first among its
+        own explanations.
         """
         operand = _only_operand(str(leaf.reference))
         value = self._aligned.leaf(leaf.at)
@@ -248,13 +249,13 @@ class _Explaining:
             return Found([written], explanations.cut, contradicted=True)
 
         by = [explanation for explanation in explanations.by if not is_constant(explanation)]
-        # The written reference comes first. The sort is stable, so the others keep their order.
+        # The reference as written comes first. The sort is stable, so the others keep their order.
         by.sort(key=lambda explanation: explanation != written)
         return Found(by, explanations.cut) if by else None
 
     def _selects_from_seen(self, leaf: Leaf, operand: Reference) -> bool:
-        """Return whether the author of a reference chose a position, or a key that is data, from
-        values that the author had seen.
+        """Return whether a reference's author chose a position, or a key that is data, from values
+        that the author had seen.
         """
         source = self._aligned.source_in_plan(operand)
         if source is None or not self._lifted.requests:
@@ -269,8 +270,8 @@ class _Explaining:
     # -- several runs ------------------------------------------------------------------------------
 
     def _agreeing(self, leaf: Leaf, first: Explanation) -> int:
-        """Return how many of the runs have a value for a leaf. If its first explanation selects by
-        position, count only the runs that had a choice, but return at least 1.
+        """Return how many of the runs have a value for a leaf. If the leaf's first explanation
+        selects by position, count only the runs that had a choice, but return at least 1.
         """
         others = [read for _, read in self._elsewhere(leaf.at)]
         if not selects(first):
@@ -280,8 +281,8 @@ class _Explaining:
 
 
 def _only_operand(reference: str) -> Reference | None:
-    """Return the only operand of a reference, or None if it has several, or reads an instance or an
-    item of `_each`.
+    """Return the only operand of a reference, or None if the reference has several operands, or
+    reads an instance or an item of `_each`.
     """
     first, *others = parse_reference(reference).operands()
     if others or first.instance is not None or first.kind == "item":
@@ -290,8 +291,8 @@ def _only_operand(reference: str) -> Reference | None:
 
 
 def _parts_left(literal: JSON, explanation: Explanation) -> Iterator[str]:
-    """Yield the parts of a literal that an explanation does not account for and that are
-    distinctive enough to identify their origin.
+    """Yield those parts of a literal that an explanation does not account for and that are
+    distinctive enough to identify where they come from.
     """
     if isinstance(explanation, Joined):
         yield str(literal)
@@ -309,7 +310,7 @@ def _parts_left(literal: JSON, explanation: Explanation) -> Iterator[str]:
 
 def _is_option(schema: JSONObject | None) -> bool:
     """Return whether the schema of a parameter, or of its items, lists all allowed values. A value
-    from such a list is an option, not data.
+    from such a list is an option rather than data.
     """
     if schema is None:
         return False

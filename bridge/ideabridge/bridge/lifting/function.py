@@ -1,5 +1,5 @@
-"""Function: reads an idea as a function from an input to an output, from the journal of the run
-that made it.
+"""Function: reads an idea as a function from input to output. The journal of the run that made the
+idea supplies the function.
 """
 
 from __future__ import annotations
@@ -51,21 +51,20 @@ _PATTERNS: Final[dict[Pattern, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """An idea seen as a function.
+    """An idea read as a function.
 
     Attributes:
         stored: the idea.
         run: the run that ended with it.
         input: the value of `†input`, or None if the idea takes no input.
-        input_schema: the parameters of the tool.
+        input_schema: the tool's parameters.
         output_schema: the schema of the tool's result, or None if none was declared.
-        part_schema: the schema of the output of each instance, or None if the run has no instances.
+        part_schema: the schema of each instance's output, or None if the run has no instances.
         calls: the run's calls, as its plan listed them.
-        output: the output of the Solution, without the wrapper that a mind writes.
-        instances: the initial states, by instance.
-        tools: the tools that the idea called and that `tool` messages in its context define.
-        faults: the reasons why the idea cannot be a plan, as far as its context and output show
-            them.
+        output: the Solution's output, without the wrapper that a mind writes.
+        instances: the initial states, keyed by instance.
+        tools: those tools defined by `tool` messages in the idea's context that the idea called.
+        faults: why the idea cannot be a plan, as far as its context and output show.
     """
 
     stored: StoredIdea
@@ -168,7 +167,7 @@ def _initial(messages: list[Message], instance: str) -> JSONObject:
 
 def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | None]:
     """Return the schema of the run's result and the schema of each instance's output, as the user
-    requested them. Either is None if it was not requested.
+    requested them. Each is None if the user did not request it.
     """
     schema = run.machine.output_schema
     if not run.machine.has_output:
@@ -185,8 +184,8 @@ def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | N
 
 
 def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
-    """Strip the `{"value": ...}` wrapper of a nullable output. Return the output, and the reason
-    why it cannot be unwrapped, or None if it was.
+    """Strip the `{"value": ...}` wrapper from a nullable output. Return the output, and why it
+    cannot be unwrapped, or None if it was.
     """
     machine = run.machine
     output = machine.solution.output
@@ -217,8 +216,8 @@ def _own_tools(run: RecordedRun) -> list[JSONObject]:
 
 
 def _left_behind(run: RecordedRun) -> list[str]:
-    """Describe the parts of a run's context that influence the results of its calls but that a plan
-    cannot contain.
+    """Describe the parts of a run's context that influence the results of the run's calls but
+    cannot be part of a plan.
     """
     parts: list[str] = []
     states: set[str] = set()
@@ -248,7 +247,7 @@ def _left_behind(run: RecordedRun) -> list[str]:
 
 
 def _otherwise(run: RecordedRun) -> list[str]:
-    """Describe the actions of a run that a plan with its calls would not repeat: groups, cancelled
+    """Describe what a run did that a plan with the run's calls would not repeat: groups, cancelled
     steps, replaced calls.
     """
     differences: list[str] = []
@@ -286,13 +285,15 @@ def first_of(texts: Sequence[str]) -> str:
 # -- equal values ----------------------------------------------------------------------------------
 
 _NODES = 100_000
-"""Maximum number of values in one result that are examined."""
+"""Maximum number of values that are examined in one result."""
 
 _DEPTH = 40
 
 
 def is_distinctive(value: JSON) -> bool:
-    """Return whether a value can identify its origin: null, true, false and empty values cannot."""
+    """Return whether a value can identify where it comes from. Null, true, false and empty values
+    cannot.
+    """
     return not (value is None or isinstance(value, bool) or value in ("", [], {}))
 
 
@@ -350,10 +351,10 @@ class Executed:
     Attributes:
         progress: the call and its result.
         step: the Request in which it ran.
-        chosen: the Request in which it was first proposed. A failed call that is proposed again
-            unchanged counts once.
+        chosen: the Request in which the call was first proposed. A failed call that is proposed
+            again unchanged counts as the same call.
         raw: the call as it ran, with a person's changes as literals.
-        edited: who changed it, or None if nobody did.
+        edited: who changed the call, or None if nobody did.
     """
 
     progress: Progress
@@ -369,11 +370,11 @@ class Executed:
 
     @property
     def is_made(self) -> bool:
-        """False if only another run made it; see `not_made`."""
+        """False if only another run made the call; see `not_made`."""
         return self.index >= 0
 
     def not_made(self) -> Executed:
-        """Return a placeholder, without parameters and result, for the call in a run that did not
+        """Return a placeholder for the call, without parameters or result, for a run that did not
         make it.
         """
         call = dataclasses.replace(self.progress.call, index=-1)
@@ -381,7 +382,7 @@ class Executed:
 
     @property
     def key(self) -> ToolKey | None:
-        """The key of its tool, or None if the tool is unknown."""
+        """The key of the call's tool, or None if the tool is unknown."""
         tool = self.progress.call.tool
         return None if tool is None else tool.key
 
@@ -392,7 +393,7 @@ class Executed:
 
     @property
     def reads_only(self) -> bool:
-        """True if its tool declares itself read-only, or if the call only asks a mind."""
+        """True if the call's tool declares itself read-only, or if the call only asks a mind."""
         call = self.progress.call
         if call.has_written_result or call.room == "latent":
             return True
@@ -407,8 +408,8 @@ class LeftOut:
         index: its number in the run.
         name: the name of its tool.
         why: the reason: `it failed`, `it was denied`.
-        retried: True if it was proposed again, and the plan contains the repetition.
-        matters: True if it was not proposed again even though it was part of a plan, or ran and
+        retried: True if the call was proposed again and the plan contains the repetition.
+        matters: True if the call was not proposed again although it was part of a plan, or ran and
             failed.
     """
 
@@ -438,9 +439,9 @@ _NOT_RUN: Final = frozenset(
 
 
 def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
-    """Return the calls that ran, in listing order, and the calls that a plan leaves out: those that
-    failed, were denied, or had not ended when the run ended. Neither list contains calls that only
-    showed values to a mind.
+    """Return the calls that ran, in listing order, and the calls that a plan leaves out because
+    they failed, were denied, or had not ended when the run ended. Neither list contains calls that
+    only showed values to a mind.
     """
     edits: dict[int, CallDecided] = {}
     for event in run.events:
@@ -481,7 +482,7 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
 def _as_planned(
     raw: JSONObject, history: Sequence[Progress], readers: Mapping[Path, Progress]
 ) -> JSONObject:
-    """Return a call as written, but replace its references to failed calls and to reading calls."""
+    """Return a call as written, except for its references to failed calls and to reading calls."""
     planned: JSONObject = {}
     with_error = partial(_with_error, history=history)
     for key, value in raw.items():
@@ -498,7 +499,7 @@ def written_parameters(raw: JSONObject) -> JSONObject:
 
 
 class _FailedCalls:
-    """The failed calls of a run, and which of them later calls repeat.
+    """A run's failed calls, and which of them later calls repeat.
 
     Attributes:
         calls: the failed calls.
@@ -519,8 +520,8 @@ class _FailedCalls:
             self._steps.setdefault(mark, step)
 
     def first_step(self, later: Progress, step: int) -> int:
-        """Return the Request of the first failed call that a call repeats, or `step` if it repeats
-        none.
+        """Return the Request of the first failed call that this call repeats, or `step` if it
+        repeats none.
         """
         marks = list(self._marks(later)) if self.calls else []
         for mark in marks:
@@ -531,7 +532,7 @@ class _FailedCalls:
     @staticmethod
     def _marks(call: Progress) -> Iterator[tuple[ToolKey, str]]:
         """Yield the marks by which repetitions of a call are recognised: its tool with the
-        parameters as the mind wrote them, and its tool with the parameters as the call ran.
+        parameters that the mind wrote, and its tool with the parameters that the call ran with.
         """
         tool = call.call.tool
         if tool is None:
@@ -559,8 +560,8 @@ def _left_out(progress: Progress, *, retried: bool, run: RecordedRun) -> LeftOut
 
 
 def _as_edited(progress: Progress, edited: JSONObject, proposed: JSONObject) -> JSONObject:
-    """Return the call as a person edited it: edited parts are literals, unchanged parts
-    are as proposed.
+    """Return the call as a person edited it, with edited parts as literals and unchanged parts as
+    proposed.
     """
     raw = progress.call.raw
     call = {key: value for key, value in raw.items() if key in META_PROPERTIES}
@@ -581,7 +582,7 @@ def _as_edited(progress: Progress, edited: JSONObject, proposed: JSONObject) -> 
 
 
 def _unless_edited(written: JSON, proposed: JSON, ran: JSON) -> JSON:
-    """Return a value as written, except that parts which a person edited are literals."""
+    """Return a value as written, except that the parts which a person edited are literals."""
     if written is not None and same(proposed, ran):
         return written
     if not (isinstance(written, dict) and isinstance(proposed, dict) and isinstance(ran, dict)):
@@ -593,8 +594,8 @@ def _unless_edited(written: JSON, proposed: JSON, ran: JSON) -> JSON:
 
 
 def _with_error(text: str, history: Sequence[Progress]) -> JSON:
-    """Replace a reference to a failed call (`†data.error.PLACE`) with the value that it read,
-    because a plan does not contain that call. Return every other reference unchanged.
+    """Replace a reference to a failed call (`†data.error.PLACE`) with the value that the reference
+    read, because a plan does not contain the failed call. Return every other reference unchanged.
     """
     if not text.startswith(_ERRORS):
         return text

@@ -1,12 +1,12 @@
-"""Index: finds the places of the values that existed when a literal was written.
+"""Index: finds where values occur among those that existed when a literal was written.
 
-A search goes through the calls of a run in the order in which they were written. `Values.add` adds
-each document (the input, a result, an earlier literal) once the author of the next call had seen
-it, so everything in the index can explain the next literal. Each document is read once. A string or
+A search goes through a run's calls in the order in which they were written. `Values.add` adds each
+document (the input, a result, an earlier literal) once the author of the next call had seen it, so
+everything in the index can explain the next literal. Each document is read once. Each string or
 number is stored with its place: the list or object that contains it, and its key there. A `Node`,
 which knows the whole path to a value, is created only for the few places that a search examines.
 
-Limits: `PLACES` places for one value, `_NODES` values for a run. `Values.is_cut` says whether
+Limits: `PLACES` places per value and `_NODES` values per run. `Values.is_cut` says whether
 something is missing because of a limit.
 """
 
@@ -31,21 +31,21 @@ from ideabridge.tools.json_parts import parts_of
 INPUT: Final = "†input"
 
 PLACES: Final = 60
-"""Maximum number of stored places of one value."""
+"""Maximum number of places that are stored for one value."""
 
 LONGEST: Final = 2_000
-"""Maximum length, in characters, of a string that is also looked up in other notations, or searched
+"""Maximum length, in characters, of a string that is also looked up in other notations or searched
 for values inside it.
 """
 
 _NODES: Final = 800_000
-"""Maximum number of values of one run that are indexed."""
+"""Maximum number of values that are indexed for one run."""
 
 _DEPTH: Final = 40
 _INPUT_TEXTS: Final = 100
 _SMALL: Final = 4
 _MEMBERS: Final = 100
-"""Number of members of an object that are examined to find out whether its keys are data."""
+"""How many members of an object are examined to find out whether its keys are data."""
 
 _NAME = re.compile(r"[A-Za-z_$@][\w$-]*")
 _BEGINNING = re.compile(r"\W*\w+")
@@ -96,9 +96,7 @@ class Node:
 
     @cached_property
     def data_keys(self) -> int:
-        """The number of keys in the path that look like data (such as record ids), not like field
-        names.
-        """
+        """How many keys in the path look like data (such as record ids) rather than field names."""
         if self.parent is None:
             return 0
         return self.parent.data_keys + self._is_at_data_key(self.parent)
@@ -135,12 +133,13 @@ Place: TypeAlias = "tuple[Node, str | int]"
 
 @dataclass(frozen=True, slots=True)
 class IndexedDocument:
-    """A document of the index.
+    """A document in the index.
 
     Attributes:
         number: the number of documents that were added before it.
-        is_literal: True if it is an earlier literal of the run, not the input or a result.
-        is_small: True if it has so few values that a match in it is no coincidence.
+        is_literal: True if the document is an earlier literal in the run rather than the input or a
+            result.
+        is_small: True if the document has so few values that a match in it is no coincidence.
     """
 
     number: int
@@ -149,7 +148,7 @@ class IndexedDocument:
 
 
 class Values:
-    """An index of the values of one run.
+    """An index of the values in one run.
 
     Args:
         documents: the first documents, keyed by the reference that reads them; see `add`.
@@ -180,8 +179,8 @@ class Values:
         Args:
             root: the reference that reads it.
             document: its value.
-            literal: True if the document is an earlier literal of the run, not the input or a
-                result.
+            literal: True if the document is an earlier literal in the run rather than the input or
+                a result.
         """
         count_before = self._count
         # The node above a document is not part of any path.
@@ -243,7 +242,7 @@ class Values:
         return None
 
     def equal(self, value: JSON) -> list[Node]:
-        """Return up to `PLACES` nodes with an equal value, in the order they were added."""
+        """Return up to `PLACES` nodes with an equal value, in the order of their addition."""
         return list(self._nodes(value))
 
     def loose(self, value: JSON) -> Iterator[Node]:
@@ -268,8 +267,8 @@ class Values:
         return not self.whole or len(self._places.get(_key_of(value), ())) >= PLACES
 
     def begins(self, beginning: str) -> bool:
-        """Return whether an indexed string or number might begin with these marks and this whole
-        word.
+        """Return whether an indexed string or number might begin with these marks followed by this
+        whole word.
         """
         if beginning in self._beginnings:
             return True
@@ -280,8 +279,8 @@ class Values:
         return self._notations.get(_folded(text), []) if text.strip() else []
 
     def selects(self, holder: Node, name: str, value: JSON, number: int) -> bool:
-        """Return whether an item is the first in its list whose field equals a value. Each field of
-        a list is read only once.
+        """Return whether an item is the first in its list whose field equals a value. Each field is
+        read only once per list.
         """
         items = holder.inner
         if isinstance(value, list | dict) or not isinstance(items, list):
@@ -305,7 +304,9 @@ def _first_places(items: list[JSON], name: str) -> dict[tuple[bool, JSON], int]:
 
 
 def _scalar_key(value: JSON) -> tuple[bool, JSON]:
-    """Return a key that is equal only for equal scalars. Needed because True equals 1 in Python."""
+    """Return a key that is equal only for equal scalars. This is needed because True equals 1 in
+    Python.
+    """
     return isinstance(value, bool), value
 
 

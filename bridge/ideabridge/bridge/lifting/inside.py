@@ -1,14 +1,14 @@
-"""Inside: finds a literal within longer strings that existed when it was written, such as an
-address in a page.
+"""Inside: finds a literal within longer strings that existed when the literal was written, such as
+an address within a page.
 
 Theory of operation. `Texts` holds the strings in the input, the results and the earlier literals
-that an author had seen. A part is found only if it begins and ends at word boundaries, so that
-`cat` is not found in `concatenate`. This means that each word of the part is also a word of the
-string. `Texts` lists the strings that contain each word, and searches only those that contain the
-rarest word of the part. The lists are built at the first search.
+that an author had seen. A part is found only if it begins and ends at word boundaries, so `cat` is
+not found in `concatenate`. This means that each word of the part is also a word of the string.
+`Texts` lists the strings that contain each word, and searches only those that contain the rarest
+word of the part. The lists are built on the first search.
 
-Limits for one run: the words of the first `LISTED` characters are listed, and `_SEARCHED`
-characters are searched. Parts beyond these limits are not found.
+Limits per run: the words in the first `LISTED` characters are listed, and `_SEARCHED` characters
+are searched. Parts beyond these limits are not found.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from typing import Final
 
 LISTED: Final = 4_000_000
-"""Maximum number of characters of one run's strings that are split into words for the lists."""
+"""Maximum number of characters in one run's strings that are split into words for the lists."""
 
 _SEARCHED: Final = 20_000_000
 """Maximum number of characters that are searched in one run."""
 
 _EACH: Final = 50
-"""Number of characters that each searched string counts for, in addition to its length."""
+"""How many characters each searched string counts for in addition to its length."""
 
 _SHORTEST: Final = 3
-"""Minimum number of characters of a part that can identify the string that it comes from."""
+"""Minimum length, in characters, of a part that can identify the string it comes from."""
 
 _TRIES: Final = 50
 """Maximum number of places in one string that are compared with a part."""

@@ -1,5 +1,5 @@
-"""Leaves: the parts of a plan, from the parameters of its calls and from its output, that are
-individually explained or made into parameters.
+"""Leaves: the parts of a plan that are individually explained or made into parameters. They come
+from the parameters of the plan's calls and from its output.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Leaf:
     """A part of a plan.
 
     Attributes:
-        path: its path in the plan: `calls.0.max_count`, `output.title`.
+        path: the leaf's path in the plan: `calls.0.max_count`, `output.title`.
         at: the path as keys, as in `Explained.at`.
-        value: its value in the run, or None for a reference.
+        value: the leaf's value in the run, or None for a reference.
         reference: the reference that the plan has at this place, or None for a literal.
         demanded: True if the tool's schema allows no other value.
-        schema: the part of the tool's schema that describes the leaf, or None if there is none.
+        schema: the part of the tool's schema that describes the leaf, or None if no part does.
     """
 
     path: str
@@ -38,7 +38,7 @@ class Leaf:
 
     @property
     def place(self) -> int | None:
-        """The place of its call, or None if the leaf belongs to the output."""
+        """The place of the leaf's call, or None if the leaf belongs to the output."""
         return place_in(self.at)
 
     @property
@@ -77,13 +77,13 @@ def path_of(at: Path) -> str:
 
 
 Whole: TypeAlias = "Callable[[Path, JSON], bool]"
-"""A function that takes a path in the plan and the list or object at it, and returns whether this
+"""A function that takes a path in the plan and the list or object there, and returns whether that
 value is a single leaf.
 """
 
 
 def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -> Iterator[Leaf]:
-    """Yield every leaf of the parameters of a call. An empty array or object is a leaf.
+    """Yield every leaf in a call's parameters. An empty array or object is a leaf.
 
     `_each` over literal items and a latent `_output` count as parameters; the other meta-properties
     belong to the structure of the plan.
@@ -101,7 +101,7 @@ def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -
 
 
 def leaves_of_output(output: JSON, whole: Whole) -> Iterator[Leaf]:
-    """Yield every leaf of an output. A null output has no leaves."""
+    """Yield every leaf in an output. A null output has no leaves."""
     if output is not None:
         yield from _leaves(output, ("output",), None, whole)
 
@@ -144,8 +144,8 @@ def _members(value: JSON, schema: JSONObject) -> Iterator[tuple[str, JSON, JSON]
 
 
 def literal_of(written: JSON) -> JSON | Missing:
-    """Return the value of a literal as written in a plan, with its escapes removed, or MISSING if
-    it contains a reference.
+    """Return the value of a literal as written in a plan, with escapes removed, or MISSING if the
+    value contains a reference.
     """
     holes: list[Hole] = []
     compiled = compile_value(written, holes, [])

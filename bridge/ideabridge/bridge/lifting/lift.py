@@ -1,9 +1,9 @@
-"""Lift: turns a finished run, which can have several Requests, into one plan for other inputs.
+"""Lift: turns a finished run, which can have several Requests, into a single plan for other inputs.
 
 Theory of operation. A mind that solves a task sees values and writes some of them as literals: it
 calls `read(path="a.txt")` because an earlier `list` returned `a.txt`. A plan that repeats the
-literal is correct only for that input. One run cannot show why a literal has its value, so the plan
-keeps every explanation (`context/explanations.py`).
+literal is correct only for that input. A single run cannot show why a literal has its value, so the
+plan keeps every explanation (`context/explanations.py`).
 
 1. `read_function` (function.py) reads the journal of the run: its input, the calls that ran, and
    its output.
@@ -21,14 +21,14 @@ keeps every explanation (`context/explanations.py`).
    a literal that is followed becomes an optional parameter without a default (parameters.py).
 6. `PlanDraft` (draft.py) is the result: a plan with references, explained literals, and parameters.
 
-Invariants. With the recorded results, the plan makes the recorded calls and returns the recorded
-output (`PlanDraft.difference`). A run that nobody named removes no explanation: it is only
+Invariants. Given the recorded results, the plan makes the recorded calls and returns the recorded
+output (`PlanDraft.difference`). A run that nobody named removes no explanation; it is only
 suggested as evidence. A reference that the author wrote is certain, unless it selects a position in
-a list that its author had seen: then it is explained like a copied value.
+a list that the author had seen. In that case it is explained as a copied value is.
 
-Cost. Everything here is linear in the calls, and in the values of the input, the results and the
-literals. A literal is looked up a bounded number of times, and each look-up returns a bounded
-number of places.
+Cost. Everything here is linear in the number of calls, and in the number of values in the input,
+the results and the literals. A literal is looked up a bounded number of times, and each look-up
+returns a bounded number of places.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from ideabridge.bridge.store.store import Store
 
 
 def lift(store: Store, ref: str, caller: str, runs: Iterable[str] = ()) -> Lifted:
-    """Lift a run, or the run of an idea.
+    """Lift a run, or an idea's run.
 
     Args:
         store: the store that contains the runs.
@@ -61,7 +61,7 @@ def lift(store: Store, ref: str, caller: str, runs: Iterable[str] = ()) -> Lifte
 def lift_function(
     function: Function, store: Store, caller: str, runs: Iterable[str] = ()
 ) -> Lifted:
-    """Lift a run that was already read as a function; see `lift`."""
+    """Lift a run that has already been read as a function; see `lift`."""
     lifted = arranged(function)
     lifted.others = [aligned_run(lifted, store, run, caller) for run in dict.fromkeys(runs)]
     if not lifted.function.instances:

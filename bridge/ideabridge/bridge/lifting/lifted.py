@@ -35,18 +35,15 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.encoding import JSON
 
 MOST_CALLS: Final = 10_000
-"""Maximum number of calls of a liftable run that has several Requests."""
+"""Maximum number of calls in a liftable run that has several Requests."""
 
 VARIES: Final = "it differed between the runs, and nothing explains it"
 
 RECORDED: Final = "recorded text"
-"""The reason why a string in the output is never determined: its only explanation is its constant.
-"""
+"""Why a string in the output is never determined if its only explanation is the constant."""
 
 JUDGED: Final = "recorded value"
-"""The corresponding reason for a number, a Boolean, or another value that a mind might have judged
-or counted.
-"""
+"""The same for a number, a Boolean, or any other value that a mind might have judged or counted."""
 
 
 @dataclass
@@ -60,13 +57,13 @@ class Lifted:
         output: the output of the plan.
         left_out: the calls that the plan does not contain.
         catalogue: the tools of the run.
-        kept_order: for each place, the calls that its call must follow only because it followed
-            them in the run.
+        kept_order: for each place, the calls that the call there must follow only because it
+            followed them in the run.
         others: the named runs of the same task, with their calls matched to the same places.
         leaves: every part of the calls and the output.
-        explanations_by_path: the explanations of each literal that fit all runs, cheapest first,
+        explanations_by_path: for each literal, the explanations that fit all runs, cheapest first,
             keyed by the literal's path.
-        literals: the literals that can explain later literals, by path; see `literal_of`.
+        literals: the literals that can explain later literals, keyed by path; see `literal_of`.
     """
 
     function: Function
@@ -83,7 +80,7 @@ class Lifted:
 
     @property
     def requests(self) -> int:
-        """The number of Requests of the run; 0 if it was a plan."""
+        """The number of Requests in the run, or 0 if the run was of a plan."""
         if self.function.run.machine.mode == "plan":
             return 0
         return self.function.run.machine.step + 1
@@ -104,8 +101,8 @@ class Lifted:
         return min((call.step for call in self.aligned.calls), default=0)
 
     def cheapest(self, leaf: Leaf) -> Explanation | None:
-        """Return the first explanation of a literal, which replaces the literal in the plan, or
-        None if that explanation is its constant.
+        """Return the first explanation for a literal, which replaces the literal in the plan, or
+        None if that explanation is the constant.
         """
         explanations = self.explanations_by_path.get(leaf.path)
         if explanations is None or not explanations.is_explained:
@@ -132,7 +129,7 @@ class Lifted:
         )
 
     def _is_at_data_key(self, explanation: Explanation) -> bool:
-        """Return whether an explanation is a path with a key that might be data."""
+        """Return whether an explanation is a path that contains a key which might be data."""
         if not isinstance(explanation, PathTo):
             return False
         if self.literal_of(explanation.reference) is not None:
@@ -162,13 +159,13 @@ class Lifted:
 
     @cached_property
     def decisions(self) -> list[int]:
-        """The places of calls that were made after some results had been seen, but that read none
-        of them.
+        """The places of the calls that were made after some results had been seen but that read
+        none of them.
 
-        Such a call might have been made because of a result. A result without a value, such as that
-        of a tool that only sends, cannot be the reason. If another run is named, a call that looks
-        at what an earlier call changed counts as reading that call. The places are computed once,
-        after `explain_run`.
+        Such a call might have been made because of a result. A result without a value, for example
+        from a tool that only sends, cannot be the reason. If another run is named, a call that
+        looks at what an earlier call changed counts as reading that call's result. The places are
+        computed once, after `explain_run`.
         """
         calls = self.aligned.calls
         answered = [
@@ -192,8 +189,8 @@ class Lifted:
         return places
 
     def _looks_at_change(self, place: int) -> bool:
-        """Return whether a call is read-only and takes values only from sources that earlier calls
-        to its module, which might have changed something, also used.
+        """Return whether a call is read-only and takes values only from sources that were also used
+        by earlier calls to the same module that might have changed something.
         """
         call = self.aligned.calls[place]
         tool = call.progress.call.tool
@@ -222,9 +219,9 @@ class Lifted:
 
     @cached_property
     def _sources(self) -> dict[int | None, set[str]]:
-        """The references of the values that each call takes, keyed by its place (None for the
-        output): the references that explain its literals, the references that it writes, and the
-        references through which later literals read its literals. An option, such as a Boolean or a
+        """The references to the values that each call takes, keyed by the call's place (None for
+        the output): those that explain the call's literals, those written in the call, and those
+        through which later literals read the call's literals. An option, such as a Boolean or a
         small number, has no reference.
         """
         sources: dict[int | None, set[str]] = {}
@@ -242,8 +239,8 @@ class Lifted:
 
     @cached_property
     def needed(self) -> set[int]:
-        """The places of the calls that, according to the cheapest explanations, lead to a change or
-        to the output. They are computed once, after `explain_run`.
+        """The places of the calls that, by the cheapest explanations, lead to a change or to the
+        output. They are computed once, after `explain_run`.
         """
         changes = {place for place, call in enumerate(self.aligned.calls) if not call.reads_only}
         reads = {place: read for place, read in self._reads.items() if place is not None}
@@ -252,7 +249,7 @@ class Lifted:
     @cached_property
     def _reads(self) -> dict[int | None, set[int]]:
         """Return the calls whose results each place reads or might read, keyed by place. The key
-        None is the output.
+        None stands for the output.
         """
         reads: dict[int | None, set[int]] = {}
         for leaf in self.leaves:
@@ -277,7 +274,7 @@ class Lifted:
 
 
 def _all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set[int]:
-    """Return the given calls together with all calls that they read directly or indirectly."""
+    """Return these calls and all calls whose results they read, directly or indirectly."""
     reached: set[int] = set()
     waiting = list(start)
     while waiting:
@@ -291,7 +288,7 @@ def _all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set
 
 def selects_by_data(aligned: AlignedRun, source: ValueSource, step: int) -> bool:
     """Return whether a reference selects its source by a list position, or by a key that is data,
-    which its author had seen.
+    that the reference's author had seen.
     """
     if source.place is not None and aligned.calls[source.place].step >= step:
         return False

@@ -2,10 +2,10 @@
 
 A parameter is named after the tool parameter that it fills. If several parameters would have the
 same name, each gets a prefix from the first of the following that distinguishes it: the object
-around it (`from_city`), the key from which its value was copied (`owner_id`), its tool
-(`write_file_path`), the file or folder that it names (`notes_folder`) or that its call names
-(`notes_content`). If nothing distinguishes them, they are numbered: with words (`first_city`) up to
-ten, then with digits.
+around it (`from_city`), the key that its value was copied from (`owner_id`), its tool
+(`write_file_path`), or the file or folder named by the parameter (`notes_folder`) or by its call
+(`notes_content`). If nothing distinguishes them, they are numbered, up to ten with words
+(`first_city`) and then with digits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FILE: Final = re.compile(r"(?P<stem>.+)\.[A-Za-z][A-Za-z0-9]{0,7}")
 _PLACES: Final = frozenset(
     {"path", "file", "filename", "filepath", "dir", "directory", "folder", "uri", "url"}
 )
-"""If a parameter's name ends in one of these words, its value is the path or address of a file or
+"""If a parameter's name ends in one of these words, the value is the path or address of a file or
 folder.
 """
 
@@ -50,7 +50,7 @@ _ORDINALS: Final = (
 )
 
 _WORDS: Final = 5
-"""Maximum number of words that a tool's name takes from the name of a tool that it calls."""
+"""Maximum number of words that a new tool's name takes from the name of a tool it calls."""
 
 _WORD_WITH_DIGITS: Final = re.compile(
     r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+(?:[0-9]+[a-z]*)*|[0-9]+[a-z]*"
@@ -73,8 +73,8 @@ class Filled:
         tool: the tool of the first call that it fills.
         keys: the keys that lead to the value in that call.
         value: the recorded value.
-        source: the keys, below the result or the input, of the value that was copied; empty if it
-            was not copied.
+        source: the keys, below the result or the input, that lead to the value that was copied;
+            empty if the value was not copied.
         call: the place of that call, or None if the parameter belongs to the output.
     """
 
@@ -120,7 +120,7 @@ def _name_unique(
     names: dict[int, str],
     names_in_use: set[str],
 ) -> None:
-    """Name each unnamed parameter whose candidate name is unique."""
+    """Name each parameter that has no name yet and whose candidate name is unique."""
     candidates: dict[int, str] = {}
     for number, parameter in enumerate(filled):
         if number not in names:
@@ -163,7 +163,7 @@ def _count_the_rest(
 
 
 def _counted(base: str, before: int) -> str:
-    """Return the next name after `before` parameters with the same base name."""
+    """Return the next name when there are `before` parameters with the same base name."""
     if before < len(_ORDINALS):
         return f"{_ORDINALS[before]}_{base}"[:LONGEST_PARAMETER]
     tail = f"_{before + 1}"
@@ -175,7 +175,7 @@ def _counted(base: str, before: int) -> str:
 
 def own_name(keys: Path) -> str:
     """Return the name that a parameter would have if it were the only one. The name comes from the
-    keys that lead to the value that it fills.
+    keys that lead to the value which the parameter fills.
     """
     words = _named_keys(keys)
     key = words[-1] if words else "output"
@@ -212,7 +212,7 @@ def _with_tool(parameter: Filled) -> str:
 
 def _with_place(parameter: Filled) -> str:
     """Return a name such as `notes_folder` for the path of a folder `notes`, or `report_file` for
-    the path of `report.md`. Return an empty string if there is no such path.
+    the path of `report.md`. Return an empty string if the value is no such path.
     """
     words = _place_words(parameter)
     if not words:
@@ -229,8 +229,8 @@ def _with_place(parameter: Filled) -> str:
 
 
 def _places_of_calls(filled: Sequence[Filled]) -> dict[int | None, list[str]]:
-    """For each call whose parameters name exactly one file or folder, return the words of that
-    name.
+    """Return the words in the name of the file or folder, for each call whose parameters name
+    exactly one.
     """
     places: dict[int | None, list[list[str]]] = {}
     for parameter in filled:
@@ -241,7 +241,7 @@ def _places_of_calls(filled: Sequence[Filled]) -> dict[int | None, list[str]]:
 
 
 def _place_words(parameter: Filled) -> list[str]:
-    """Return the words of the last segment of a parameter's path or address, without the file
+    """Return the words in the last segment of a parameter's path or address, without the file
     extension. Return nothing if the parameter is neither a path nor an address.
     """
     if not isinstance(parameter.value, str):
@@ -289,7 +289,7 @@ def _named_keys(keys: Path) -> list[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a string in lower-case ASCII, without accents."""
+    """Return the words in a string, in lower-case ASCII without accents."""
     return [word.lower() for word in _WORD.findall(_without_accents(text))]
 
 
@@ -304,21 +304,21 @@ def _without_accents(text: str) -> str:
 
 
 def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection[str] = ()) -> str:
-    """Return a name for calls that were made repeatedly. It consists of the first and the last of
-    their tools and, if that name is taken, the first parameter. The text of a task is not used,
-    because few of its words say what was done.
+    """Return a name for calls that were made repeatedly. It consists of the names of their first
+    and last tools and, if that name is taken, the first parameter. The text of the task is not
+    used, because few of its words say what was done.
 
     Args:
         tools: the tools that were called, in order, at least one.
         parameters: the parameters that callers must pass.
-        taken: names that it must not have.
+        taken: names that are already taken.
 
     Returns:
         Words joined by `_`, of at most 48 characters. The result might still need `safe_name`.
     """
     names = [words for words in map(_words_of_tool, dict.fromkeys(tools)) if words]
     if not names:
-        # Names that are in a non-Latin script, or consist of single letters, have no such words.
+        # Names in a non-Latin script, and names that consist of single letters, have no such words.
         names = [words for words in map(_words_of_tool, parameters) if words][:1]
 
     first = names[0] if names else ["repeated", "calls"]
@@ -349,8 +349,8 @@ def _words_of_tool(name: str) -> list[str]:
 
 
 def _without_prepositions(words: list[str]) -> list[str]:
-    """Return words without the prepositions and articles at their end, which would lead to words
-    that were left out.
+    """Return words without the prepositions and articles at their end, because the words that these
+    belong to were left out.
     """
     while len(words) > 1 and words[-1] in _PREPOSITIONS:
         words = words[:-1]
@@ -358,15 +358,16 @@ def _without_prepositions(words: list[str]) -> list[str]:
 
 
 def _words_with_digits(name: str) -> list[str]:
-    """Return the words of a name in lower-case ASCII. Digits belong to the word before them: `s3`,
+    """Return the words in a name, in lower-case ASCII. Digits belong to the word before them: `s3`,
     `k8s`, `v2`.
     """
     return [word.lower() for word in _WORD_WITH_DIGITS.findall(_without_accents(name))]
 
 
 def _without_beginning(words: list[str], others: list[str]) -> list[str]:
-    """Return words without the words that the others also begin with: `git_add` and `git_commit`
-    become `git_add_and_commit`. If the others have no further words, return all words.
+    """Return words without the beginning that they share with the other words, as in
+    `git_add_and_commit` for `git_add` and `git_commit`. If the other words have nothing after that
+    beginning, return all words.
     """
     same = 0
     for word, other in zip(words[:-1], others, strict=False):
@@ -377,8 +378,8 @@ def _without_beginning(words: list[str], others: list[str]) -> list[str]:
 
 
 def _joined(first: list[str], last: list[str], between: str = "and") -> str:
-    """Join words to a name of at most 48 characters. If they are too long, leave out the last words
-    of the longer half, and any prepositions that would then stand at its end.
+    """Join words into a name of at most 48 characters. If they are too long, leave out the last
+    words of the longer half, and any prepositions that would then stand at the end of it.
     """
     while True:
         name = f"_{between}_".join("_".join(words) for words in (first, last) if words)
@@ -396,8 +397,8 @@ def _joined(first: list[str], last: list[str], between: str = "and") -> str:
 
 
 def first_sentence(task: str) -> str:
-    """Return the first sentence of a task, on one line. Return an empty string if it is longer than
-    300 characters, because a truncated sentence can have another meaning.
+    """Return the first sentence of a task, on one line. Return an empty string if the sentence is
+    longer than 300 characters, because a truncated sentence can mean something else.
     """
     line = next((line for line in map(str.strip, task.splitlines()) if line), "")
     end = _SENTENCE_END.search(line)

@@ -1,4 +1,4 @@
-"""Order: puts the calls of several Requests into one list that preserves their data dependencies
+"""Order: puts the calls from several Requests into one list that preserves their data dependencies
 and the order of their effects.
 """
 
@@ -33,7 +33,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 _AT_ONCE: Final = 16
 """Maximum number of calls with effects from one Request that the plan can run at once. If there are
-more, each waits for the previous one.
+more, each waits for the one before it.
 """
 
 _AS_WRITTEN: Final = frozenset(
@@ -45,7 +45,9 @@ _AS_WRITTEN: Final = frozenset(
 
 
 def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
-    """Sort the calls so that each reads only earlier calls. Keep the listed order if possible."""
+    """Sort the calls so that each reads only the results of earlier calls. Keep the listed order
+    where possible.
+    """
     by_index = {call.index: call for call in calls}
     data: dict[int, list[int]] = {}
     is_in_order = True
@@ -76,8 +78,8 @@ def _reads_of(call: Call) -> set[int]:
 def arrange(
     calls: Sequence[Executed], output: JSON
 ) -> tuple[list[Executed], list[JSONObject], JSON]:
-    """Return the run's calls that the plan contains, the same calls as the plan lists them, and the
-    plan's output. In the last two, `†results.N` refers to places in the plan.
+    """Return those of the run's calls that the plan contains, the same calls as the plan lists
+    them, and the plan's output. In the latter two, `†results.N` refers to places in the plan.
 
     Args:
         calls: the calls, sorted by data dependency.
@@ -111,7 +113,7 @@ def arrange(
 
 
 class _GoneError(Exception):
-    """A reference cannot be resolved because the call that it reads is left out."""
+    """A reference cannot be resolved because the call whose result it reads is left out."""
 
 
 def _renumbered_call(raw: JSONObject, places: Mapping[int, int]) -> JSONObject:
@@ -134,7 +136,7 @@ def _with_dagger(item: JSON) -> JSON:
 
 
 def _renumbered(value: JSON, places: Mapping[int, int]) -> JSON:
-    """Return a value as written, except that its references to results use places in the plan."""
+    """Return a value as written, except that references to results in it use places in the plan."""
     return map_references(value, partial(_renumbered_reference, places=places))
 
 
@@ -160,7 +162,7 @@ def _renumbered_reference(text: str, places: Mapping[int, int]) -> str:
 
 
 def _in_place(operand: Reference, places: Mapping[int, int]) -> str | None:
-    """Return an operand that uses its call's place in the plan, or None if that call is left
+    """Return an operand that names its call by the place in the plan, or None if that call is left
     out.
     """
     if operand.kind != "results" or not operand.path or not operand.path[0].isdecimal():
@@ -181,8 +183,8 @@ def _in_place(operand: Reference, places: Mapping[int, int]) -> str | None:
 def keep_order(
     calls: Sequence[Executed], written: Sequence[JSONObject], arguments: JSONObject
 ) -> list[set[int]]:
-    """Preserve the order of calls from different Requests where they might have effects or write to
-    the same path. Adds `_after` to the entries of `written`, and `_id` where needed.
+    """Preserve the order of calls from different Requests that might have effects or write to the
+    same path. Add `_after` to the entries in `written`, and `_id` where needed.
 
     Args:
         calls: the executed calls, indexed by their place in the plan and sorted by data dependency.
@@ -190,7 +192,7 @@ def keep_order(
         arguments: the input of the run.
 
     Returns:
-        For each place, the set of earlier places that its call must now also wait for.
+        For each place, the set of earlier places that the call there must now also wait for.
     """
     waits = _waits_of(calls, written, arguments)
     ids = _Ids(calls, written)
@@ -225,8 +227,8 @@ def keep_order(
 def _waits_of(
     calls: Sequence[Executed], written: Sequence[JSONObject], arguments: JSONObject
 ) -> list[set[int]]:
-    """Return, for each place, the calls that its call already waits for because of data or its own
-    `_after`.
+    """Return, for each place, the calls that the call there already waits for because of data or
+    its own `_after`.
     """
     places = {call.index: place for place, call in enumerate(calls)}
     writers = PathIndex()
@@ -253,8 +255,8 @@ def _expressions_in(call: JSONObject) -> list[Expression]:
 
 
 def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObject) -> set[int]:
-    """Return the calls that write what an expression reads. An alternative that certainly exists
-    hides the later ones, which are never read.
+    """Return the calls that write what an expression reads. Alternatives after one that certainly
+    exists are never read, so they do not count.
     """
     places: set[int] = set()
     for operands in expression.alternatives:
@@ -273,13 +275,13 @@ def _is_input(operand: Reference, arguments: JSONObject) -> bool:
 
 @dataclass
 class _Past:
-    """The calls of earlier Requests that a later call must wait for. There is no need to wait for
-    any other call, because one of these already does.
+    """The calls from earlier Requests that a later call must wait for. There is no need to wait for
+    any other call, because one of these already waits for it.
 
     Attributes:
         effects: the calls with effects from the latest Request that had any.
-        reads: the reading calls of that Request and of later Requests.
-        writers: for each path of the state, the last calls that wrote to it or below it.
+        reads: the reading calls from that Request and from later Requests.
+        writers: for each path in the state, the last calls that wrote to the path or below it.
     """
 
     effects: set[int] = field(default_factory=set[int])
@@ -301,7 +303,7 @@ class _Past:
         return places
 
     def add(self, calls: Sequence[Executed], places: Iterable[int], effects: Sequence[int]) -> None:
-        """Add the calls of the next Request. Later calls wait for the calls in `effects`."""
+        """Add the calls from the next Request. Later calls wait for the calls in `effects`."""
         reads = {place for place in places if calls[place].reads_only}
         if effects:
             self.effects = set(effects)
@@ -318,8 +320,8 @@ class _Past:
 
 
 _WHOLE: Final = "†whole"
-"""A key that occurs in no path. Appended to a path, it leads to the calls that wrote to exactly
-that path.
+"""A key that occurs in no path. When it is appended to a path, it leads to the calls that wrote to
+exactly that path.
 """
 
 
@@ -352,7 +354,7 @@ class _Ids:
 
     def _free(self, own: str) -> str:
         name = own
-        # Every Request can use the same id, so start the search after the last number tried.
+        # Several Requests might use the same id, so start the search after the last number tried.
         number = self._numbers.get(own, 2)
         while name in self._ids_in_use:
             name = f"{own}_{number}"

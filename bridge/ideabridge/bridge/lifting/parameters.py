@@ -1,17 +1,18 @@
-"""Parameters: the input of the tool that a run becomes, built from the run's input and literals.
+"""Parameters: the input of the tool that is made from a run, built from the run's input and
+literals.
 
-A literal of a call that neither the input nor an earlier value explains becomes an optional
-parameter, named after the parameter that it fills, with the recorded value as its default. So a
-call to the tool without arguments repeats the run, and every constant is visible and can be
-changed. Equal literals with the same name become one parameter. If a run has more than 1,000 such
-values, those beyond 1,000 stay as they are, unless the publisher turns them into parameters.
+A literal in a call that neither the input nor an earlier value explains becomes an optional
+parameter, named after the tool parameter that the literal fills, with the recorded value as the
+default. So a call to the tool without arguments repeats the run, and every constant is visible and
+can be changed. Equal literals with the same name become one parameter. If a run has more than 1,000
+such values, those beyond 1,000 stay as they are, unless the publisher turns them into parameters.
 
 A literal that is *followed* (an earlier result, or an earlier literal of another name, explains it)
 becomes an optional parameter without a default: if the caller leaves it out, the value is followed;
 if the caller passes it, that value is used and nothing about it is assumed. The first eight are
 members of the input, starting with those whose recorded value appears in the text of the task. The
-others are members of one object `also`, so that schemas stay small. A literal that follows a member
-of the input needs no parameter: passing that member changes it.
+others are members of an object `also`, so that schemas stay small. A literal that follows a member
+of the input needs no parameter, because passing that member changes the literal.
 
 In the plan, the reference `†input.NAME` replaces a literal with a default. A followed literal stays
 as recorded, and its entry in `explained` names the parameter as `given`:
@@ -56,8 +57,8 @@ ALSO: Final = "also"
 """The member of the input that holds the followed values after the first eight."""
 
 _FIRST: Final = 8
-"""Number of followed values that are direct members of the input, unless the publisher decides
-about more.
+"""How many followed values are direct members of the input, unless the publisher decides about
+more.
 """
 
 _ABOUT_ALSO: Final = (
@@ -69,7 +70,7 @@ _MOST_ALSO: Final = 200
 
 _MOST_CONSTANTS: Final = 1_000
 """Maximum number of parameters with a default, unless the publisher decides about more. Nobody
-reads a longer schema, so the remaining literals stay as they are.
+would read a longer schema, so the remaining literals stay as they are.
 """
 
 _KEYS: Final = ("rename", "merge", "fix", "description", "required", "default", "at")
@@ -91,7 +92,7 @@ _COPIED: Final = (
     "maxItems",
     "uniqueItems",
 )
-"""The keywords that a parameter copies from a tool's schema. Other keywords can refer to parts of
+"""The keywords that a parameter copies from a tool's schema. Other keywords might refer to parts of
 that schema that are not copied.
 """
 
@@ -103,10 +104,10 @@ class ParameterDecision:
     Attributes:
         rename: the new name of the parameter.
         merge: the parameter that replaces this one; both have the same recorded value.
-        fix: True if it should not be a parameter and the recorded value stays.
+        fix: True if this is not to be a parameter and the recorded value stays.
         description: its description.
         required: True if callers must pass it.
-        default: a tuple with its default, or an empty tuple to keep the recorded value.
+        default: a tuple with the default, or an empty tuple to keep the recorded value.
         at: the paths of constants that become this new parameter.
     """
 
@@ -189,7 +190,7 @@ class Parameter:
 
     Attributes:
         name: its name.
-        value: the recorded value, its default.
+        value: the recorded value, which is the default.
         leaves: the literals that it fills.
         tool: the tool that the first of these literals belongs to.
         source: the source of a followed value, or None if the parameter has a default.
@@ -219,7 +220,7 @@ class Parameter:
 
     @property
     def filled(self) -> Filled:
-        """The values that the parameter fills. Its name is chosen from them."""
+        """The values that the parameter fills. The parameter's name is chosen from them."""
         leaf = self.leaves[0]
         source_keys: Path = ()
         if isinstance(self.source, PathTo):
@@ -228,8 +229,8 @@ class Parameter:
 
     @property
     def schema(self) -> JSONObject:
-        """The JSON Schema of the parameter. It copies what it can from the schema of the tool's
-        parameter, and adds the recorded value as default or, for a followed value, names its
+        """The parameter's JSON Schema. It copies what it can from the schema of the tool's
+        parameter, and adds the recorded value as the default or, for a followed value, names the
         source.
         """
         leaf = self.leaves[0]
@@ -266,10 +267,10 @@ def parameters_of(
     decisions: Mapping[str, ParameterDecision],
     task: str,
 ) -> list[Parameter]:
-    """Return one parameter for each group of equal literals with the same name.
+    """Return one parameter for each group of equal literals that have the same name.
 
     Args:
-        literals: a parameter without a name for each literal.
+        literals: for each literal, a parameter that has no name yet.
         reserved: the names of the members of the run's input.
         decisions: the publisher's decisions, keyed by parameter name. The literals in a decision's
             `at` become one parameter.
@@ -299,7 +300,7 @@ def parameters_of(
                 f"{path!r}.{did_you_mean(path, paths)}"
             )
 
-    # Name the parameters with a default first, so that they get the simplest names.
+    # Name the parameters that have a default first, so that they get the simplest names.
     ordered = sorted(unnamed.values(), key=lambda parameter: parameter.followed)
     filled = [parameter.filled for parameter in ordered]
     names = parameter_names(filled, {*reserved, *by_decision, ALSO})
@@ -369,14 +370,14 @@ def _fill(by_decision: dict[str, Parameter], name: str, literal: Parameter) -> N
 
 @dataclass(slots=True)
 class Inputs:
-    """The input of the tool after all decisions.
+    """The tool's input after all decisions.
 
     Attributes:
         schema: the JSON Schema of the input.
-        fixed: the members of the run's input that are not parameters. The plan uses their recorded
-            values.
+        fixed: the members of the run's input that are not parameters. For these, the plan uses the
+            recorded values.
         renamed: maps the names that members had when the plan was lifted to their new names.
-        unfilled: the names of parameters whose literals stay as they are.
+        unfilled: the names of the parameters whose literals stay as they are.
     """
 
     schema: JSONObject
@@ -391,7 +392,7 @@ def inputs_of(
     parameters: Sequence[Parameter],
     decisions: Mapping[str, ParameterDecision],
 ) -> Inputs:
-    """Return the input of the tool.
+    """Return the tool's input.
 
     Args:
         schema: the schema of the run's input.
@@ -400,13 +401,14 @@ def inputs_of(
         decisions: the publisher's decisions, keyed by parameter name.
 
     Raises:
-        PublicationError: a decision names a parameter that does not exist, or does not fit it.
+        PublicationError: a decision names a parameter that does not exist, or does not fit the
+            parameter that it names.
     """
     return _Deciding(schema, run_input, parameters).inputs(decisions)
 
 
 class _Deciding:
-    """Applies the decisions of a publisher to the input of a run; see `inputs_of`."""
+    """Applies a publisher's decisions to a run's input; see `inputs_of`."""
 
     def __init__(
         self, schema: JSONObject, run_input: JSONObject, parameters: Sequence[Parameter]
@@ -486,7 +488,7 @@ class _Deciding:
         self._required = [other for other in self._required if other != name]
 
     def _change(self, name: str, decision: ParameterDecision) -> None:
-        """Change the schema of a parameter, whether it is required, and its name."""
+        """Change a parameter's schema, whether it is required, and its name."""
         schema = {**object_or_empty(self._properties.get(name))}
         if decision.description is not None:
             schema["description"] = decision.description
@@ -534,7 +536,7 @@ class _Deciding:
 
 
 def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
-    """Return the new name of a parameter. If it is merged, return the name of the parameter that
+    """Return a parameter's new name. For a merged parameter, this is the name of the parameter that
     replaces it.
 
     Raises:
@@ -560,7 +562,9 @@ def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
 
 
 def renamed_inputs(value: JSON, names: Mapping[str, str]) -> JSON:
-    """Return a value as written, except that its references use the new names of input members."""
+    """Return a value as written, except that references in it use the new names of the input's
+    members.
+    """
     if not names:
         return value
     return map_references(value, partial(_with_new_names, names=names))

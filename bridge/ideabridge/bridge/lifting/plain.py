@@ -1,15 +1,16 @@
-"""Plain: decides whether copied values alone settle what a draft does with other input, and lists
-the questions that they leave open.
+"""Plain: decides whether the copied values alone settle what a draft does with other input, and
+lists the questions that they leave open.
 
-A draft is plain if each value of its calls is a reference that its author wrote, a value of the
+A draft is plain if each value in its calls is a reference that the author wrote, a value from the
 input, a whole earlier value that appears in only one place, or a parameter that appeared nowhere
-before; if no failed call was left out; if nothing in it is a mind's own words; and if no call that
-changes something selects a value only by list position. Three or more copied calls to one tool
-might have been a loop, and so might a list that was put together from earlier values. References
-that the author of a plan wrote are trusted, because they were written for any input. A value that
-the user named in the task is a parameter, no matter where else it appears.
+before; if no failed call was left out; if nothing in the draft is a mind's own words; and if no
+call that changes something selects a value only by list position. Three or more copied calls to one
+tool might have been a loop, and so might a list that was put together from earlier values.
+References that a plan's author wrote are trusted, because they were written for any input. A value
+that the user named in the task is a parameter, no matter where else it appears.
 
-The open points are for the author of a program: they say what to settle, and prove nothing.
+The open points are meant for the author of a program. They say what is to be settled, and prove
+nothing.
 """
 
 from __future__ import annotations
@@ -68,10 +69,12 @@ OpenKind: TypeAlias = Literal[
 """
 
 REPEATED: Final = 3
-"""If one tool is called at least this many times, its calls might have been a loop."""
+"""If a tool is called at least this many times, its calls might have been a loop."""
 
 LONG_TEXT: Final = 40
-"""A string with more characters than this counts as a mind's own words, even without a space."""
+"""A string with more characters than this counts as a mind's own words even if it contains no
+space.
+"""
 
 _SHOWN: Final = 60
 _MOST: Final = 50
@@ -84,8 +87,8 @@ class OpenPoint:
 
     Attributes:
         kind: see `OpenKind`.
-        at: the path of a literal in the plan (`calls.2.owner`, `output.title`), or of a call of the
-            run (`calls.2`); "" for the run as a whole.
+        at: the path of a literal in the plan (`calls.2.owner`, `output.title`) or of a call in the
+            run (`calls.2`), or "" for the run as a whole.
         why: one sentence for people and minds.
     """
 
@@ -94,7 +97,7 @@ class OpenPoint:
     why: str
 
     def to_json(self) -> JSONObject:
-        """Return the attributes by their names."""
+        """Return the attributes, keyed by name."""
         return asdict(self)
 
     @property
@@ -104,8 +107,8 @@ class OpenPoint:
 
 
 def read_open(raw: JSON) -> list[OpenPoint]:
-    """Read a list of open points as `OpenPoint.to_json` returns them. Malformed entries are left
-    out.
+    """Read a list of open points in the form that `OpenPoint.to_json` returns. Malformed entries
+    are left out.
     """
     points: list[OpenPoint] = []
     for entry in list_or_empty(raw):
@@ -118,12 +121,12 @@ def read_open(raw: JSON) -> list[OpenPoint]:
 
 
 def open_points(draft: PlanDraft, *, output_counts: bool = True) -> list[OpenPoint]:
-    """Return up to 50 points that a draft leaves open; none if the draft is plain.
+    """Return up to 50 points that a draft leaves open, or none if the draft is plain.
 
     Args:
         draft: the draft.
-        output_counts: False if nobody specified what the run should return, so that the draft
-            returns the result of the last call.
+        output_counts: False if nobody specified what the run should return. The draft then returns
+            the result of the last call.
     """
     points = [
         *_left_out(draft),
@@ -177,7 +180,7 @@ def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _explained(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield copied values of calls that no single earlier place explains, and values of the output
+    """Yield copied values in calls that no single earlier place explains, and values in the output
     that only a mind wrote.
     """
     leaves = {leaf.at: leaf for leaf in draft.lifted.leaves}
@@ -220,7 +223,7 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
     places = [
         explanation.reference for explanation in explained.by if isinstance(explanation, PathTo)
     ]
-    # A path into the input reads a value of the input, or a parameter.
+    # A path into the input reads a value from the input, or a parameter.
     if cheapest.path[0] != "input" and len(places) > 1:
         return OpenPoint(
             "several_places",
@@ -232,12 +235,12 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
 
 
 def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield calls that change something and take a value from a list position, directly or through
-    other calls.
+    """Yield the calls that change something and take a value from a list position, directly or
+    through other calls.
     """
     explained = {literal.at: literal.by[0] for literal in draft.explained}
     calls = draft.lifted.aligned.calls
-    # For each place, the list position that its call depends on.
+    # For each place, the list position that the call there depends on.
     chosen: dict[int, str] = {}
     for leaf in draft.lifted.leaves:
         if leaf.place is None or leaf.place >= len(calls):
@@ -274,7 +277,9 @@ def _position_behind(
 
 
 def _place_read(path: Path) -> int:
-    """Return the place of the call whose result a path reads, or -1 if it reads something else."""
+    """Return the place of the call whose result a path reads, or -1 if the path reads something
+    else.
+    """
     match path:
         case ("results", place, *_) if place.isdecimal():
             return int(place)
@@ -289,7 +294,7 @@ def _has_position(draft: PlanDraft, path: PathTo) -> bool:
 
 
 def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield values that differ between the runs even though nothing explains them.
+    """Yield values that differ between the runs although nothing explains them.
 
     A value that was written before any result was seen is a parameter: it differs because callers
     want different things.
@@ -355,7 +360,7 @@ def _reads_results(draft: PlanDraft, leaf: Leaf) -> bool:
 
 
 def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield unexplained literals that are a mind's own words, or that contain a part of an earlier
+    """Yield unexplained literals that are a mind's own words or contain a part of an earlier
     string.
     """
     parameter_paths = {
@@ -406,5 +411,5 @@ def _is_after_results(draft: PlanDraft, place: int) -> bool:
 
 
 def _is_own_words(value: JSON) -> bool:
-    """Return whether a value is a string of more than 40 characters or of several words."""
+    """Return whether a value is a string that has more than 40 characters or several words."""
     return isinstance(value, str) and (len(value) > LONG_TEXT or len(value.split()) > 1)

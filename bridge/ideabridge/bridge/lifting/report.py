@@ -1,5 +1,5 @@
-"""Report: describes the tool that a lifted run becomes, as a table for people and as a short text
-for models.
+"""Report: describes the tool that is made from a lifted run, as a table for people and as a short
+text for models.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _FOR_MODELS: Final = 2_000
 """Maximum size, in bytes, of a report for a model."""
 
 _FOR_REST: Final = 200
-"""The number of these bytes that are reserved for the names of omitted parts."""
+"""How many of these bytes are reserved for the names of omitted parts."""
 
 _LINE: Final = 240
 _EXAMPLE: Final = 60
 _ALTERNATIVES: Final = 3
 _CALLS: Final = 8
-"""Maximum number of calls or runs that one line names."""
+"""Maximum number of calls or runs named on one line."""
 
 _WIDE: Final = 100
 """Minimum width, in terminal columns, of a table that includes descriptions."""
@@ -52,7 +52,7 @@ _WIDE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ReportedCall:
-    """A call of a plan in its report: its tool, and whether a mind is asked for each result."""
+    """A plan's call in the report: its tool, and whether a mind is asked for each result."""
 
     tool: str = "?"
     asks_mind: bool = False
@@ -60,7 +60,7 @@ class ReportedCall:
 
 @dataclass(frozen=True, slots=True)
 class ReportedOffer:
-    """A run of the same shape, with the paths of the values that it would determine."""
+    """A run of the same shape, with the paths of the values that this run would determine."""
 
     run: str = "?"
     settles: tuple[str, ...] = ()
@@ -72,17 +72,17 @@ class ToolReport:
     from the report on a program.
 
     Attributes:
-        left_open: the reason why the run cannot be a plan, or None if it can.
+        left_open: why the run cannot be a plan, or None if it can.
         rows: the table.
         reproduces: the runs whose output a program reproduces, or None for a plan.
-        copied: lines about values that a program contains and that might be data.
-        unreached: lines about calls of a program that no recorded run made.
+        copied: lines about values in a program that might be data.
+        unreached: lines about calls in a program that no recorded run made.
         calls: the calls of a plan.
         left_out: the failed calls that a plan leaves out.
         consistent: whether the recorded results give the recorded output.
         difference: the difference if they do not.
         confirmed_by: other runs that the plan reproduces.
-        not_confirmed_by: lines about runs that it does not reproduce.
+        not_confirmed_by: lines about runs that the plan does not reproduce.
         offers: runs that could settle more.
     """
 
@@ -209,8 +209,8 @@ def _literal(literal: Explained, leaf: Leaf | None) -> JSONObject:
 
 
 def _offers(draft: PlanDraft, store: Store, caller: str) -> Iterator[JSONObject]:
-    """Yield runs of the same shape, each with the literals that would lose an explanation if the
-    run were named.
+    """Yield the runs of the same shape, each with the literals that would lose an explanation if
+    the run were named.
     """
     for run in runs_like(draft.lifted, store, caller):
         read = partial(run.read, arguments=draft.arguments(run))
@@ -238,7 +238,7 @@ _VALUES: Final = ("value", "example", "for other input")
 
 
 def report_lines(report: JSONObject, width: int | None = None) -> list[Line]:
-    """Format the report for a terminal, as lines with their styles.
+    """Format the report for a terminal, as lines with styles.
 
     Args:
         report: the result of `report_of`; or, for a program, `{"reproduces": [runs], "copied":
@@ -290,7 +290,7 @@ def table_lines(rows: Sequence[ReportRow], width: int | None = None) -> list[Lin
 def _table(
     heads: tuple[str, str, str], rows: Sequence[ReportRow], width: int | None
 ) -> Iterator[Line]:
-    """Yield the lines of one table. Rows of uncertain values are yellow."""
+    """Yield the lines of one table. Rows for uncertain values are yellow."""
     titles = [*heads]
     cells = [[row.name, shortened(row.example, _EXAMPLE), row.otherwise] for row in rows]
     if any(row.description for row in rows) and (width is None or width >= _WIDE):
@@ -313,7 +313,7 @@ def _program_lines(report: ToolReport) -> Iterator[Line]:
 
 
 def _checked_lines(report: ToolReport) -> Iterator[Line]:
-    """Yield lines that say whether the plan does what the run did, given the recorded results."""
+    """Yield lines that say whether the plan, given the recorded results, does what the run did."""
     if not report.consistent:
         yield f"not self-consistent: {report.difference}", "red"
         return
@@ -338,8 +338,8 @@ def evidence_line(records: Sequence[JSONObject]) -> str:
 
 
 def report_text(report: JSONObject) -> str:
-    """Format the report for a model in at most 2,000 bytes: the most important parts, and the names
-    of the omitted parts.
+    """Format the report for a model in at most 2,000 bytes, with the most important parts and the
+    names of the omitted parts.
     """
     groups = _groups(read_as(ToolReport, report))
     room = _FOR_MODELS - _FOR_REST
@@ -369,7 +369,9 @@ def report_text(report: JSONObject) -> str:
 
 
 def _groups(report: ToolReport) -> list[tuple[str, list[str]]]:
-    """Return the lines of a report for a model, grouped by subject, most important group first."""
+    """Return the lines of a report for a model, grouped by subject, with the most important group
+    first.
+    """
     if report.left_open is not None:
         return [("reasons", [f"no plan: {report.left_open}"])]
 

@@ -1,5 +1,5 @@
-"""Rows: the table that describes a tool to people. For each parameter, it has an example, and the
-value that is used if the caller leaves it out.
+"""Rows: the table that describes a tool to people. For each parameter, it has an example and the
+value that is used if the caller leaves the parameter out.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _SHOWN: Final = 200
 """Maximum length, in characters, of an example."""
 
 _READ: Final = 5
-"""Maximum number of sources that a note about the kinds of values names."""
+"""Maximum number of sources named in a note about the kinds of values."""
 
 _OTHERS: Final = 2
-"""Maximum number of alternative explanations that a row names."""
+"""Maximum number of alternative explanations named in a row."""
 
 _REFERENCE: Final = re.compile(rf"{DAGGER}(input|state|results)((?:\.[^\s.,;|&]+)*)")
 
@@ -51,8 +51,8 @@ class ReportRow:
         name: the name of the parameter, or the path of the value in the plan: `calls.1.owner`,
             `output.title`.
         example: the recorded value as JSON, or an empty string if there is none.
-        otherwise: the value that is used if the caller leaves it out: `required`, `may be left
-            out`, `always the same`, `taken from ...`.
+        otherwise: what applies if the caller leaves the parameter out: `required`,
+            `may be left out`, `always the same`, `taken from ...`.
         is_parameter: False if the value cannot be passed.
         is_certain: False if the value might be wrong for other data.
         description: the description of the parameter.
@@ -77,7 +77,7 @@ def rows_of(
 
     Args:
         schema: the JSON Schema of the input.
-        arguments: the input that makes the plan repeat its run.
+        arguments: the input with which the plan repeats its run.
         explained: the literals that have several possible explanations.
         plan: the plan's calls and output.
     """
@@ -116,8 +116,8 @@ def publication_rows(publication: Publication) -> list[ReportRow]:
 
 def publication_notes(publication: Publication) -> list[str]:
     """Return the notes on a published plan, one line each. They name uncertainties that hardly ever
-    make an answer wrong: limits of the search, keys that might be data, calls that might have been
-    decisions, and sources whose kind of value is checked.
+    make an answer wrong: limits that the search reached, keys that might be data, calls that might
+    have been decisions, and sources whose kind of value is checked.
     """
     plan = publication.present_plan or {}
     notes: list[str] = []
@@ -141,7 +141,7 @@ def publication_notes(publication: Publication) -> list[str]:
 
 
 def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]:
-    """Return a row for each parameter, the required ones first.
+    """Return a row for each parameter, with the required ones first.
 
     Args:
         schema: the JSON Schema of the input.
@@ -185,8 +185,8 @@ def _value_row(literal: Explained, tools: Sequence[str], plan: JSONObject) -> Re
 
 
 def taken_from(literal: Explained, tools: Sequence[str]) -> str:
-    """Return a phrase that says where a copied value comes from when the data differs, and what
-    else might explain it.
+    """Return a phrase that says where a copied value comes from if the data differs, and what else
+    might explain the value.
 
     Args:
         literal: the value with its explanations.
@@ -204,8 +204,8 @@ def _because(why: str | None) -> str:
 
 
 def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
-    """Return a phrase with the other possible explanations of a value: `; or from owner of result 0
-    (get_issue); or the same`.
+    """Return a phrase with the other possible explanations for a value: `; or from owner of result
+    0 (get_issue); or the same`.
     """
     text = ""
     for other in others[:_OTHERS]:
@@ -236,7 +236,7 @@ def source_in_words(shown: str, tools: Sequence[str]) -> str:
 
         place = keys.pop(0) if keys else ""
         if keys[:1] == ["result"]:
-            # The member that servers use to wrap a result that is not an object.
+            # The member in which servers wrap a result that is not an object.
             keys.pop(0)
 
         result = f"result {place}"

@@ -1,4 +1,5 @@
-"""Search: finds explanations of a literal among the values that existed before it was written.
+"""Search: finds explanations for a literal among the values that existed before the literal was
+written.
 
 Theory of operation. `Values` (index.py) holds the input, the results and the earlier literals that
 the author of a literal had seen. `explain_literal` looks the literal up there and turns each place
@@ -6,20 +7,20 @@ where it occurs into explanations:
 
 - the path to an equal value, also in another notation (number or text, case, surrounding spaces);
 - if the path leads through a list: the item whose field equals a value that also appears elsewhere;
-- for a string: one value that it contains, with constant text around it.
+- for a string: a value that the string contains, with constant text around the value.
 
 Other things that a mind might have done (arithmetic, parts of strings, the largest item, a loop)
 are not explanations, because a program expresses them better. `fitting` keeps the explanations that
-also give the values that other runs recorded.
+also yield the values recorded in other runs.
 
 Order. Explanations are ordered by cost (`COSTS` in `context/explanations.py`). If costs are equal,
 the source whose name is most like the parameter's comes first, then the source with the fewest
 keys, then the one in the latest document. The constant is always one of the explanations. A value
-that is not distinctive (a small number, a Boolean, a short string) can equal another one by
-coincidence, so the constant comes before its other explanations, unless the field has the name of
-the parameter.
+that is not distinctive (a small number, a Boolean, a short string) can equal another by
+coincidence, so the constant comes before the other explanations unless the field has the
+parameter's name.
 
-Limits. At most `MOST` explanations are returned, and at most `PLACES` places of a value are
+Limits. At most `MOST` explanations are returned, and at most `PLACES` places per value are
 examined. If there are more, `cut` is set in the result.
 """
 
@@ -57,28 +58,26 @@ _WORDS: Final = 12
 """Maximum number of words in a value that is found within a string."""
 
 _MARKED_WORDS: Final = 300
-"""Number of words in a string that are tried as the start of a value."""
+"""How many words in a string are tried as the start of a value."""
 
 _PIECES: Final = 8
-"""Maximum number of values within one string that are explained."""
+"""Maximum number of values that are explained within one string."""
 
 _SOURCES: Final = 4
-"""Number of places that are considered for a value within a string, or for a value that selects an
-item.
-"""
+"""How many places are considered for a value that is within a string or selects an item."""
 
 _WEAK: Final = 1_000
-"""Amount that is added to the cost of an explanation to place it after the constant."""
+"""The amount added to the cost of an explanation to place it after the constant."""
 
 _OWN_NAME: Final = 4
-"""The likeness score of a key that equals the name of the parameter."""
+"""The likeness score of a key that equals the parameter's name."""
 
 _MARKED_WORD: Final = re.compile(r"(?P<before>[^\w\s]*)(?P<word>\w+)(?P<after>[^\w\s]*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The explanations of a literal.
+    """The explanations for a literal.
 
     Attributes:
         by: the explanations, best first; never empty.
@@ -101,12 +100,12 @@ class Found:
         return not is_constant(self.by[0])
 
     def fitting(self, runs: Iterable[tuple[JSON, Read]]) -> Found:
-        """Return the explanations that also fit other runs. If none fits, only the first run's
+        """Return the explanations that also fit other runs. If none does, only the first run's
         constant is left.
 
         Args:
-            runs: for each run, the literal at the same place, and the function that reads the
-                values of that run.
+            runs: for each run, the literal at the same place, and the function that reads the run's
+                values.
         """
         by = self.by
         for literal, read in runs:
@@ -119,7 +118,7 @@ class Found:
 
 
 def explain_literal(value: JSON, values: Values, name: str = "") -> Found:
-    """Return all explanations of a literal in one run.
+    """Return all explanations for a literal in one run.
 
     Args:
         value: the literal.
@@ -130,7 +129,7 @@ def explain_literal(value: JSON, values: Values, name: str = "") -> Found:
 
 
 class _Search:
-    """The search for the explanations of one literal in one run."""
+    """The search for one literal's explanations in one run."""
 
     def __init__(self, value: JSON, values: Values, name: str) -> None:
         self._value = value
@@ -151,8 +150,8 @@ class _Search:
         else:
             is_cut = not self._values.whole
             for node in self._values.loose(value):
-                # Such a value occurs everywhere, so only a field with the parameter's name is
-                # allowed before the constant.
+                # Such a value occurs everywhere, so only a field that has the parameter's name can
+                # come before the constant.
                 weakness = 0 if self._is_named(node) else _WEAK
                 self._add(PathTo(node.reference), weakness, node)
 
@@ -170,8 +169,8 @@ class _Search:
             explanation: the explanation, whose value is the literal.
             more: an amount to add to its cost.
             node: the value that it reads.
-            length: the length, in characters, of a value within a string. A longer match is
-                stronger evidence.
+            length: the length, in characters, of a value within a string. The longer the match, the
+                stronger the evidence.
         """
         if explanation in self._explanations:
             return
@@ -192,7 +191,7 @@ class _Search:
         return self._likeness(node) == _OWN_NAME
 
     def _weakness(self, node: Node) -> int:
-        """Return the amount to add to the cost of a place, because a common value can be there by
+        """Return the amount to add to the cost of a place because a common value might be there by
         chance.
         """
         if not is_common(self._value) or self._is_named(node):
@@ -203,11 +202,12 @@ class _Search:
         return _WEAK
 
     def _direct(self, value: JSON, step: str | None = None) -> None:
-        """Add the places of a value, and the conditions that select it from a list.
+        """Add the places of a value, and the conditions that select the value from a list.
 
         Args:
             value: the value.
-            step: the conversion that turns it into the literal, or None if it equals the literal.
+            step: the conversion that turns the value into the literal, or None if the value equals
+                the literal.
         """
         for node in self._values.equal(value):
             weakness = self._weakness(node)
@@ -219,7 +219,7 @@ class _Search:
                     self._add(_after(explanation, step), 0, node)
 
     def _selected(self, node: Node) -> Iterator[Explanation]:
-        """Yield the conditions that select a value from the only list in its path."""
+        """Yield the conditions that select a value from the only list in the value's path."""
         path_down = list(reversed(list(node.above)))
         lists = [
             depth for depth, above in enumerate(path_down[:-1]) if isinstance(above.inner, list)
@@ -236,7 +236,7 @@ class _Search:
 
         take = node.path[depth + 1 :]
         for field, value in _fields(items[number]):
-            # The value itself cannot be the condition.
+            # A value cannot be the condition that selects it.
             if keys_of(field) == take:
                 continue
             sources = self._elsewhere(value)
@@ -326,7 +326,7 @@ class _Search:
         return None
 
     def _places_of(self, part: str) -> list[Node]:
-        """Return the places where a part of a string is a value, as a string or as a number. Those
+        """Return the places where a part of a string is a value, as a string or as a number. Places
         whose name is most like the parameter's come first.
         """
         is_short = len(part) < 3
@@ -369,8 +369,8 @@ def _after(explanation: Explanation, step: str | None) -> Explanation:
 
 
 def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each position where a value might begin in a string, with the positions where it might
-    end, farthest first.
+    """Yield each position in a string at which a value might begin, with the positions at which it
+    might end, farthest first.
 
     A value begins and ends at a word boundary, or at the outer edge of the marks around a word:
     `/tmp/x`, `#5`.
@@ -402,8 +402,8 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
 
 
 def likeness_of(name: str, path: Path) -> int:
-    """Return how similar the keys of a path are to the name of a parameter, from 4 (the last key is
-    this name) to 0 (they have no word in common).
+    """Return how similar the keys in a path are to a parameter's name, from 4 (the last key is that
+    name) to 0 (they have no word in common).
     """
     keys = [key for key in path if not key.isdecimal()]
     return _likeness_of(name, tuple(keys[-2:]))
@@ -444,8 +444,8 @@ def is_common(value: JSON) -> bool:
 
 
 def _number_in(text: str) -> int | float | None:
-    """Return the number that a string spells, or None if it is not a number."""
-    # Most strings are words. Testing for that is cheaper than a failed conversion.
+    """Return the number that a string contains, or None if the string is not a number."""
+    # Most strings are words, and testing for that is cheaper than a failed conversion.
     number = convert(text, "number") if text[-1:].isdigit() else None
     if isinstance(number, int | float) and convert(number, "text") == text:
         return number
@@ -478,7 +478,7 @@ def _fields(item: JSON) -> list[tuple[str, JSON]]:
 
 
 def _named_members(value: JSONObject, most: int) -> Iterator[tuple[str, JSON]]:
-    """Look at the first members of an object, and yield those whose keys can be used as a FIELD."""
+    """Yield those of an object's first members whose keys can be used as a FIELD."""
     for key, member in islice(value.items(), most):
         if key and "." not in key:
             yield key, member
@@ -490,10 +490,11 @@ def is_constant(explanation: Explanation) -> bool:
 
 
 def selects(explanation: Explanation) -> bool:
-    """Return whether an explanation can select a list item by position. For particular data,
-    `positions` says whether it does.
+    """Return whether an explanation can select a list item by position. `positions` says whether it
+    does so for particular data.
 
-    A run is evidence for a position only if there was a choice: several items, or several matches.
+    A run is evidence for a position only if there was a choice between several items or several
+    matches.
     """
     if isinstance(explanation, PathTo):
         return explanation.has_positions

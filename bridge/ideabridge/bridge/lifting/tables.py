@@ -1,4 +1,4 @@
-"""Tables: formats rows of cells as lines of text that fit a terminal."""
+"""Tables: formats rows of cells as lines of text that fit the terminal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _NARROW: Final = 8
 def table_rows(
     heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
 ) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a table, each with its row number. The title row is number 0. Long cells
-    are wrapped within their column.
+    """Yield the lines of a table, each with the number of its row. The title row is number 0. Long
+    cells are wrapped within their column.
 
     Args:
         heads: the titles of the columns.
@@ -40,8 +40,8 @@ def table_rows(
 
 
 def _fitted(widths: list[int], room: int) -> list[int]:
-    """Divide the available width among columns: short columns keep their width, and long ones share
-    the rest.
+    """Divide the available width among the columns. Short columns keep their width, and long ones
+    share the rest.
     """
     fitted = list(widths)
     open_ = sorted(range(len(widths)), key=lambda number: widths[number])
@@ -55,7 +55,7 @@ def _fitted(widths: list[int], room: int) -> list[int]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Break a string into lines of at most `width` columns, at spaces if possible."""
+    """Break a string into lines of at most `width` columns, at spaces where possible."""
     lines: list[str] = []
     line = ""
     for word in text.split(" "):
