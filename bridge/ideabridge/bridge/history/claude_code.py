@@ -2,15 +2,15 @@
 
 A line is an object with a `type`. Lines of type `assistant` contain the blocks of a model's answer
 in `message.content`; a call is a `tool_use` block named `mcp__SERVER__TOOL`. Lines of type `user`
-contain the text of the person, or `tool_result` blocks with the `tool_use_id` of their calls;
-`mcpMeta`, next to them, contains the structured content. An answer can take several lines, one for
-each block. A result that is too large for the model is in a separate file, in the folder
-`tool-results` next to the log. The calls of a subagent form a separate conversation: they have
-`isSidechain` and an `agentId`, and newer versions write them to a separate log.
+contain either the person's text or `tool_result` blocks with the `tool_use_id` of their calls; next
+to these, `mcpMeta` contains the structured content. An answer can take several lines, one for each
+block. A result that is too large for the model is in a separate file, in the folder `tool-results`
+next to the log. The calls of a subagent form a separate conversation: they have `isSidechain` and
+an `agentId`, and newer versions write them to a separate log.
 
 Lines have a `uuid`, and the `parentUuid` of the line before them. When a person rewinds a
-conversation, the log keeps the abandoned lines, and the next thing that the person writes has the
-same parent as an earlier one. The calls of such an abandoned branch form a separate conversation,
+conversation, the log keeps the abandoned lines, and the next line that the person writes has the
+same parent as an earlier line. The calls in such an abandoned branch form a separate conversation,
 too.
 """
 
@@ -50,7 +50,7 @@ PATTERNS: Final = ("*.jsonl",)
 
 _PREFIX: Final = "mcp__"
 _NO_PROMPT: Final = ("<", "[Request interrupted", "Caveat: ")
-"""Beginnings of lines that Claude Code itself writes as if the person had written them."""
+"""Prefixes of lines that Claude Code itself writes as if the person had written them."""
 
 _SAVED: Final = re.compile(
     r"\A(?:Error: result \([^\n]{1,200}?exceeds maximum allowed tokens\. Output has been saved to"
@@ -62,7 +62,7 @@ _REJECTED: Final = re.compile(
     r"The user doesn't want to proceed with this tool use\.|Permission to use mcp__\S+ has been |"
     r"Claude requested permissions to use mcp__"
 )
-"""The error of a call that never ran, because a person or a rule did not allow it."""
+"""The error of a call that never ran because a person or a rule did not allow it."""
 
 _INTERRUPTED: Final = "The user doesn't want to take this action right now."
 """The beginning of the error of a call that a person interrupted. The call might have run."""
@@ -74,12 +74,12 @@ _CUT: Final = re.compile(
 
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
-    """Return the folders with the logs."""
+    """Return the folders that contain the logs."""
     return [folder_of_host(variables, "CLAUDE_CONFIG_DIR", home / ".claude") / "projects"]
 
 
 def read_log(path: Path, names: Names) -> list[Conversation]:
-    """Read the conversations in a log: the main one, and those of its subagents.
+    """Read the conversations in a log: the main one, and the subagents'.
 
     Raises:
         OSError: the log cannot be read.
@@ -89,7 +89,7 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block of an answer or of a person's line: text, a call, or a result."""
+    """A block in an answer or in a person's line: text, a call, or a result."""
 
     type: str | None = None
     id: str | None = None
@@ -117,7 +117,7 @@ class _Line:
     """A line of any type.
 
     Attributes:
-        maker: the line with the call whose result this line contains.
+        maker: the line that made the call whose result this line contains.
         agent: the id of the subagent that wrote the line.
         is_meta, is_compact_summary: whether Claude Code wrote the line itself.
         forked_from: where the line was copied from, if a person forked the conversation.
@@ -248,8 +248,8 @@ class _Log:
         return bool(results)
 
     def _ended_by(self, line: _Line, call_id: str | None, at: float | None) -> HistoryCall | None:
-        """Return the call that a result in a line certainly belongs to, or None if every call
-        already has a result.
+        """Return the call to which a result in a line must belong, or None if every call already
+        has a result.
         """
         maker = line.maker or line.parent
         for call in self._calls.of(call_id):
@@ -291,7 +291,7 @@ class _Log:
     def _saved(self, name: str) -> JSON:
         """Return the result saved in a file next to the log, or None if it cannot be read."""
         try:
-            # The log of a subagent is in the folder of its conversation.
+            # A subagent's log is in the folder of its conversation.
             beside = next(
                 (parent for parent in self._path.parents if parent.name == "subagents"), None
             )
@@ -322,8 +322,8 @@ class _Log:
 
 
 class _Lines:
-    """The lines of a log as a tree: each follows its parent. If a person has rewound the
-    conversation, a parent has several branches.
+    """The lines of a log as a tree, in which each line follows its parent. If a person has rewound
+    the conversation, a parent has several branches.
     """
 
     def __init__(self) -> None:
@@ -357,8 +357,8 @@ class _Lines:
         return uuid is not None and self._makers.get(id(call)) == uuid
 
     def branches(self, conversation: Conversation) -> list[Conversation]:
-        """Return a conversation without the calls of abandoned branches, then one conversation for
-        each of these branches.
+        """Return the conversation without the calls in abandoned branches, followed by one
+        conversation for each of these branches.
         """
         abandoned = self._abandoned()
         if not abandoned:
@@ -381,8 +381,8 @@ class _Lines:
         return [conversation, *branches.values()]
 
     def _abandoned(self) -> set[str]:
-        """Return the lines with which abandoned branches begin. A person wrote each of them. If a
-        person wrote twice after the same line, the branch that contains the last line of the log is
+        """Return the lines with which abandoned branches begin. A person wrote each of these lines.
+        If a person wrote twice after the same line, the branch that contains the log's last line is
         kept, and the other is abandoned.
         """
         forks = [prompts for prompts in self._prompts.values() if len(prompts) > 1]
@@ -404,7 +404,7 @@ class _Lines:
         return abandoned
 
     def _branch_of(self, abandoned: set[str]) -> dict[str, str]:
-        """Return, for each line, the line at which its abandoned branch begins, or "" if it is in
+        """Return, for each line, the line at which its abandoned branch begins, or "" for a line in
         the kept branch.
         """
         branches: dict[str, str] = {uuid: uuid for uuid in abandoned}
@@ -428,16 +428,14 @@ class _PictureSource:
 
 @dataclass(frozen=True, slots=True)
 class _Picture:
-    """A picture in the form of the model's API."""
+    """A picture in the format of the model's API."""
 
     type: str
     source: _PictureSource
 
 
 def _as_mcp(content: JSON) -> JSON:
-    """Return content in the form of MCP. Claude Code logs pictures in the form of the model's
-    API.
-    """
+    """Return content in MCP's format. Claude Code logs pictures as the model's API has them."""
     if not isinstance(content, list):
         return content
 

@@ -1,17 +1,16 @@
 """Codex: reads the logs in `~/.codex/sessions`.
 
 A line is `{"timestamp", "type", "payload"}`. A call to an MCP server is an event
-`mcp_tool_call_end` with the invocation and the whole result; newer versions write an event
-`item_completed` with an item `McpToolCall` instead. What the model saw is logged as
-`response_item`: a `function_call` (named `mcp__SERVER__TOOL`, or TOOL with the namespace
-`mcp__SERVER`) and its `function_call_output`, whose text can be truncated. The events contain the
-whole result and the true names, so they take precedence. The items show the order of the calls, and
-are all that older versions log about a call. Calls that a script makes in code mode only have
-events.
+`mcp_tool_call_end` with the invocation and the whole result; newer versions instead write an event
+`item_completed` with an item `McpToolCall`. What the model saw is logged as `response_item`: a
+`function_call` (named `mcp__SERVER__TOOL`, or TOOL with the namespace `mcp__SERVER`) and its
+`function_call_output`, whose text can be truncated. The events contain the whole result and the
+true names, so they take precedence. The items show the order of the calls, and are all that older
+versions log about a call. Calls that a script makes in code mode have only events.
 
-A fork begins with a copy of the log of its original, with new times. The copy ends where the fork's
-own `session_meta` is repeated, or where a turn begins whose id, which contains a time, is not older
-than the fork.
+A fork begins with a copy of its original's log, with new times. The copy ends where the fork's own
+`session_meta` is repeated, or where a turn begins whose id, which contains a time, is no older than
+the fork.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ _FAILED: Final = re.compile(
     rf"{_REJECTED.pattern}|\A(?:tool call error: |err: |failed to parse function arguments: )"
 )
 _NO_PROMPT: Final = ("<", "# AGENTS.md")
-"""Beginnings of messages that Codex itself writes as if the person had written them."""
+"""Prefixes of messages that Codex itself writes as if the person had written them."""
 
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
@@ -127,7 +126,7 @@ class _LoggedError:
 
 @dataclass(frozen=True, slots=True)
 class _McpItem:
-    """The item of a call that has ended, in newer versions."""
+    """The item about a call that has ended, in newer versions."""
 
     id: str | None = None
     duration: _Duration | None = None
@@ -136,7 +135,7 @@ class _McpItem:
 
     @property
     def outcome(self) -> JSON:
-        """The result in the form of an event: `{"Ok": result}` or `{"Err": text}`."""
+        """The result as an event contains it: `{"Ok": result}` or `{"Err": text}`."""
         if self.error is not None:
             return {"Err": self.error.message}
         return None if self.result is None else {"Ok": self.result}
@@ -236,7 +235,7 @@ class _Log:
             self._prompt = shortened_prompt(text)
 
     def _roll_back(self, turns: int) -> None:
-        """Move the calls of the last turns, which a person has taken back, into a conversation of
+        """Move the calls in the last turns, which a person has taken back, into a conversation of
         their own.
         """
         first = self._turns.take_back(turns)
@@ -274,8 +273,8 @@ class _Log:
         state = self._states[id(call)]
         state.has_event = True
         call.doubt = ended.doubt
-        # The event has the original names and result. In the model's item they can be changed or
-        # truncated.
+        # The event has the original names and the original result. In the model's item they might
+        # be changed or truncated.
         call.tool = tool
         call.arguments = arguments
         earlier = call.ended
@@ -287,8 +286,8 @@ class _Log:
             _end(call, earlier or line.number, time, end.result, fits)
 
     def _listed(self, ended: HistoryCall, at: float | None) -> HistoryCall | None:
-        """Return the model's call that an event of a given time ends, or None if the log does not
-        contain it.
+        """Return the model's call that an event ends, given the event's time, or None if the log
+        does not contain this call.
         """
         waiting = [
             call
@@ -401,7 +400,7 @@ class _Log:
             _end_from_output(call, line.number, time, output, fits)
 
     def _named(self, payload: _Payload) -> LoggedTool | None:
-        """Return the tool of a function call, or None if it is not a tool of an MCP server."""
+        """Return the tool that a function call names, or None if it is not an MCP server's tool."""
         name = payload.name
         if name is None:
             return None
@@ -413,7 +412,7 @@ class _Log:
 
         if name.startswith(_PREFIX):
             return self._names.split(name.removeprefix(_PREFIX))
-        # Versions of 2025 wrote SERVER__TOOL. Tools of Codex itself have no such names.
+        # Versions from 2025 wrote SERVER__TOOL. Codex's own tools have no such names.
         return self._names.split(name) if "__" in name else None
 
 
@@ -423,8 +422,8 @@ def _is_later(call: HistoryCall, at: float | None) -> bool:
 
 @dataclass(slots=True)
 class _State:
-    """The lines about a call that the log contains: the model's item, the event, the output that
-    the model saw.
+    """Which lines about a call the log contains: the model's item, the event, the output that the
+    model saw.
     """
 
     listed: bool
@@ -433,11 +432,11 @@ class _State:
 
 
 class _OtherCalls:
-    """Counts the calls of servers that are not configured, each once, keyed by server."""
+    """Counts the calls to servers that are not configured, each call once, keyed by server."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        # The servers of the model's items for which no event was read, keyed by call id.
+        # The servers in the model's items for which no event has been read, keyed by call id.
         self._listed: dict[str, str] = {}
 
     def begin(self, call_id: str, server: str) -> None:
@@ -456,7 +455,7 @@ class _OtherCalls:
 
 
 class _Turns:
-    """The places where the turns of a conversation begin: the number of calls before each."""
+    """Where the turns of a conversation begin, as the number of calls before each turn."""
 
     def __init__(self) -> None:
         self._kind: str | None = None
@@ -470,7 +469,7 @@ class _Turns:
 
     def take_back(self, turns: int) -> int | None:
         """Forget the last turns, and return the number of calls before them, or None if there are
-        no such turns.
+        not that many turns.
         """
         if not 0 < turns <= len(self._first_calls):
             return None
@@ -481,7 +480,7 @@ class _Turns:
 
 
 class _Fork:
-    """Decides whether lines of a log are copies from the log of another conversation."""
+    """Decides whether lines in a log are copies from another conversation's log."""
 
     def __init__(self) -> None:
         self._id: str | None = None
@@ -515,7 +514,7 @@ def _minted(identifier: str | None) -> float | None:
 
 
 def _began(ended: float | None, duration: _Duration | None) -> float | None:
-    """Return the time when a call began, from the time of its end and its duration."""
+    """Return the time when a call began, computed from when it ended and how long it took."""
     if ended is None or duration is None:
         return ended
     if not 0 <= duration.secs <= ended or not 0 <= duration.nanos < 1_000_000_000:
@@ -525,7 +524,7 @@ def _began(ended: float | None, duration: _Duration | None) -> float | None:
 
 def _arguments(written: JSON) -> JSONObject:
     """Return the arguments of a function call, which are logged as JSON text, or no arguments if
-    that is malformed.
+    that text is malformed.
     """
     if not isinstance(written, str):
         return object_or_empty(written)
@@ -556,7 +555,7 @@ def _end_from_output(
     call: HistoryCall, number: int, at: float | None, output: JSON, fits: bool
 ) -> None:
     if isinstance(output, dict):
-        # Versions of 2025 wrote `{"content", "success"}`.
+        # Versions from 2025 wrote `{"content", "success"}`.
         if output.get("success") is False:
             call.fail(number, text_in(output.get("content")), at=at)
             return
@@ -585,7 +584,7 @@ def _end_from_output(
 
 
 def _from_model(output: JSON) -> JSON:
-    """Return content in the form of MCP. Codex logs pictures in the form of the model's API: an
+    """Return content in MCP's format. Codex logs pictures in the format of the model's API, as an
     address that contains the data.
     """
     if not isinstance(output, list):
@@ -602,8 +601,8 @@ def _mcp_block(block: JSONObject) -> JSONObject:
 
 
 def _unpacked(text: str) -> JSON:
-    """Return the blocks of a result. Codex passes them to the model as JSON text, unless all of
-    them are text blocks.
+    """Return the blocks in a result. Unless all of them are text blocks, Codex passes them to the
+    model as JSON text.
     """
     if not text.startswith("[{"):
         return text

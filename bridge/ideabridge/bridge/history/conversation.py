@@ -1,7 +1,7 @@
-"""Conversation: reads the MCP calls in one conversation with a host from the host's log.
+"""Conversation: reads the MCP calls in one conversation from a host's log.
 
-Hosts write a log as JSON lines, one file for each conversation. Their formats have no specification
-and change often, so a line that is not understood is only counted, and never stops the import.
+Hosts write logs as JSON lines, one file for each conversation. Their formats have no specification
+and change often, so a line that is not understood is only counted and never stops the import.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_CALLS: Final = 10_000
 """Maximum number of calls imported from one conversation."""
 
 MAX_HELD: Final = 64 * 1024 * 1024
-"""Maximum size, in bytes, of the lines with calls and results that are held in memory for one
+"""Maximum size, in bytes, of all lines with calls and results that are held in memory for one
 conversation.
 """
 
@@ -52,15 +52,13 @@ MAX_FILES: Final = 20_000
 """Maximum number of logs that are read for one host, newest first."""
 
 TOO_LARGE: Final = "the conversation is too large"
-"""The reason why a result over `MAX_HELD` is missing."""
+"""Why a result beyond `MAX_HELD` is missing."""
 
 _AHEAD: Final = 86_400.0
-"""Maximum time, in seconds, by which a host's clock can be ahead."""
+"""How many seconds a host's clock can at most be ahead."""
 
 _WRITING: Final = 600.0
-"""Time, in seconds after the last change to a log, during which its last line might be
-unfinished.
-"""
+"""For how many seconds after the last change to a log its last line might be unfinished."""
 
 _MAX_VALUES: Final = 1_000_000
 _DEEPEST: Final = 8
@@ -82,24 +80,24 @@ class HistoryCall:
     """One MCP call in a log.
 
     Attributes:
-        id: the host's id of the call. Some models number their calls, and begin again in each turn.
+        id: the host's id for the call. Some models number their calls, starting again in each turn.
         module: the configured module.
         tool: the tool, as the log names it.
         arguments: the arguments.
-        line: the line of the log with the call, from 1.
-        time: the time when it was made, in seconds since 1970, or None if the log does not say.
-        prompt: the person's request before it.
-        answer: the host's id of the model's answer that made the call, or "" if the log does not
-            contain it.
-        copied: True if the host has copied the call from another conversation, perhaps with another
+        line: the number of the call's line in the log, from 1.
+        time: when the call was made, in seconds since 1970, or None if the log does not say.
+        prompt: the person's request before the call.
+        answer: the host's id for the model's answer that made the call, or "" if the log does not
+            contain the id.
+        copied: True if the host copied the call from another conversation, perhaps with another
             time.
-        ended: the line with the result, or None if the log has no result.
-        ended_at: the time when it ended, in seconds since 1970, or None if the log does not say.
+        ended: the number of the line with the result, or None if the log has no result.
+        ended_at: when the call ended, in seconds since 1970, or None if the log does not say.
         result: the value, in the form of a module's result (`ResultReader.value`).
-        error: the reason why the call failed, or None if it did not fail.
-        missing: the reason why the result is not what the tool returned (it is absent, or the host
-            has truncated it), or None if it is what the tool returned.
-        doubt: the reason why its arguments or its result might have been changed, or "".
+        error: why the call failed, or None if it did not.
+        missing: why the result is not what the tool returned (it is absent, or the host has
+            truncated it), or None if it is.
+        doubt: why the arguments or the result might have been changed, or "".
         rejected: True if a person did not allow the call, so that it never ran.
     """
 
@@ -131,8 +129,8 @@ class HistoryCall:
         missing: str | None = None,
         rejected: bool = False,
     ) -> None:
-        """Record the result, which is in a line of the log that was written at a time. Only the
-        first result counts.
+        """Record the result, with the number of its line in the log and the time when that line was
+        written. Only the first result counts.
         """
         if self.ended is None:
             self.ended = line
@@ -157,13 +155,16 @@ class HistoryCall:
 
     @property
     def content_digest(self) -> str:
-        """16 hex digits that identify the call without its time: its id, name and arguments."""
+        """16 hex digits that identify the call by its id, name and arguments, regardless of its
+        time.
+        """
         return self.digest[:16]
 
     @property
     def digest(self) -> str:
-        """24 hex digits that identify the call: those of its content, then those of its time. Do
-        not use it before the whole log is read, because a line might correct the call.
+        """24 hex digits that identify the call, first those for its content and then those for its
+        time. Do not use this before the whole log has been read, because a later line might correct
+        the call.
         """
         if not self._digest:
             content = _digest([self.id, self.module, self.tool, self.arguments])
@@ -185,8 +186,8 @@ def is_numbered(call_id: str) -> bool:
 
 
 class CallsById:
-    """The calls of a log, without duplicates and within the limits. Finds them by their ids, even
-    if several calls have the same id.
+    """The calls in a log, without duplicates and within the limits. Finds calls by id, even if
+    several have the same id.
     """
 
     def __init__(self) -> None:
@@ -194,8 +195,8 @@ class CallsById:
         self._bounds = HistoryBounds()
 
     def take(self, call: HistoryCall, conversation: Conversation, size: int) -> bool:
-        """Add a call to its conversation. Return False if the log already contains it, or contains
-        too many.
+        """Add a call to its conversation. Return False if the log already contains the call, or
+        contains too many calls.
 
         Args:
             call: the call.
@@ -213,11 +214,11 @@ class CallsById:
         return True
 
     def takes_result(self, size: int) -> bool:
-        """Count a result, and return False if it is too large to be kept with the others."""
+        """Count a result. Return False if it is too large to be kept with the others."""
         return self._bounds.takes_result(size)
 
     def _knows(self, call: HistoryCall) -> bool:
-        """Return whether the log already contains a call, because the host has written it twice."""
+        """Return whether the log already contains a call because the host wrote the call twice."""
         earlier = self._calls.get(call.id, [])
         if call.time is None:
             return any(other.ended is None and is_same(other, call) for other in earlier)
@@ -228,12 +229,13 @@ class CallsById:
         )
 
     def of(self, call_id: JSON) -> list[HistoryCall]:
-        """Return the calls with an id, in the order of the log."""
+        """Return the calls that have this id, in the order of the log."""
         return self._calls.get(call_id, []) if isinstance(call_id, str) else []
 
     def awaiting(self, call_id: JSON, at: float | None) -> HistoryCall | None:
-        """Return the call with an id to which a result of a given time belongs: the last one that
-        was made before then, and has no result yet. Return None if there is none.
+        """Return the call to which a result with this id and time belongs: the last call with the
+        id that was made before that time and has no result yet. Return None if there is no such
+        call.
         """
         for call in reversed(self.of(call_id)):
             is_later = at is not None and call.time is not None and call.time > at
@@ -249,8 +251,8 @@ def is_same(call: HistoryCall, other: HistoryCall) -> bool:
 
 
 class EarlyResults:
-    """The last results whose calls were not in the log before them. Hosts write from several places
-    at once, so the line with a call can come after the line with its result.
+    """The last results that came before their calls in the log. Hosts write from several places at
+    once, so the line with a result can come before the line with the call.
     """
 
     def __init__(self) -> None:
@@ -262,7 +264,9 @@ class EarlyResults:
             self._lines.append((call_id, at, line))
 
     def take(self, call: HistoryCall) -> LogLine | None:
-        """Return the line with the result of a call, and forget it, or None if there is none."""
+        """Return the line with a call's result, and forget the line. Return None if there is no
+        such line.
+        """
         for entry in self._lines:
             call_id, at, line = entry
             if call_id == call.id and call.time is not None and call.time <= at:
@@ -275,28 +279,28 @@ _EARLY: Final = 32
 
 
 def may_be_another(call: HistoryCall, conversation: Conversation) -> bool:
-    """Return whether a result with the id of a call might belong to another call: models can repeat
-    an id, and an unread line after the call might contain another call with this id.
+    """Return whether a result with a call's id might belong to another call: models can repeat an
+    id, and an unread line after the call might contain another call with the same id.
     """
     return conversation.last_unread > call.line and is_numbered(call.id)
 
 
 @dataclass(slots=True)
 class Conversation:
-    """The MCP calls of configured modules in one conversation.
+    """The MCP calls to configured modules in one conversation.
 
     Attributes:
         host: the host's name on the command line.
-        id: the host's id of the conversation.
-        path: its log.
+        id: the host's id for the conversation.
+        path: the path of the log.
         folder: the folder in which the host worked, or "" if the log does not contain it.
         calls: the calls, in the order of the log.
         others: the number of MCP calls to other servers, keyed by server.
         lines: the number of lines read.
         skipped: the number of lines that were not understood, keyed by reason.
         repaired: the number of damaged lines from which records were read.
-        last_unread: the number of the last line that could not be read completely, or might have
-            been misread; 0 if there is no such line.
+        last_unread: the number of the last line that could not be read completely or might have
+            been misread, or 0 if there is no such line.
     """
 
     host: str
@@ -311,7 +315,7 @@ class Conversation:
     last_unread: int = 0
 
     def part(self, name: str, calls: Sequence[HistoryCall] = ()) -> Conversation:
-        """Return a separate conversation for a part of the log, such as a subagent."""
+        """Return a separate conversation for a part of the log, such as a subagent's."""
         return Conversation(self.host, f"{self.id}/{name}", self.path, self.folder, [*calls])
 
     def skip(self, why: str) -> None:
@@ -320,7 +324,7 @@ class Conversation:
         self.last_unread = self.lines
 
     def sort(self) -> None:
-        """Sort the calls by their times, because hosts can write lines late."""
+        """Sort the calls by time, because hosts can write lines late."""
         time = 0.0
         times: list[float] = []
         for call in self.calls:
@@ -332,7 +336,7 @@ class Conversation:
         self.calls = [self.calls[place] for place in order]
 
     def time_of(self, timestamp: JSON) -> float | None:
-        """Return the time of a line in seconds since 1970. If it cannot be read, count that, and
+        """Return a line's time in seconds since 1970. If the time cannot be read, count that, and
         read the line without a time.
         """
         seconds = seconds_of(timestamp)
@@ -347,7 +351,7 @@ class LoggedTool:
 
     Attributes:
         server: the server's name in the host.
-        name: the tool of this server.
+        name: the tool's name on that server.
         module: the configured module for this server, or None if it is not configured.
     """
 
@@ -361,7 +365,7 @@ class Names:
 
     Args:
         modules: the names of the configured modules.
-        renamed: the module for each name in the log, specified by a person.
+        renamed: the modules that a person has specified, keyed by the name in the log.
 
     Raises:
         HistoryError: a module in `renamed` is not configured.
@@ -386,13 +390,13 @@ class Names:
         self._loose = _unambiguous(configured, _loose)
 
     def of(self, server: str) -> str | None:
-        """Return the module for a server whose plain name is in the log, or None if it is not
-        configured.
+        """Return the module for a server whose name is in the log in plain form, or None if the
+        server is not configured.
         """
         return self._exact.get(server) or self._of_plain(_plain(server))
 
     def tool(self, server: str, name: str) -> LoggedTool:
-        """Return the tool of a server. Both names are in the log in plain form."""
+        """Return a server's tool. Both names are in the log in plain form."""
         return LoggedTool(server, name, self.of(server))
 
     def _of_plain(self, server: str) -> str | None:
@@ -412,9 +416,9 @@ class Names:
         return next((self._plain[end] for end in ends if end in self._plain), None)
 
     def split(self, name: str, separator: str = "__") -> LoggedTool:
-        """Return the tool that `SERVER__TOOL` names, where `separator` can replace `__`. Hosts
+        """Return the tool that `SERVER__TOOL` names, with `separator` in place of `__`. Hosts
         replace some characters in server names with `_`, and server names can contain the
-        separator, so the longest name of a configured module counts.
+        separator, so the longest matching name of a configured module counts.
         """
         ends = [at.start() for at in re.finditer(separator, name)]
         for end in reversed(ends):
@@ -433,7 +437,7 @@ _CONNECTOR: Final = "claude_ai_"
 
 def _unambiguous(modules: list[str], written: Callable[[str], str]) -> dict[str, str]:
     """Return the module for each name as it is written. A name that matches two modules is left
-    out, unless a person has specified one.
+    out, unless a person has specified which one it means.
     """
     meant: dict[str, set[str]] = {}
     for name in modules:
@@ -442,13 +446,13 @@ def _unambiguous(modules: list[str], written: Callable[[str], str]) -> dict[str,
 
 
 def _plain(name: str) -> str:
-    """Return the name of a server as hosts write it in tool names."""
+    """Return a server's name as hosts write it in tool names."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
 def _loose(name: str) -> str:
-    """Return a name without case and separators. Connectors have names for display, such as `Google
-    Drive`.
+    """Return a name without case and separators. Connectors have display names, such as
+    `Google Drive`.
     """
     return re.sub(r"[\W_]", "", name).casefold()
 
@@ -461,7 +465,8 @@ def _listed(modules: list[str]) -> str:
 
 def content_value(content: JSON, structured: JSON = None) -> JSON:
     """Return the value of an MCP result in the form that a call to a module returns: the structured
-    content, or else the text, or else the list of blocks. It is null if there is no content.
+    content or, without it, the text or, without text, the list of blocks. It is null if there is no
+    content.
     """
     if structured is not None:
         return structured
@@ -478,8 +483,8 @@ _TEXTS: Final = ("text", "input_text", "output_text")
 
 
 def text_in(value: JSON) -> str:
-    """Return the text in a message or a result: the text itself, or all of its text blocks, or ""
-    if there is no text.
+    """Return the text in a message or a result, which is the text itself or the text of all its
+    text blocks, or "" if there is no text.
     """
     if isinstance(value, str):
         return value
@@ -501,8 +506,8 @@ def shortened_prompt(text: str) -> str:
 
 
 def seconds_of(value: JSON) -> float | None:
-    """Return the seconds since 1970 of an ISO 8601 time, or None if it is malformed, or before any
-    host existed.
+    """Return an ISO 8601 time as seconds since 1970, or None if the time is malformed or from
+    before any host existed.
     """
     if not isinstance(value, str) or len(value) > 40:
         return None
@@ -517,7 +522,9 @@ def seconds_of(value: JSON) -> float | None:
 
 
 def folder_of_host(variables: Mapping[str, str], name: str, usual: Path) -> Path:
-    """Return the folder that an environment variable names, or else the usual one."""
+    """Return the folder that an environment variable names or, if the variable is not set, the
+    usual folder.
+    """
     configured = variables.get(name)
     return Path(configured).expanduser() if configured else usual
 
@@ -527,13 +534,13 @@ def folder_of_host(variables: Mapping[str, str], name: str, usual: Path) -> Path
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line of a log that is a JSON object.
+    """A line in a log that is a JSON object.
 
     Attributes:
-        number: its number, from 1.
+        number: the line's number, from 1.
         content: the object.
         size: its length in bytes.
-        doubt: the reason why its strings might differ from those that the host wrote, or "".
+        doubt: why the strings might differ from those that the host wrote, or "".
     """
 
     number: int
@@ -552,10 +559,10 @@ class Logs:
     """The logs in a host's folders.
 
     Attributes:
-        files: the plain files, oldest first.
+        files: the regular files, oldest first.
         links: the number of links, which are not followed.
         compressed: the number of compressed logs that this Python cannot read.
-        left_off: the number of older logs that exceed the limit.
+        left_off: the number of older logs beyond the limit.
     """
 
     files: list[Path]
@@ -570,13 +577,13 @@ class Logs:
 
 
 COMPRESSED: Final = ".zst"
-"""Suffix of compressed logs."""
+"""The suffix of compressed logs."""
 
 
 def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) -> Logs:
-    """Find the logs whose names match a pattern such as `rollout-*.jsonl`, compressed or not, in
-    folders and, if `deep` is set, their subfolders. A root can be a link, but links below it are
-    not followed.
+    """Find the logs, compressed or not, whose names match a pattern such as `rollout-*.jsonl`, in
+    the folders and, if `deep` is set, in their subfolders. A root can be a link, but links below it
+    are not followed.
     """
     logs: list[tuple[float, Path]] = []
     links = 0
@@ -599,7 +606,7 @@ def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) 
                 if deep and depth < _DEEPEST:
                     open_.append((Path(entry.path), depth + 1))
             elif is_log and entry.is_file(follow_symlinks=False):
-                # While the host writes to a compressed log, both files exist.
+                # While the host is writing to a compressed log, both files exist.
                 has_plain = plain != entry.name and plain in names
                 if not has_plain:
                     logs.append((_modified(entry), Path(entry.path)))
@@ -614,7 +621,7 @@ def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) 
 @cache
 def zstd_library() -> ModuleType | None:
     """Return the library that reads compressed logs: the one in Python 3.14, or its backport for
-    older versions. Return None if there is none.
+    older versions, or None if there is neither.
     """
     for name in ("compression.zstd", "backports.zstd"):
         try:
@@ -632,10 +639,10 @@ def _modified(entry: os.DirEntry[str]) -> float:
 
 
 def open_plain(path: Path) -> int:
-    """Open a plain file, but not a link, for reading, and return its descriptor.
+    """Open a regular file, but not a link, for reading, and return its descriptor.
 
     Raises:
-        OSError: it is not a plain file.
+        OSError: it is not a regular file.
     """
     handle = os.open(
         path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -647,10 +654,10 @@ def open_plain(path: Path) -> int:
 
 
 def read_lines(conversation: Conversation) -> Iterator[LogLine]:
-    """Yield each line of a log that is a JSON object, and each record of a damaged line. Count the
-    others in `skipped`.
+    """Yield each line in a log that is a JSON object, and each record in a damaged line. Count all
+    other lines in `skipped`.
 
-    A line with a time that occurs twice is yielded once.
+    A line that has a time and occurs twice is yielded only once.
 
     Raises:
         OSError: the log cannot be read.
@@ -673,7 +680,7 @@ def read_lines(conversation: Conversation) -> Iterator[LogLine]:
 
 
 def _records(conversation: Conversation, data: bytes) -> Iterator[LogLine]:
-    """Yield the records of the current line, usually one."""
+    """Yield the records in the current line, usually one."""
     number = conversation.lines
     value = decoded(data)
     if isinstance(value, dict):
@@ -702,7 +709,7 @@ def _records(conversation: Conversation, data: bytes) -> Iterator[LogLine]:
 
 
 def _is_written(log: Path) -> bool:
-    """Return whether the host might currently be writing the last line of a log."""
+    """Return whether the host might still be writing the last line of a log."""
     try:
         return time.time() - log.stat().st_mtime < _WRITING
     except OSError:
@@ -724,8 +731,8 @@ def _opened(path: Path) -> Generator[IO[bytes]]:
 
 
 def _next_line(conversation: Conversation, file: IO[bytes]) -> bytes:
-    """Return the next line of a log, or nothing at its end. A compressed log can be damaged; the
-    lines before the damage have been read.
+    """Return the next line of a log, or nothing at the end of the log. If a compressed log is
+    damaged, the lines before the damage have been read by then.
     """
     zstd = zstd_library()
     if zstd is None:
@@ -741,8 +748,8 @@ def _next_line(conversation: Conversation, file: IO[bytes]) -> bytes:
 
 
 def _is_new(line: JSONObject, seen: set[bytes]) -> bool:
-    """Return whether a line has not been seen before, and add it to the seen lines. Lines without a
-    time can be the same by chance.
+    """Return whether a line is new, and add it to the lines seen. Lines without a time can be the
+    same by chance.
     """
     if "timestamp" not in line:
         return True
@@ -760,7 +767,7 @@ def _is_bounded(data: bytes) -> bool:
 
 
 def decoded(data: bytes) -> JSON:
-    """Return the value of a line, or of a row of a database, or None if it is not JSON."""
+    """Return the value of a line in a log or a row in a database, or None if it is not JSON."""
     if not _is_bounded(data):
         return None
     try:

@@ -2,9 +2,9 @@
 
 A line is an event `{"type", "data", "id", "timestamp", "parentId"}`; GitHub documents the events
 with its SDK for Copilot. A call is an event `tool.execution_start`, with `mcpServerName` and
-`mcpToolName` if the tool is one of an MCP server; its result is an event `tool.execution_complete`.
-The calls of a subagent have the `parentToolCallId` of the call that started it, and form a separate
-conversation.
+`mcpToolName` if it calls an MCP server's tool; the result is an event `tool.execution_complete`.
+The calls of a subagent have the `parentToolCallId` of the call that started the subagent, and form
+a separate conversation.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ PATTERNS: Final = ("events.jsonl", "*-*.jsonl")
 """The file names of logs. Older versions named a log after its session."""
 
 _NEVER_RAN: Final = frozenset({"rejected", "denied"})
-"""Codes of errors of calls that never ran, because a person rejected them or a rule denied them.
-The documentation of the events does not list the codes; public reports show these two.
+"""Error codes of calls that never ran, because a person rejected them or a rule denied them. The
+documentation of the events does not list the codes, but public reports show these two.
 """
 
 _NEVER_RAN_TEXT: Final = re.compile(
     r"The user rejected this tool call|Permission to run this tool was denied"
     r"|Permission denied and could not request permission from user"
 )
-"""Matches the beginning of the errors of such calls, which do not always have a code."""
+"""Matches the beginning of such calls' errors, which do not always have a code."""
 
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
@@ -76,7 +76,7 @@ class _LoggedError:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A result as two strings, of which the first can be shortened for the model."""
+    """A result as two strings, the first of which might be shortened for the model."""
 
     content: JSON = None
     detailed: str | None = field(default=None, metadata=member("detailedContent"))

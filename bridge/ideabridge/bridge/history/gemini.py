@@ -1,15 +1,15 @@
-"""Gemini CLI: reads the logs in `~/.gemini/tmp`, in the format of its source code of 2026.
+"""Gemini CLI: reads the logs in `~/.gemini/tmp`, in the format that its source code had in 2026.
 
-Each project has a folder there, with a folder `chats`. A line of a log is a message with `id`,
-`timestamp` and `type`; messages of type `gemini` have `toolCalls`, each with `id`, `name`, `args`,
-`status`, `timestamp` and `result`. A message is written again when it changes, and the last version
-counts. `{"$rewindTo": ID}` reverts a message and everything after it. `{"$set": {"messages"}}`
-replaces the messages. The results in them can be shortened, so a result that was read before is
-kept. Versions of 2025 wrote one JSON document with all `messages`.
+Each project has a folder there, which contains a folder `chats`. A line of a log is a message with
+`id`, `timestamp` and `type`; messages of type `gemini` have `toolCalls`, each with `id`, `name`,
+`args`, `status`, `timestamp` and `result`. A message is written again when it changes, and the last
+version counts. `{"$rewindTo": ID}` reverts a message and everything after it.
+`{"$set": {"messages"}}` replaces the messages. The results in these can be shortened, so a result
+that was read before is kept. Versions from 2025 wrote a single JSON document with all `messages`.
 
-The text blocks in a result of an MCP server are marked as `<untrusted_context>`; structured content
-is not kept. A tool of such a server is named `mcp_SERVER_TOOL`. Earlier versions used the bare
-name, with the server in `displayName`: `TOOL (SERVER MCP Server)`.
+The text blocks in an MCP server's result are marked as `<untrusted_context>`; structured content is
+not kept. The server's tools are named `mcp_SERVER_TOOL`. Earlier versions used the bare name, with
+the server in `displayName`: `TOOL (SERVER MCP Server)`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from ideabridge.tools.typed import member, read_as
 NAME: Final = "gemini-cli"
 _UUID: Final = "-".join("[0-9a-f]" * length for length in (8, 4, 4, 4, 12))
 PATTERNS: Final = ("session-*.jsonl", "session-*.json", f"{_UUID}.jsonl")
-"""The file names of logs. Those of subagents are named after their session."""
+"""The file names of logs. Subagents' logs are named after their session."""
 
 _PREFIX: Final = re.compile(r"mcp_+")
 _DISPLAYED: Final = re.compile(r".+ \((?P<server>.+) MCP Server\)")
@@ -94,7 +94,7 @@ class _Entry:
 
     Attributes:
         title: the name that the host shows to the person.
-        results: the parts of the result that are responses of the tool.
+        results: the parts of the result that are the tool's responses.
         shown: what the host showed to the person.
     """
 
@@ -192,15 +192,15 @@ class _Log:
             self._main.skip("too long" if len(data) > MAX_HELD else "unreadable")
 
     def _rewind(self, message: str) -> None:
-        """Move the calls of a message and of those after it into a separate conversation. The host
-        reverts everything if it does not know the message.
+        """Move the calls in a message and in all later messages into a separate conversation. If
+        the host does not know the message, it reverts everything.
         """
         ids = list(self._messages)
         first = ids.index(message) if message in self._messages else 0
         removed = set(ids[first:])
         self._messages = dict.fromkeys(ids[:first])
 
-        # A call stays known, because a later line might contain its result.
+        # The calls stay known, because a later line might contain their results.
         removed_calls = {id(call) for (owner, _), call in self._calls.items() if owner in removed}
         main = self._main
         calls = [call for call in main.calls if id(call) in removed_calls]
@@ -257,7 +257,7 @@ class _Log:
         _end(call, line.number, at, entry)
 
     def _named(self, entry: _Entry) -> LoggedTool | None:
-        """Return the tool of a call, or None if it is not a tool of an MCP server."""
+        """Return the tool that a call names, or None if it is not an MCP server's tool."""
         name = entry.name
         if name is None:
             return None
@@ -289,14 +289,14 @@ def _end(call: HistoryCall, number: int, at: float | None, entry: _Entry) -> Non
 
 
 def _error_of(entry: _Entry, errors: list[JSON]) -> str:
-    """Return the first error of a call, or else the text that the host showed to the person."""
+    """Return a call's first error or, without one, the text that the host showed to the person."""
     error = errors[0] if errors else None
     text = error if isinstance(error, str) else read_as(_LoggedError, error).message
     return _text_of(entry.shown) if text is None else text
 
 
 def _without_marks(text: str) -> str:
-    """Return the text blocks of a result without the marks that Gemini CLI adds for the model."""
+    """Return the text blocks in a result without the marks that Gemini CLI adds for the model."""
     if not text.startswith(_MARK) or not text.endswith(_END_MARK):
         return text
     texts = text[len(_MARK) : -len(_END_MARK)]

@@ -1,8 +1,8 @@
 """Host logs: finds the logs that a host keeps on this machine, and the results of earlier imports
-from them.
+from these logs.
 
 An import that finds only unchanged logs needs neither the servers nor the readers, so this file
-imports few modules.
+imports few others.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _UNREAD_HOSTS: Final[Mapping[str, str]] = {
     "vscode": "they are in files of the editor, whose content is not documented",
     "windsurf": "they are in binary files, whose format is not documented",
 }
-"""The reasons why the conversations of other hosts cannot be read, by host."""
+"""Why the conversations of other hosts cannot be read, keyed by host."""
 
 
 def _unread(host: str) -> str:
@@ -66,7 +66,7 @@ def _unread(host: str) -> str:
 
 
 class HostLogs:
-    """The logs that a host keeps on this machine, none of which is read yet.
+    """The logs that a host keeps on this machine. None of them has been read yet.
 
     Args:
         host: one of `HISTORIES`.
@@ -79,7 +79,7 @@ class HostLogs:
     Attributes:
         name: the host's name on the command line.
         title: the host's name for users.
-        folders: the folders of the host's logs.
+        folders: the folders that contain the host's logs.
         inventory: the logs that were found.
         read: reads one log.
         modules: the names of the modules whose calls are imported.
@@ -123,13 +123,13 @@ class HostLogs:
         return self.store.runs.imported_count(self.caller, self.name)
 
     def remembered(self) -> RememberedLogs:
-        """Return the results of earlier imports for logs whose calls are all in the store."""
+        """Return what earlier imports found in the logs whose calls are all in the store."""
         names: JSON = [[*sorted(self.modules)], self._renamed]
         return RememberedLogs(self.store, self.name, self.caller, names, self.imported_runs)
 
     def report_unchanged(self) -> HistoryReport | None:
-        """Return the report of an import that reads no log, because none has changed since earlier
-        imports. Return None if there is a log to read.
+        """Return the report for an import that reads no log, because none has changed since earlier
+        imports, or None if there is a log to read.
         """
         remembered = self.remembered()
         report = HistoryReport()

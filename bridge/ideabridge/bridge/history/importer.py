@@ -1,5 +1,5 @@
-"""Importer: imports the conversations in a host's logs, and stores each stretch of calls as a run
-that has ended.
+"""Importer: imports the conversations in a host's logs, and stores each stretch of calls as an
+ended run.
 
 No call is imported twice, because the summary of an imported run contains the digests of its calls.
 A stretch whose last call is too recent might still continue, so it is left for the next import.
@@ -47,7 +47,7 @@ _RUNS: Final = "its last call has no result and is younger than an hour; it may 
 
 @dataclass(frozen=True, slots=True)
 class _ReadLog:
-    """A log that was read, with the stamp that it had before."""
+    """A log that was read, with the stamp that it had beforehand."""
 
     path: Path
     stamp: Stamp | None
@@ -66,12 +66,12 @@ class HistoryImport:
         logs: the logs.
         write: runs a job that writes to the store, and waits until the store accepts it.
         configuration: only calls to its modules are imported.
-        secrets: calls that contain one are refused, and results are redacted.
-        offer: knows the tools of the modules.
+        secrets: calls that contain a secret are refused, and results are redacted.
+        offer: knows the modules' tools.
 
     Attributes:
         logs: the logs.
-        now: the current time in seconds since 1970.
+        now: the current time, in seconds since 1970.
         report: the report so far.
         done: the number of logs that were processed so far.
     """
@@ -109,13 +109,13 @@ class HistoryImport:
 
     @cached_property
     def _contents(self) -> set[str]:
-        """The digests, without times, of the calls that were read or imported. The times are left
-        out because a host that copies a conversation can change the times.
+        """The digests, without times, of the calls that were read or imported. A host that copies a
+        conversation can change the times, so these do not count.
         """
         return {digest[:16] for digest in self._imported}
 
     async def survey(self) -> HistoryReport:
-        """Read the logs, and return what `take` would store, judging from the logs alone. This
+        """Read the logs, and return what `take` would store as far as the logs alone show. This
         stores nothing and needs no module.
         """
         self._begin()
@@ -132,8 +132,8 @@ class HistoryImport:
             connect: called before the first stretch is stored, to open a bridge that is not open.
 
         Raises:
-            StoreError: the store could not be written for a minute. The runs that were stored
-                before stay, and are in `report`.
+            StoreError: the store could not be written to for a minute. The runs stored until then
+                stay, and are in `report`.
         """
         self._begin()
         away = dict[str, str]()
@@ -165,8 +165,8 @@ class HistoryImport:
         self._remembered = self.logs.remembered()
 
     async def _why_away(self, modules: Sequence[str], away: dict[str, str]) -> str:
-        """Return the reasons why modules are not running, or "" if all are. `away` contains the
-        reasons known so far, keyed by module.
+        """Return why modules are not running, or "" if all are. `away` contains the reasons known
+        so far, keyed by module.
         """
         unasked = [module for module in modules if module not in away]
         if unasked:
@@ -179,8 +179,8 @@ class HistoryImport:
         return "; ".join(away[module] for module in modules if away[module])
 
     async def _logs(self) -> AsyncIterator[_ReadLog]:
-        """Read the logs that have changed. Logs with copies of other conversations come last,
-        because the calls of their originals are known then.
+        """Read the logs that have changed. Logs that contain copies of other conversations come
+        last, because the originals' calls are known by then.
         """
         with_copies: list[Path] = []
         for path in self.logs.inventory.files:
@@ -221,7 +221,7 @@ class HistoryImport:
         return log
 
     def _count(self, path: Path, counts: LogCounts) -> None:
-        """Add the counts of a log to the report."""
+        """Add a log's counts to the report."""
         self.report.count(path, counts)
         self.done += 1
 
@@ -235,7 +235,7 @@ class HistoryImport:
             yield from stretches(conversation, self._is_imported)
 
     def _unfinished(self, stretch: Stretch) -> str:
-        """Return the reason why a stretch might still continue, or "" if it cannot."""
+        """Return why a stretch might still continue, or "" if it cannot."""
         last = stretch.last
         if last is None:
             return ""
@@ -278,7 +278,7 @@ class HistoryImport:
         try:
             run = await compute_in_thread(self._run_of, stretch, recording)
         except SecretGivenError as error:
-            # Nobody can send the calls of a log again, so leave out the advice to do that.
+            # Nobody can send the calls in a log again, so leave out the advice to do so.
             return dataclasses.replace(entry, calls=0, why=error.problem)
         except JournalError as error:
             return dataclasses.replace(entry, calls=0, why=str(error))
@@ -316,10 +316,10 @@ class HistoryImport:
         )
 
     def _run_of(self, stretch: Stretch, recording: Recording) -> EndedRun:
-        """Return the run of a stretch.
+        """Return the run for a stretch.
 
         Raises:
-            JournalError: the value of the last call cannot be the output of a run.
+            JournalError: the last call's value cannot be the output of a run.
             SecretGivenError: a call contains a secret.
         """
         run = ended_run(
@@ -341,7 +341,7 @@ class HistoryImport:
             "ended": _iso(stretch.last),
             "imported": _iso(self.now),
             "lines": [call.line for call in recording.calls],
-            # Include calls that were not imported, so that they do not count as new next time.
+            # Include the calls that were not imported, so that they do not count as new next time.
             "calls": [call.digest for call in stretch.calls],
         }
         if conversation.folder:
@@ -364,7 +364,7 @@ def _iso(seconds: float | None) -> str:
 
 
 def _id_of(stretch: Stretch, host: str, caller: str) -> str:
-    """Return the run id of a stretch, 16 hex digits. The same stretch always has the same id, so
+    """Return the run id for a stretch, 16 hex digits. The same stretch always has the same id, so
     two concurrent imports cannot store it twice.
     """
     text = f"{host}\0{caller}\0{stretch.calls[0].digest}"

@@ -1,11 +1,10 @@
-"""opencode: reads its database, `~/.local/share/opencode/opencode.db`.
+"""opencode: reads opencode's database, `~/.local/share/opencode/opencode.db`.
 
 The table `session` contains the conversations, `message` their messages, and `part` the parts of
 the messages, each with its content as JSON in `data`. A call is a part of type `tool`, with
-`callID`, `tool` and `state`: `status`, `input`, `output` or `error`, and `time` in milliseconds. A
-tool of an MCP server is named `SERVER_TOOL`, so only the names of configured servers can be
-distinguished from opencode's own tools. Sessions of subagents have a `parent_id`, and are separate
-conversations.
+`callID`, `tool` and `state`: `status`, `input`, `output` or `error`, and `time` in milliseconds. An
+MCP server's tool is named `SERVER_TOOL`, so only the tools of configured servers can be told apart
+from opencode's own. Sessions of subagents have a `parent_id`, and are separate conversations.
 
 Versions before 1.2 kept a file for each part; later versions move these into the database.
 """
@@ -50,13 +49,13 @@ _PARTS: Final = """
     WHERE part.session_id = CAST(? AS TEXT)
     ORDER BY message.time_created, message.id, part.id
 """
-"""The parts of a session, and their authors. A part that is too long is null. The message of a part
-can be missing or damaged.
+"""The parts of a session, and their authors. A part that is too long is null. The message that a
+part belongs to can be missing or damaged.
 """
 
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
-    """Return the folders with the database."""
+    """Return the folders that contain the database."""
     return [folder_of_host(variables, "XDG_DATA_HOME", home / ".local" / "share") / "opencode"]
 
 
@@ -73,7 +72,7 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
         with closing(sqlite3.connect(address, uri=True)) as database:
             database.execute("PRAGMA query_only=ON")
             database.execute("PRAGMA trusted_schema=OFF")
-            # One bad byte in a string would end a query.
+            # A single bad byte in a string would end a query.
             database.text_factory = bytes
             sessions = database.execute("SELECT id, directory FROM session ORDER BY id").fetchall()
             conversations: list[Conversation] = []
@@ -112,8 +111,8 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a message: a text, a call, or something else. `synthetic` texts are not written by
-    the person.
+    """A part of a message: a text, a call, or something else. `synthetic` texts are not the
+    person's.
     """
 
     type: str = ""
@@ -141,7 +140,7 @@ class _Session:
                 elif data.type == "tool":
                     self._take(number, data)
         except sqlite3.OperationalError:
-            # The database is locked, for example. No part of it is damaged.
+            # The database is locked, for example, and not damaged.
             raise
         except sqlite3.DatabaseError:
             conversation.skip("after a damaged part of the database")

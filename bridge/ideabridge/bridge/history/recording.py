@@ -1,4 +1,4 @@
-"""Recording: translates the calls of a conversation into calls of a run, as if they had been made
+"""Recording: translates the calls in a conversation into calls in a run, as if they had been made
 through ideabridge.
 
 A conversation is split into stretches at pauses of ten minutes. Each stretch becomes a run.
@@ -29,7 +29,7 @@ LONGEST_CALL: Final = 3600.0
 
 @dataclass(slots=True)
 class Stretch:
-    """Calls of a conversation without a long pause.
+    """Calls in a conversation, with no long pause between them.
 
     Attributes:
         conversation: the conversation.
@@ -41,28 +41,28 @@ class Stretch:
 
     @property
     def time(self) -> float | None:
-        """The time when it began, in seconds since 1970."""
+        """The time when the stretch began, in seconds since 1970."""
         return next((call.time for call in self.calls if call.time is not None), None)
 
     @property
     def last(self) -> float | None:
-        """The time when its last call was active."""
+        """The time at which its last call was active."""
         times = [call.last_seen for call in self.calls]
         return max((time for time in times if time is not None), default=None)
 
     @property
     def modules(self) -> list[str]:
-        """The modules that it calls, without duplicates."""
+        """The modules that the stretch calls, without duplicates."""
         return list(dict.fromkeys(call.module for call in self.calls))
 
     @property
     def prompt(self) -> str:
-        """The request of the person."""
+        """The person's request."""
         return next((call.prompt for call in self.calls if call.prompt), "")
 
 
 def stretches(conversation: Conversation, is_taken: Callable[[HistoryCall], bool]) -> list[Stretch]:
-    """Split a conversation at its pauses, and leave out the calls that were taken before. Time
+    """Split a conversation at its pauses, leaving out the calls that have been taken before. Time
     during which a call is active does not count as a pause.
     """
     cut: list[Stretch] = []
@@ -106,7 +106,7 @@ class Tools:
                 self._by_name.setdefault((tool.module, _plain(tool.origin[1])), tool)
 
     def of(self, call: HistoryCall) -> Tool | None:
-        """Return the tool of a call, or None if its module currently does not offer it."""
+        """Return the tool that a call names, or None if its module currently does not offer it."""
         return self._by_name.get((call.module, call.tool)) or self._by_name.get(
             (call.module, _plain(call.tool))
         )
@@ -118,14 +118,14 @@ def _plain(name: str) -> str:
 
 @dataclass(slots=True)
 class Recording:
-    """The calls of a stretch that can become calls of a run.
+    """The calls in a stretch that can become calls in a run.
 
     Attributes:
         calls: the calls in the log.
-        ended: the same calls, as calls of a run.
+        ended: the same calls, as calls in a run.
         left: the number of calls that cannot be in a run, keyed by reason.
-        incomplete: the reasons why results are not what the tools returned, keyed by the call's
-            number in the run.
+        incomplete: why results are not what the tools returned, keyed by the call's number in the
+            run.
     """
 
     calls: list[HistoryCall] = field(default_factory=list[HistoryCall])
@@ -137,12 +137,12 @@ class Recording:
 def record(
     stretch: Stretch, catalogue: Catalogue, secrets: Secrets, *, result_bytes: int, run_bytes: int
 ) -> Recording:
-    """Translate the calls of a stretch into calls of a run.
+    """Translate the calls in a stretch into calls in a run.
 
     Args:
         stretch: the calls.
         catalogue: the current tools.
-        secrets: what is removed from results.
+        secrets: the secrets that are removed from results.
         result_bytes: maximum size of a result, in bytes.
         run_bytes: maximum size of all results together, in bytes.
     """
@@ -182,8 +182,8 @@ def record(
 
 
 def _steps(calls: Sequence[HistoryCall]) -> list[int]:
-    """Return the step number of each call. Calls share a step if they were made before any of them
-    had a result.
+    """Return the step number of each call. Calls belong to the same step if they were made before
+    any of them had a result.
     """
     steps: list[int] = []
     step = 0
@@ -212,7 +212,7 @@ def _follows(call: HistoryCall, ended: HistoryCall) -> bool:
 
 def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
     """Return the arguments, keyed by the current names of the tool's parameters, or None if a call
-    cannot have them.
+    cannot have these arguments.
     """
     try:
         arguments = normalise(call.arguments, what="the arguments")
@@ -239,7 +239,7 @@ class _End:
 
 
 class _Ends:
-    """Computes the results of calls in a run: without secrets, and within the limits of a run."""
+    """Computes the results that calls have in a run: without secrets, and within a run's limits."""
 
     def __init__(self, secrets: Secrets, result_bytes: int, run_bytes: int) -> None:
         self._secrets = secrets
@@ -276,7 +276,7 @@ class _Ends:
 
 
 def _structured(output: JSONObject, text: str) -> JSON:
-    """Return the structured result from the text that the host kept of it.
+    """Return a structured result, read from the text that the host kept of it.
 
     Raises:
         InvalidJSONError, LimitExceededError: it is not the text of a structured result.

@@ -1,5 +1,5 @@
-"""Remembered logs: stores the results of earlier imports for logs that have not changed since, so
-that no import has to read them again.
+"""Remembered logs: stores what earlier imports found in logs. An import need not read a log again
+if the log has not changed since.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST: Final = 64 * 1024 * 1024
 """Maximum size, in bytes, of the stored results."""
 
 _GRANULARITY: Final = 2_000_000_000
-"""Resolution of the time of a change, in nanoseconds, on the least exact file systems. A log that
+"""How exact the time of a change is, in nanoseconds, on the least exact file systems. A log that
 has just changed can change again without a new time.
 """
 
@@ -38,8 +38,8 @@ second.
 
 
 def stamp_of(log: Path) -> Stamp | None:
-    """Return the stamp of a log, or None if it cannot be read, or has just changed. Changes to a
-    database can be in the file beside it.
+    """Return a log's stamp, or None if the log cannot be read or has just changed. Changes to a
+    database can be in the file next to it.
     """
     try:
         states = [log.stat(follow_symlinks=False)]
@@ -58,7 +58,7 @@ def stamp_of(log: Path) -> Stamp | None:
 
 @dataclass(frozen=True, slots=True)
 class LogCounts:
-    """The counts of a log apart from its new calls.
+    """A log's counts, apart from its new calls.
 
     Attributes:
         known: the number of calls that were imported.
@@ -74,7 +74,7 @@ class LogCounts:
 
     @classmethod
     def of(cls, conversations: Sequence[Conversation], known: int) -> LogCounts:
-        """Return the counts of a log."""
+        """Return a log's counts."""
         unread: Counter[str] = Counter()
         others: Counter[str] = Counter()
         for conversation in conversations:
@@ -99,15 +99,15 @@ class LogCounts:
 
 
 class RememberedLogs:
-    """The logs of a host whose calls are all in the store.
+    """Those of a host's logs whose calls are all in the store.
 
     Args:
-        store: contains them as a setting.
+        store: contains what is remembered, as a setting.
         host: the host.
         caller: the owner of the runs.
-        names: the names of the modules, and what else decides which calls are imported.
-        runs: the number of runs that were imported from this host. If some were removed, nothing is
-            remembered, so that an import finds their calls again.
+        names: the names of the modules, and whatever else decides which calls are imported.
+        runs: the number of runs that were imported from this host. If some have been removed,
+            nothing is remembered, so that an import finds their calls again.
     """
 
     def __init__(self, store: Store, host: str, caller: str, names: JSON, runs: int) -> None:
@@ -130,7 +130,7 @@ class RememberedLogs:
             return {}
 
     def find(self, log: Path, stamp: Stamp | None) -> LogCounts | None:
-        """Return the counts of a log, or None if it must be read."""
+        """Return a log's counts, or None if the log must be read."""
         entry = self._logs.get(str(log))
         if entry is None or stamp is None or entry[0] != [*stamp]:
             return None

@@ -1,4 +1,4 @@
-"""Report: describes what an import of a host's logs stored, or would store."""
+"""Report: describes what an import of a host's logs has stored or would store."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class HistoryRun:
 
     Attributes:
         conversation: the host's id of the conversation.
-        time: the time when it began, ISO 8601 in UTC, or "" if the log does not contain it.
+        time: when the stretch began, in ISO 8601 and UTC, or "" if the log does not say.
         calls: the number of its calls that are imported.
         modules: the modules that they call.
-        title: the request of the person, on one line, or "" if the log does not contain it or it
-            contains a secret.
-        unread: the number of lines of the log that were not understood.
+        title: the person's request, on one line, or "" if the log does not contain the request or
+            the request contains a secret.
+        unread: the number of lines in the log that were not understood.
         run: the id of the run, or None if the stretch was not imported.
-        why: the reason why it was not imported, or "" if it was or would be imported.
+        why: why the stretch was not imported, or "" if it was or would be imported.
         left: the number of calls that were not imported, keyed by reason.
         incomplete: the number of results that are not what the tools returned.
     """
@@ -63,10 +63,10 @@ class HistoryReport:
         runs: the new stretches, oldest log first.
         read: the logs that were read.
         known: the number of calls that an earlier import stored.
-        unread: the number of lines of all logs that were not understood, keyed by reason.
+        unread: the number of lines in all logs that were not understood, keyed by reason.
         repaired: the number of damaged lines from which records were read.
         others: the number of MCP calls to servers that are not modules, keyed by server.
-        failed: the reasons why a log could not be read, keyed by log.
+        failed: why logs could not be read, keyed by log.
     """
 
     runs: list[HistoryRun] = field(default_factory=list[HistoryRun])
@@ -83,7 +83,7 @@ class HistoryReport:
         return len(self.read)
 
     def count(self, log: Path, counts: LogCounts) -> None:
-        """Add the counts of a log that was read, now or earlier."""
+        """Add the counts of a log that was read now or earlier."""
         self.read.add(log)
         self.known += counts.known
         self.unread += counts.unread

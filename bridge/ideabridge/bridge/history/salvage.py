@@ -1,9 +1,8 @@
-"""Salvage: finds the records in a damaged line of a log.
+"""Salvage: finds the records in a damaged line in a log.
 
 Hosts write logs without locks, and can be killed while they write. So a line can contain zero
-bytes, two records without a line break between them, or a truncated record that is directly
-followed by the next one. A line can also contain a record that was written into the middle of
-another one.
+bytes, two records without a line ending between them, a truncated record directly followed by the
+next record, or a record that was written into the middle of another.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _BEGINNING: Final = re.compile(
     r'\{\s*"(?:parentUuid|logicalParentUuid|isSidechain|type|timestamp|uuid|sessionId|userType|cwd|'
     r'message|payload|id|data|parentId|ordinal)"\s*:'
 )
-"""Matches the beginning of a record, by the names of the members that hosts write first."""
+"""Matches the beginning of a record by the names of the members that hosts write first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +31,9 @@ class Salvaged:
     """The records that could be read from a damaged line.
 
     Attributes:
-        records: the records, in the order of the line.
+        records: the records, in their order in the line.
         fragments: the number of pieces that belong to no record.
-        has_bad_bytes: whether bytes were replaced because they are not UTF-8.
+        has_bad_bytes: whether bytes that are not UTF-8 were replaced.
     """
 
     records: list[JSONObject] = field(default_factory=list[JSONObject])
@@ -52,8 +51,8 @@ class _Piece:
 
 
 def salvage(data: bytes) -> Salvaged:
-    """Return the records in a line that is not one JSON object. The line does not exceed the
-    allowed depth of JSON.
+    """Return the records in a line that is not a single JSON object. The line must not be nested
+    more deeply than JSON is allowed to be.
     """
     data = data.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").strip()
     text = data.decode("utf-8", "replace")
@@ -84,7 +83,7 @@ def salvage(data: bytes) -> Salvaged:
 
 
 def is_record(value: JSONObject) -> bool:
-    """Return whether an object is a record of a host's log, and not a part of one."""
+    """Return whether an object is a record in a host's log, rather than a part of a record."""
     return isinstance(value.get("type"), str) and isinstance(value.get("timestamp"), str)
 
 
@@ -111,11 +110,11 @@ def _pieces(text: str) -> list[_Piece]:
 
 
 def _ending_well(text: str, pieces: list[_Piece]) -> list[_Piece]:
-    """Return the pieces that are records of the log, and not parts of a record.
+    """Return the pieces that are records in the log, rather than parts of a record.
 
-    The text after a part is the rest of its record, which never begins with `{`. The text after a
-    record that was written into another one is the rest of that other one: joined with the text
-    before the inner record, it is a whole record.
+    The text after a part is the rest of the part's record, and never begins with `{`. The text
+    after a record that was written into another is the rest of the outer record: joined with the
+    text before the inner record, it makes a whole record.
     """
     ending_well: list[_Piece] = []
     unread_from = 0

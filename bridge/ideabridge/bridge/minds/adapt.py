@@ -1,6 +1,6 @@
 """Adapt: widens the schema of a Solution into one that model endpoints accept.
 
-Providers refuse different parts of JSON Schema, and some compile it into a grammar, which counts
+Providers refuse different parts of JSON Schema. Some compile a schema into a grammar, which counts
 and patterns would make too large. Removing such keywords only widens the schema. A description
 tells the model about the removed limits, and the loop validates every Solution against the exact
 schema.
@@ -16,7 +16,7 @@ from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.typed import read_as
 
 MAX_DEPTH: Final = 12
-"""Number of levels of schemas below the root that are kept. Deeper schemas accept anything."""
+"""How many levels of schemas below the root are kept. Deeper schemas accept anything."""
 
 _MENTIONED: Final = frozenset(
     {
@@ -25,12 +25,12 @@ _MENTIONED: Final = frozenset(
         *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
     }
 )
-"""Keywords that limit single values. They are removed, and mentioned in the description."""
+"""Keywords that limit single values. They are removed, and the description mentions them."""
 
 _SUPPORTED: Final = frozenset(
     {"type", "enum", "const", "required", "description", "default", "$ref"}
 )
-"""Keywords that stay. Other keywords whose value is not a schema mean nothing to a model, or are
+"""Keywords that stay. Any other keyword whose value is not a schema means nothing to a model, or is
 refused by providers.
 """
 
@@ -53,11 +53,11 @@ def adapted_schema(schema: JSONObject) -> JSONObject:
 
 
 def with_calls(schema: JSONObject) -> JSONObject:
-    """Return the schema of a Solution without alternatives at the top level, because endpoints
-    refuse such alternatives.
+    """Return a Solution's schema without alternatives at the top level, because endpoints refuse
+    these there.
 
-    Calls and output are required, and a program is allowed next to them. A Solution that has a
-    program, no calls and no output is read as a program.
+    Calls and output are required, and a program is allowed next to them. A Solution with a program
+    but with no calls and no output is read as a program.
     """
     if schema.get("oneOf") != [*EITHER]:
         return schema
@@ -126,7 +126,7 @@ def _object(schema: JSONObject, depth: int) -> JSONObject:
         elif keyword in ("items", "additionalProperties"):
             result[keyword] = _adapted(value, depth + 1)
         elif keyword in ("anyOf", "oneOf") and isinstance(value, list):
-            # If there are both an `anyOf` and a `oneOf`, the first one stays, because either one is
+            # If there is both an `anyOf` and a `oneOf`, the first stays, because either alone is
             # wider than both together.
             result.setdefault("anyOf", [_adapted(item, depth + 1) for item in value])
 
@@ -143,7 +143,7 @@ def _object(schema: JSONObject, depth: int) -> JSONObject:
 
 
 def _keep_open(schema: JSONObject, result: JSONObject) -> None:
-    """Open the parts where the remaining keywords would accept less than the removed ones."""
+    """Open the parts in which the remaining keywords accept less than the removed ones."""
     if "patternProperties" in schema and result.get("additionalProperties") is not True:
         result.pop("additionalProperties", None)
 
@@ -152,14 +152,14 @@ def _keep_open(schema: JSONObject, result: JSONObject) -> None:
 
     kind = result.get("type")
     if "$ref" in result and isinstance(kind, str | list):
-        # Next to a reference, a type is redundant, and providers refuse it.
+        # A type next to a reference is redundant, and providers refuse it.
         del result["type"]
 
 
 def _merge_all(result: JSONObject, parts: list[JSON]) -> None:
-    """Merge the parts of an `allOf`. If two parts have the same keyword, the first one stays,
-    because one is wider than both together. A closed object is opened, because it would refuse the
-    properties of the other parts.
+    """Merge the parts of an `allOf`. If two parts have the same keyword, the first stays, because
+    one alone is wider than both together. A closed object is opened, because it would refuse the
+    properties in the other parts.
     """
     for part in parts:
         if not isinstance(part, dict):

@@ -1,4 +1,4 @@
-"""Choice: chooses the mind that answers the Requests of a run, and states the reason."""
+"""Choice: chooses the mind that answers a run's Requests, and states the reason."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from ideabridge.bridge.context.shown import read_shown
 from ideabridge.bridge.errors import MindUnavailableError
 
 MindName: TypeAlias = Literal["auto", "turns", "sampling", "model", "recorded"]
-"""The mind that a run asks for. `auto` includes a mind that a Python program has passed to the
-bridge."""
+"""The mind that a run is to have. `auto` includes a mind that a Python program has passed to the
+bridge.
+"""
 
 AUTO: Final = "auto"
 SAMPLING: Final = "sampling"
@@ -25,7 +26,8 @@ class Choice:
     Attributes:
         name: `turns`, `sampling`, or the name of the bridge's mind.
         why: the reason for the choice, as text.
-        shown: the limits that the mind states for shown results; see `Limited`.
+        shown: the limits that the mind states on how much of the results it is shown; see
+            `Limited`.
     """
 
     name: str
@@ -34,8 +36,8 @@ class Choice:
 
 
 def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choice:
-    """Choose the requested mind. For `auto`, choose the bridge's mind if there is one, otherwise
-    the client's model by sampling, otherwise turns.
+    """Choose the requested mind. For `auto`, choose the first that there is of the bridge's mind,
+    the client's model by sampling, and turns.
 
     Args:
         requested: `auto`, `turns`, `sampling`, or the name of the bridge's mind (`model`,

@@ -1,7 +1,7 @@
-"""Endpoint: asks one model through pydantic-ai, and streams its answers.
+"""Endpoint: asks one model through pydantic-ai and streams the model's answers.
 
-This file imports pydantic-ai, which takes a second or two, so it is only imported when a model is
-first asked.
+Importing this file imports pydantic-ai, which takes a second or two, so the file is imported only
+when a model is first asked.
 """
 
 from __future__ import annotations
@@ -61,20 +61,18 @@ from ideabridge.tools.typed import read_as
 
 _NO_KEY: Final = "no-key"
 _BEARERS: Final = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "anthropic": "ANTHROPIC_AUTH_TOKEN"}
-"""The environment variables that contain tokens that a provider's library reads in addition to the
-key.
-"""
+"""The environment variables with tokens that a provider's library reads in addition to the key."""
 
 _NEWER: Final = ("openai.com", "azure.com")
-"""Hosts that have models that accept only `max_completion_tokens`."""
+"""Hosts some of whose models accept only `max_completion_tokens`."""
 
 
 def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Model, bool]:
     """Return the model, and whether its address is the user's own.
 
-    Keys come from the environment, or otherwise from the keyring if there is one. They are masked
-    from then on. The key of a provider is never sent to another address: with `base_url`, only the
-    key that `key_env` names is sent.
+    Keys come from the environment or, failing that, from the keyring if there is one. They are
+    masked from then on. A provider's key is never sent to another address: with `base_url`, only
+    the key that `key_env` names is sent.
 
     Raises:
         ModelSetupError: a package or a key is missing, or the provider is unknown.
@@ -131,8 +129,8 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
 
 
 def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
-    """Return a model that uses OpenAI's protocol: chat completions, unless `kind` asks for
-    responses.
+    """Return a model that is asked through OpenAI's protocol, with chat completions unless `kind`
+    asks for responses.
     """
     provider = OpenAICompatibleProvider("openai-compatible", base_url=url, api_key=key)
     newer = (urlsplit(url).hostname or "").endswith(_NEWER)
@@ -145,7 +143,7 @@ def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
     if kind == "openai-responses":
         return OpenAIResponsesModel(name, provider=provider)
     # OpenAI's reasoning models require the newer name for `max_tokens`. Other servers silently
-    # ignore that name, so a model that repeats itself would keep writing until the time-out.
+    # ignore the newer name, so a model that repeats itself would keep writing until the time-out.
     return OpenAIChatModel(
         name,
         provider=provider,
@@ -189,7 +187,7 @@ _NAME: Final = "solution"
 _SHOWN_BY: Final = frozenset(
     {"openai", "azure", "anthropic", "google", "google-gla", "google-vertex", "google-cloud"}
 )
-"""Providers that show an enforced schema to the model. Others only constrain the model's answer."""
+"""Providers that show an enforced schema to the model. Others only constrain the answer."""
 
 
 class Endpoint:
@@ -205,8 +203,8 @@ class Endpoint:
         self._place = host_and_port(self._model.base_url)
         client: Any = getattr(self._model, "client", None)
         if hasattr(client, "max_retries"):
-            # By default these SDKs repeat requests by themselves. Only `ModelAnswer` is allowed to
-            # repeat them, because it knows the reason.
+            # By default these SDKs repeat failed requests by themselves. Only `ModelAnswer` is
+            # allowed to, because it knows the reason for the failure.
             client.max_retries = 0
 
     @property
@@ -215,7 +213,7 @@ class Endpoint:
         return self._model.model_name
 
     def forms(self, schema: JSONObject) -> list[Form]:
-        """Return the forms to try for an adapted schema, strictest first."""
+        """Return the forms to try with an adapted schema, strictest first."""
         forms: list[Form] = []
         native = bool(self._model.profile.get("supports_json_schema_output", False))
         # Anthropic closes every object, which would narrow an open schema.
@@ -228,7 +226,7 @@ class Endpoint:
 
     def shows(self, form: Form) -> bool:
         """Return whether the endpoint shows the enforced schema to the model. If so, the prompt
-        need not describe it.
+        need not describe the schema.
         """
         return form is Form.NATIVE and not self._is_elsewhere and self._model.system in _SHOWN_BY
 
@@ -236,7 +234,7 @@ class Endpoint:
     async def stream(
         self, turns: Sequence[JSONObject], form: Form, schema: JSONObject, settings: JSONObject
     ) -> AsyncGenerator[Stream]:
-        """Ask with messages `{"role", "content"}`, and return the streamed answer.
+        """Send messages `{"role", "content"}`, and return the streamed answer.
 
         Raises:
             ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelSetupError: the model
@@ -269,7 +267,7 @@ class Stream:
     """A streamed answer.
 
     Args:
-        response: the response of pydantic-ai.
+        response: pydantic-ai's response.
         place: the host and port of the endpoint; see `host_and_port`.
         priced_by_address: see the parameter `by_address` of `cost_of`.
     """
@@ -282,8 +280,8 @@ class Stream:
         self._events: AsyncIterator[ModelResponseStreamEvent] = aiter(response)
 
     async def next(self) -> str | None:
-        """Return the next piece of the text. Return "" for anything else, such as reasoning, and
-        None at the end.
+        """Return the next piece of the text, or "" for anything else, such as reasoning, or None at
+        the end.
         """
         with _translated(self._place):
             event = await anext(self._events, None)
@@ -293,7 +291,7 @@ class Stream:
         return _text(event)
 
     def stopped(self) -> str | None:
-        """Return a phrase that says why the model stopped early, or None if it finished or gives no
+        """Return a phrase that says why the model stopped early, or None if it finished or gave no
         reason.
         """
         reason = self._response.finish_reason
@@ -369,8 +367,8 @@ def _messages(turns: Sequence[JSONObject]) -> list[ModelMessage]:
 
 
 def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
-    """Return the cost of an answer in US dollars, as the provider states it or else from the price
-    list. Return None if it is unknown.
+    """Return the cost of an answer in US dollars, as stated by the provider or, failing that, from
+    the price list. Return None if the cost is unknown.
 
     With `by_address`, the address determines the price, because a user's own server can use any
     name for its model.
@@ -401,7 +399,7 @@ def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
 
 @contextmanager
 def _translated(place: str) -> Generator[None]:
-    """Translate errors of the endpoint, and of the libraries that read its answers; see
+    """Translate errors from the endpoint and from the libraries that read its answers; see
     `mind_error`.
     """
     try:
@@ -422,8 +420,8 @@ _LONGEST: Final = 200
 
 
 async def models_of(model: Model) -> list[str] | None:
-    """Return the names of the models that an OpenAI-compatible server lists at `GET /models`, at
-    most 1,000. Return None if the server has no such list or speaks another protocol.
+    """Return the names of at most 1,000 models that an OpenAI-compatible server lists at
+    `GET /models`. Return None if the server has no such list or speaks another protocol.
 
     Raises:
         ModelUnavailableError: the server cannot be reached within 5 seconds, failed, or sent
@@ -434,7 +432,7 @@ async def models_of(model: Model) -> list[str] | None:
         return None
 
     place = f"the model endpoint at {host_and_port(model.base_url)}"
-    # This does not use the client of the model, whose hooks expect chat completions.
+    # This does not use the model's HTTP client, whose hooks expect chat completions.
     headers = {"Authorization": f"Bearer {model.client.api_key}", "Accept": "application/json"}
     url = f"{str(model.base_url).rstrip('/')}/models"
     is_local = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")

@@ -1,4 +1,4 @@
-"""Errors of minds that ask a model. Each message quotes only a limited part of the provider's
+"""Errors of minds that ask a model. No message quotes more than a limited part of the provider's
 message.
 """
 
@@ -26,11 +26,12 @@ class ContextTooLargeError(ModelRefusalError):
 
 
 _TOO_LARGE: Final = re.compile(
-    # Wording of OpenAI, of servers that speak its protocol, and of vLLM, Groq, Mistral and DeepSeek
+    # The wording of OpenAI, of servers that speak its protocol, and of vLLM, Groq, Mistral and
+    # DeepSeek
     r"context_length_exceeded|maximum context length|max(imum)? (model|sequence|seq)[ _]len"
-    # Wording of Anthropic, Bedrock and Google
+    # The wording of Anthropic, Bedrock and Google
     r"|prompt is too long|request_too_large|input is too long|input token count|exceed\w* context limit"
-    # Wording of llama.cpp, Ollama, LM Studio, and others
+    # The wording of llama.cpp, Ollama, LM Studio, and others
     r"|(exceed\w*|(larger|greater|longer) than) the (available |model'?s? )?(maximum "
     r")?context|exceed_context_size|exceed\w* (the )?(maximum )?context "
     r"(length|size|window)|context (length|window|size) (was )?exceeded|too many tokens",
@@ -46,7 +47,7 @@ def says_too_large(message: str) -> bool:
 
 
 class SchemaRefusalError(IdeabridgeError):
-    """The endpoint refuses the Request, possibly only because of its schema or its form.
+    """The endpoint refuses the Request, possibly only because of the Request's schema or form.
 
     Attributes:
         certain: whether the endpoint's message mentions the schema.
@@ -62,7 +63,7 @@ class ModelUnavailableError(IdeabridgeError):
 
     Attributes:
         status: the HTTP status, or None if there was no response.
-        retry_after: the seconds to wait, if the endpoint specifies them.
+        retry_after: how many seconds to wait, if the endpoint says so.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class ModelTimeoutError(IdeabridgeError):
 
 
 class ModelStoppedError(IdeabridgeError):
-    """The model stopped before its answer was complete, because of the token limit or a content
+    """The model stopped before the answer was complete, because of the token limit or a content
     filter.
     """
 

@@ -21,8 +21,9 @@ MindAnswer: TypeAlias = "ObjectLike | str"
 MindFunction: TypeAlias = (
     "Callable[[Request], Awaitable[MindAnswer]] | Callable[[Request], MindAnswer]"
 )
-"""A function that acts as a mind: a coroutine function, or a plain function, which runs in a
-thread."""
+"""A function that acts as a mind: a coroutine function, or a plain function, which then runs in a
+thread.
+"""
 
 
 class FunctionMind:
@@ -41,12 +42,12 @@ class FunctionMind:
 
     @property
     def name(self) -> str:
-        """The name in runs and ideas: `function`."""
+        """The mind's name in runs and ideas: `function`."""
         return FUNCTION
 
     @property
     def title(self) -> str:
-        """The name of the function, as people see it."""
+        """The function's name, as people see it."""
         return str(getattr(self._function, "__name__", type(self._function).__name__))[:200]
 
     async def answer(self, request: Request) -> AsyncGenerator[str]:

@@ -1,9 +1,9 @@
 """Instructions: the text that a model receives in addition to the Request.
 
-`brief` describes the schema of a Solution briefly, with tools as signatures and types as in
+`brief` describes the schema of a Solution in short form, with tools as signatures and types as in
 TypeScript. JSON Schema would take many times as many tokens, and small models copy a schema instead
-of following it. `instructions` are for a model endpoint, which gets them together with `EXAMPLES`.
-`turns_instructions` are for a host's model, which answers with the tool `solve`.
+of following it. `instructions` is for a model endpoint, which also gets `EXAMPLES`.
+`turns_instructions` is for a host's model, which answers through the tool `solve`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _SCALARS: Final = ("null", "boolean", "integer", "number", "string")
 
 
 def brief(schema: JSONObject) -> str:
-    """Return the tools, the meta-properties of calls, the output and the named types of a Solution.
+    """Return a short description of a Solution's tools, its calls' meta-properties, its output and
+    its named types.
 
     Args:
         schema: the adapted schema of the Solution.
@@ -34,8 +35,8 @@ def brief(schema: JSONObject) -> str:
 class _Brief:
     def __init__(self, schema: JSONObject) -> None:
         self._solution = SolutionSchema.read(schema)
-        # Named types and meta-properties, in the order in which they are found. They are described
-        # after the tools.
+        # Named types and meta-properties, in the order in which they are found. Their descriptions
+        # follow the tools.
         self._named: dict[str, None] = {}
         self._metas: dict[str, None] = {}
 
@@ -121,7 +122,7 @@ class _Brief:
 
         keywords = read_as(SchemaKeywords, schema)
         if "anyOf" in schema and "properties" not in schema:
-            # The instructions say once that a reference may replace any value.
+            # The instructions say only once that a reference may replace any value.
             kinds = dict.fromkeys(
                 self._type(branch, depth + 1)
                 for branch in list_or_empty(schema["anyOf"])
@@ -168,7 +169,7 @@ class _Brief:
 
 
 def _said(schema: JSON) -> str:
-    """Return the descriptions of a schema and of its alternatives, which contain the limits."""
+    """Return the descriptions of a schema and of its alternatives. They mention the limits."""
     keywords = read_as(SchemaKeywords, schema)
     parts = [keywords, *(read_as(SchemaKeywords, part) for part in keywords.any_of)]
     return "; ".join(
@@ -214,15 +215,17 @@ EXAMPLES: Final = (
         '{"calls": [{"_tool": "multiply", "x": 6, "y": 7}], "output": "†results.0"}',
     ),
 )
-"""(task, Solution) pairs that are sent as turns before the task, simplest last. Without them, small
-models write wrong references and make unnecessary calls. The tools in them are invented."""
+"""(task, Solution) pairs that are sent as turns before the task, with the simplest last. Without
+them, small models write wrong references and make unnecessary calls. The tools in these examples
+are invented.
+"""
 
 _TYPES: Final = "\n\n{types}\nWrite the JSON object alone: no explanation, no Markdown fence."
 
 
 def instructions(schema: JSONObject, *, is_shown: bool) -> str:
-    """Return the instructions, with a description of the adapted schema unless the endpoint shows
-    it to the model.
+    """Return the instructions. They describe the adapted schema unless the endpoint shows it to the
+    model.
     """
     if is_shown:
         if _program_hint(schema):
@@ -272,12 +275,12 @@ def _program_hint(schema: JSONObject) -> str:
 
 
 def rules(schema: JSONObject) -> str:
-    """Return the rules for writing a Solution, for a mind that sees its schema."""
+    """Return the rules for writing a Solution, for a mind that sees the schema."""
     return RULES + _program_hint(schema)
 
 
 def turns_instructions(schema: JSONObject) -> str:
-    """Return the text that a host's model gets with each Request. It is short, because it takes up
-    room in the host's context every time.
+    """Return the text that a host's model gets with each Request. The text is short, because it
+    takes up room in the host's context each time.
     """
     return f"{_TURNS} {rules(schema)}"

@@ -1,9 +1,9 @@
 """ModelMind: a mind that asks a model endpoint.
 
-A `ModelAnswer` gets one Solution. It asks in the strictest `Form` that the endpoint accepts, waits
-and retries after failures, and sends unreadable answers back with the error. An `AnswerBuffer`
-holds the text back until the first call is complete. Until then nothing has run, so the
-Request can be repeated. After that it is never repeated.
+A `ModelAnswer` obtains one Solution. It asks in the strictest `Form` that the endpoint accepts,
+waits and retries after failures, and sends unreadable answers back with the error. An
+`AnswerBuffer` holds the text back until the first call is complete. Until then nothing has run, so
+the Request can be repeated. After that, the Request is never repeated.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST: Final = 20_000
-"""The maximum number of characters of an unreadable answer that are sent back to the model."""
+"""How many characters of an unreadable answer are at most sent back to the model."""
 
 _THOUGHT: Final = re.compile(r"<(think|thinking)>", re.IGNORECASE)
 _OPENINGS: Final = ("<think>", "<thinking>")
@@ -72,18 +72,18 @@ _LONGEST_TAG: Final = len("</thinking>")
 
 
 class AnswerBuffer:
-    """The text of an answer, held back until its first call is complete, so that the loop does
-    nothing before then.
+    """The text of an answer, held back until the first call is complete. Until then, the loop does
+    nothing.
 
     Attributes:
         has_begun: whether a call is complete and the text has been passed on.
-        broken: the reason why the answer cannot be read, or None if it can be read so far.
+        broken: why the answer cannot be read, or None if it can be read so far.
     """
 
     def __init__(self) -> None:
         self._answer = AnswerReader()
         self._held: list[str] = []
-        # The text that is, or might be, reasoning before the answer. None once the answer itself
+        # The text that is, or might be, reasoning before the answer, or None once the answer itself
         # has begun.
         self._before: str | None = ""
         self._closing: re.Pattern[str] | None = None
@@ -127,8 +127,8 @@ class AnswerBuffer:
         return self._release() if self.has_begun or self.broken is None else ""
 
     def _without_thought(self, text: str) -> str:
-        """Return the text after reasoning in tags, or "" as long as the text is, or might be,
-        reasoning.
+        """Return the text that follows reasoning in tags, or "" as long as the text is, or might
+        be, reasoning.
         """
         if self._closing is None:
             # Servers can send any amount of white space before the answer.
@@ -167,9 +167,9 @@ class AnswerBuffer:
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 60.0
 _AFTERWARDS: Final = 5.0
-"""Time, in seconds, to wait for the usage of an answer after the Solution is complete."""
+"""How long, in seconds, to wait for the usage after the Solution is complete."""
 _FAILED: Final = 500
-"""The HTTP status that a server sends when it fails, whether because of a schema or for any other
+"""The HTTP status that a server sends when it fails, be it because of a schema or for any other
 reason.
 """
 _MODELS: Final = 32
@@ -185,16 +185,16 @@ class ModelAnswer:
     (`Counting`).
 
     Until the first call in the answer is complete, the Request can be sent again: in another form,
-    after a pause, or with the error in the answer.
+    after a pause, or together with the error found in the answer.
 
     Args:
-        reach: returns the endpoint of the model that a handler chose. For None, it returns the
-            endpoint of the configured model.
+        reach: returns the endpoint of the model that a handler chose or, for None, of the
+            configured model.
         configuration: time-outs, retries, repairs, settings.
-        taken: the forms that the endpoint has accepted, keyed by the hash of the schema. The answer
-            adds the form that works for it.
+        taken: the forms that the endpoint has accepted, keyed by the schema's hash. The answer adds
+            the form that works here.
         sleep: waits between two attempts.
-        request: the Request. The settings from its handlers override those of the configuration.
+        request: the Request. Settings from its handlers override those in the configuration.
     """
 
     def __init__(
@@ -302,8 +302,8 @@ class ModelAnswer:
                     stopped = stream.stopped()
             except ModelRefusalError as error:
                 if buffer.has_begun:
-                    # A refusal would end the run even though the run can continue with the calls
-                    # that have arrived.
+                    # A refusal would end the run, although the run can continue with the calls that
+                    # have arrived.
                     raise ModelStoppedError(str(error)) from error
                 raise
             except (ModelUnavailableError, SchemaRefusalError) as error:
@@ -325,7 +325,7 @@ class ModelAnswer:
             repairs += self._repair(buffer)
 
     def _keep_form(self) -> None:
-        """Remember that the form works, because the answer can be read, at least up to its first
+        """Remember that the form works, because the answer can be read at least up to its first
         call.
         """
         if self._taken.get(self._schema) is not self._form:
@@ -343,7 +343,7 @@ class ModelAnswer:
 
     @contextmanager
     def _limit(self) -> Generator[None]:
-        """Limit one wait by the idle time-out and by the time left for the whole answer."""
+        """Limit a wait by the idle time-out and by the time left for the whole answer."""
         left = self._deadline - anyio.current_time()
         idle = self._configuration.idle_timeout
         with anyio.move_on_after(max(0.0, min(idle, left))) as scope:
@@ -358,12 +358,12 @@ class ModelAnswer:
 
     async def _prepare_retry(self, error: ModelUnavailableError | SchemaRefusalError) -> None:
         """Choose the next form, or wait before the Request is sent again. Raise the error if
-        neither can help.
+        neither would help.
         """
         untried = self._schema not in self._taken
         lower = next(iter(self._forms[self._forms.index(self._form) + 1 :]), None)
         if isinstance(error, SchemaRefusalError):
-            # A refusal without a reason might be due to the form, if the form has never worked.
+            # A refusal without a reason might be due to the form if the form has never worked.
             if lower is None or not (error.certain or untried):
                 raise error
             self._form = lower
@@ -415,8 +415,8 @@ _EXAMPLES: Final = [
 
 
 def _checked(settings: JSONObject) -> JSONObject:
-    """Check the settings that handlers ask for, and return them without `model`. Their names must
-    be allowed in a configuration.
+    """Check the settings that handlers ask for, and return them without `model`. Only names that
+    are allowed in a configuration are valid.
 
     Raises:
         ModelSetupError: a setting is unknown, or the name of the model is not a string.
@@ -437,12 +437,12 @@ def _checked(settings: JSONObject) -> JSONObject:
 
 
 class ModelMind:
-    """Asks a model endpoint, and streams its answers. Leaving its context closes its connections.
-    The first Request imports the libraries of the model's provider.
+    """Asks a model endpoint and streams its answers. Leaving the mind's context closes the
+    connections. The first Request imports the libraries of the model's provider.
 
     Args:
         configuration: the model, its address and its settings.
-        secrets: the place where the key is registered, so that journals and messages mask it.
+        secrets: where the key is registered. Journals and messages then mask it.
         sleep: waits between two attempts. Tests replace it.
 
     Raises:
@@ -467,17 +467,17 @@ class ModelMind:
             )
 
         self._secrets = secrets or Secrets()
-        # Mask them now, because a run stores text before it first asks the model.
+        # Mask the keys now, because a run stores text before it first asks the model.
         mask_keys(self.configuration, self._secrets)
         self._sleep = sleep
-        # For each model, its endpoint and the forms that work.
+        # The endpoint of each model, and the forms that work there.
         self._taken: dict[str, dict[str, Form]] = {}
         self._endpoints: dict[str, Endpoint] = {}
         self._opening = anyio.Lock()
 
     @property
     def title(self) -> str:
-        """The configured name of the model, and its address unless it is the provider's own."""
+        """The model's configured name, and the address unless it is the provider's own."""
         url = self.configuration.base_url
         if url is None and self.configuration.name.partition(":")[0] in OPENAI:
             url = os.environ.get(OPENAI_URL)
@@ -499,8 +499,8 @@ class ModelMind:
             await endpoint.close()
 
     def check(self) -> tuple[str, bool]:
-        """Return the model with its address, and whether the address is the user's own. Nothing is
-        sent.
+        """Return the model with its address, and whether the address is the user's own. This sends
+        nothing.
 
         Raises:
             ModelSetupError: a package or a key is missing, or the provider is unknown.
@@ -515,7 +515,7 @@ class ModelMind:
         return f"{self.configuration.name}{place}", is_elsewhere
 
     async def models(self) -> list[str] | None:
-        """Return the models that the user's own server lists, or None if it has no list.
+        """Return the models that the user's own server lists, or None if the server has no list.
 
         Raises:
             ModelSetupError: see `check`.
@@ -537,8 +537,8 @@ class ModelMind:
         return ModelAnswer(self._reach, self.configuration, forms_by_schema, self._sleep, request)
 
     async def _reach(self, chosen: str | None) -> Endpoint:
-        """Return the endpoint of a model. The first Request creates it in a thread, because the
-        imports take a second or two.
+        """Return a model's endpoint. The first Request creates the endpoint in a thread, because
+        the imports take a second or two.
 
         Raises:
             ModelSetupError: a handler chose a model from another provider, or too many models.

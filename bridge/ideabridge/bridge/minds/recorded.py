@@ -1,8 +1,8 @@
 """Recorded: a mind that answers from stored ideas, for tests, demos and replay.
 
 It finds a stored idea by the id of the Request, which is the hash of the Request's context and
-schema. A recording therefore answers as long as the task, the tools and all results of calls are
-the same. Otherwise its error shows the differences.
+schema. A recording therefore answers as long as the task, the tools and the results of all calls
+are the same. Otherwise the error shows the differences.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class RecordingMissError(MindError):
 
 
 class Recorded:
-    """Answers Requests from the ideas of a store. If several ideas answer a Request, the newest one
-    is used.
+    """Answers Requests from the ideas in a store. If several ideas answer a Request, the newest is
+    used.
 
     Args:
-        store: an open store; it stays open.
-        title: the human-readable title of the recording.
+        store: an open store. It is left open.
+        title: the recording's title for people to read.
     """
 
     name = "recorded"
@@ -80,8 +80,8 @@ class Recorded:
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """The limits on the results that the recorded mind was shown. The mind had to read the rest
-        with the reading tool.
+        """The limits on how much of the results the recorded mind was shown. It had to read the
+        rest with the reading tool.
         """
         newest = next(self._ideas(1), None)
         if newest is None:
@@ -98,7 +98,7 @@ class Recorded:
         """Yield the stored Solution for a Request.
 
         Raises:
-            RecordingMissError: no idea answers it, and the run ends as failed.
+            RecordingMissError: no idea answers the Request. The run ends as failed.
         """
         for id_ in _ids(request):
             ideas = self._store.ideas.of_request(id_)
@@ -112,8 +112,8 @@ class Recorded:
         yield _written(offered_otherwise)
 
     async def _offered_otherwise(self, request: Request) -> StoredIdea | None:
-        """Return the newest idea that answers a Request that differs from this one only in how it
-        words the offer.
+        """Return the newest idea that answers a Request which differs from this one only in how the
+        offer is worded.
         """
         if self._by_offer is None:
             # Ideas that are saved later have ids in the current form.
@@ -171,7 +171,7 @@ def _written(stored: StoredIdea) -> bytes:
 
 
 def _ids(request: Request) -> Iterator[str]:
-    """Yield the ids that a Request can be recorded under: its own, and the ids that it had before
+    """Yield the ids under which a Request can be recorded: its own, and those that it had before
     ideas stored `shown`.
     """
     yield request.id
@@ -183,13 +183,13 @@ def _ids(request: Request) -> Iterator[str]:
 
 
 def _offer_key(context: Sequence[JSON], schema: JSON) -> str:
-    """Return a key that does not depend on the wording of the offer in a Request."""
+    """Return a key that does not depend on how the offer in a Request is worded."""
     return content_hash({"context": [*context], "schema": _offer_of(schema)})
 
 
 def _offer_of(schema: JSON) -> JSONObject:
-    """Return the content of a Solution's schema, without the parts that versions of ideabridge word
-    differently.
+    """Return the content of a Solution's schema without the parts whose wording differs between
+    versions of ideabridge.
 
     These parts are the schema of programs, and the statement that a result written by a mind is
     text if the tool's definition does not describe the result.
@@ -260,7 +260,7 @@ def earlier_form(context: Sequence[JSON]) -> list[JSON]:
 
 @dataclass(frozen=True, slots=True)
 class _StoredCall:
-    """The parts of a message about a call that say where its result was written."""
+    """The parts of a message about a call that say where the call's result was written."""
 
     value: str | None = None
     instance: str | None = None
@@ -286,8 +286,8 @@ def _earlier_call(call: JSONObject) -> JSONObject:
 
 
 def _earlier_path(text: str) -> KeyPath:
-    """Return the path of a reference. In rooms, earlier versions used `results` for the results of
-    the parent run.
+    """Return the path of a reference. In rooms, earlier versions used `results` for the parent
+    run's results.
     """
     path = next(parse_reference(text).operands()).full
     return path[1:] if path[:2] == ("data", "results") else path
@@ -350,8 +350,8 @@ def _difference(part: str, stored: JSON, requested: JSON) -> list[str]:
 
 @contextmanager
 def recording(path: Path) -> Generator[Recorded]:
-    """Open a recording. The file is a store, or the JSON of one exported idea or of a list of them
-    (`recording_of`).
+    """Open a recording. The file is a store, or the JSON of one exported idea or of a list of
+    exported ideas (`recording_of`).
 
     Raises:
         StoreAccessError: the file does not exist or cannot be read.
@@ -379,8 +379,8 @@ def recording(path: Path) -> Generator[Recorded]:
 def recording_of(
     store: Store, run_id: str, export: Callable[[str], JSONObject]
 ) -> list[JSONObject]:
-    """Return the ideas of a run and of its rooms as exported documents, in order, for `recording`.
-    `export` returns the document of an idea, or raises an error if the idea contains a secret.
+    """Return the ideas of a run and its rooms as exported documents, in order, for `recording`.
+    `export` returns an idea's document, or raises an error if the idea contains a secret.
     """
     ids = [record.id for record in store.ideas.of_run(run_id)]
     after: str | None = None

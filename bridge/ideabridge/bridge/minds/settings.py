@@ -25,7 +25,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Setting = bool | int | float | str
 
 SIGNING: Final = frozenset({"bedrock", "google-vertex", "google-cloud", "sagemaker"})
-"""Providers that sign requests with credentials of the machine instead of sending a key."""
+"""Providers that sign requests with the machine's credentials instead of sending a key."""
 
 _GENERAL: Final = frozenset(
     {
@@ -56,8 +56,8 @@ def setting_problem(name: str) -> str | None:
 
 
 class ShownSettings(BaseModel):
-    """The limits on how much of the results of calls a mind is shown in full. The rest is
-    shortened, and the mind can read it separately.
+    """The limits on how much of the calls' results a mind is shown in full. The rest is shortened,
+    and the mind can read it separately.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -200,7 +200,7 @@ def url_problem(url: str) -> str | None:
 
 
 def host_and_port(url: str | None) -> str:
-    """Return the host and port of an address, without the rest, which might contain a secret."""
+    """Return the host and port of an address, but not the rest, which might contain a secret."""
     try:
         parts = urlsplit(url or "")
         host = parts.hostname
@@ -214,7 +214,7 @@ def host_and_port(url: str | None) -> str:
 
 
 def extra_of(name: str) -> str:
-    """Return the name of the ideabridge extra that installs the packages for a model's provider."""
+    """Return the name of ideabridge's extra that installs the packages for a model's provider."""
     extra = name.partition(":")[0].split("-")[0]
     return extra if extra in ("openai", "anthropic", "google") else "all-models"
 
@@ -243,8 +243,8 @@ _OTHERS: Final = frozenset(
         "xai",
     }
 )
-"""Names that stand for a provider when they come before a colon. Any other name with a colon is the
-name of a model.
+"""Names that stand for a provider when they come before a colon. With any other name before it, the
+colon belongs to the name of a model.
 """
 
 
@@ -281,7 +281,7 @@ def expanded_model(raw: JSON) -> JSON:
 
 
 class SamplingSettings(BaseModel):
-    """`sampling` in `ideabridge.json`: preferences, which a client can ignore."""
+    """`sampling` in `ideabridge.json`: preferences that a client is free to ignore."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -307,7 +307,7 @@ class SamplingSettings(BaseModel):
 
 class Form(Enum):
     """The ways in which a Request asks for JSON, strictest first. If an endpoint refuses one form,
-    the next one is tried.
+    the next is tried.
     """
 
     NATIVE = "native"
@@ -315,7 +315,7 @@ class Form(Enum):
     similar).
     """
     PROMPTED = "prompted"
-    """Asks in the prompt, and uses the provider's JSON mode if there is one."""
+    """Asks in the prompt, and also uses the provider's JSON mode if there is one."""
     PLAIN = "plain"
     """Asks in the prompt alone."""
 
@@ -326,7 +326,7 @@ OPENAI: Final = ("openai", "openai-chat", "openai-responses")
 """Providers that speak OpenAI's protocols."""
 
 OPENAI_URL: Final = "OPENAI_BASE_URL"
-"""The environment variable that contains the address of the user's server."""
+"""The environment variable that contains the address of the user's own server."""
 
 _KEYS: Final = {
     **dict.fromkeys(OPENAI, ("OPENAI_API_KEY",)),
@@ -370,8 +370,8 @@ def mask_keys(configuration: ModelConfiguration, secrets: Secrets) -> None:
 
 
 def no_keyring(name: str) -> str:
-    """Return a note in brackets that there is no keyring, for a message about a missing key. Return
-    "" if there is a keyring.
+    """Return a note in brackets, for a message about a missing key, that there is no keyring.
+    Return "" if there is a keyring.
     """
     try:
         Keyring().read(name)

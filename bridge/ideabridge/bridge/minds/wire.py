@@ -1,11 +1,11 @@
-"""Wire: limits the size of HTTP answers from model endpoints, and translates failures into errors
-of minds.
+"""Wire: limits the size of HTTP answers from model endpoints, and translates failures into minds'
+errors.
 
 The HTTP libraries read the whole body of an error, and each line of a stream up to its end, no
-matter how long these are. `limit_answers` adds hooks to the HTTP client of a provider: they limit
+matter how long these are. `limit_answers` adds hooks to a provider's HTTP client. The hooks limit
 every answer, refuse compressed answers and web pages, and accept a chat completion that arrives in
-one piece although a stream was requested. `mind_error` turns the exceptions of pydantic-ai into
-errors of minds, whose classes determine how the exchange continues.
+one piece although a stream was requested. `mind_error` turns pydantic-ai's exceptions into minds'
+errors, whose classes determine how the exchange continues.
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ MAX_ERROR: Final = 1024 * 1024
 """The maximum size, in bytes, of the body of an error."""
 
 MAX_LINE: Final = 2 * MAX_BYTES
-"""The maximum size, in bytes, of one line, which can contain a whole escaped answer."""
+"""The maximum size, in bytes, of one line. A line can contain a whole escaped answer."""
 
 MAX_ANSWER: Final = 16 * MAX_BYTES
-"""The maximum size, in bytes, of one answer. A stream wraps every few letters of the answer, and of
-the reasoning before it, in a JSON object."""
+"""The maximum size, in bytes, of one answer. A stream wraps every few letters, of the answer and of
+the reasoning before it, in a JSON object.
+"""
 
 _CHAT: Final = "/chat/completions"
 _PAGE: Final = ("text/html", "application/xhtml+xml")
@@ -64,7 +65,7 @@ Response = httpx.Response | httpx2.Response
 
 
 class _Bounded(httpx.AsyncByteStream, httpx2.AsyncByteStream):
-    """The bytes of an answer, within limits."""
+    """The bytes of an answer, within the limits."""
 
     def __init__(self, stream: Any, most: int) -> None:
         self._stream = stream
@@ -96,7 +97,7 @@ class _Bounded(httpx.AsyncByteStream, httpx2.AsyncByteStream):
 
 
 class _Streamed(_Bounded):
-    """An answer that is declared as JSON even though a stream was requested. It is read completely,
+    """An answer that is declared as JSON although a stream was requested. It is read completely and
     then passed on as a stream.
 
     pydantic-ai offers no way to read a completion that has already arrived, and asking again
@@ -123,8 +124,8 @@ def limit_answers(provider: Provider[Any]) -> None:
 
 
 def fault_in(error: BaseException) -> IdeabridgeError | None:
-    """Return the error that a hook of this file raised and a library wrapped in its own error, or
-    None if there is none.
+    """Return the error that one of this file's hooks raised and a library wrapped in an error of
+    its own, or None if there is no such error.
     """
     visited: set[int] = set()
     below: BaseException | None = error
@@ -202,7 +203,7 @@ def _as_stream(body: bytes) -> bytes:
 _LONGEST: Final = 600
 
 _SILENT: Final = "ended without content"
-"""Part of pydantic-ai's message about an empty stream."""
+"""A part of pydantic-ai's message about an empty stream."""
 
 _OF_SCHEMA: Final = re.compile(
     r"response_?format|json_?schema|json_?object|\bschema|grammar|oneOf|anyOf|allOf|\$ref|\$defs|additionalProperties"
@@ -212,8 +213,8 @@ _OF_SCHEMA: Final = re.compile(
 
 
 def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
-    """Convert an error from pydantic-ai, or from a library below it, into an error of a mind.
-    `place` is the host and port of the endpoint, or "" if they are unknown.
+    """Convert an error from pydantic-ai, or from a library below it, into a mind's error. `place`
+    is the host and port of the endpoint, or "" if they are unknown.
     """
     fault = fault_in(error)
     if fault is not None:
@@ -221,7 +222,7 @@ def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
     if isinstance(error, UserError | ImportError):
         return ModelSetupError(f"the model cannot be asked: {_bounded(str(error))}")
     if isinstance(error, UnexpectedModelBehavior) and _SILENT in str(error):
-        # llama-cpp-python does not stream errors: it answers 200 and sends nothing.
+        # llama-cpp-python does not stream errors. It answers 200 and sends nothing.
         return SchemaRefusalError(
             "the model endpoint ended its answer without sending any of it: the Request may be "
             "too long for the model's context, base_url may be wrong, or the server may have "
