@@ -222,7 +222,7 @@ def brief_requests(
     Args:
         run: the run.
         entries: the Requests of the run, in the form that `Run.answer` uses.
-        tools: every tool of the bridge.
+        tools: all tools that the bridge has.
         search: an index of those tools.
         reader: what the reader of the answer knows already, which is not repeated.
     """

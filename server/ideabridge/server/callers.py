@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ideabridge.server.transports.identity import IdentityProvider
 
 Context = ServerRequestContext[Any, Any]
-"""The SDK's context of a request."""
+"""The SDK's context for a request."""
 
 
 @dataclass(frozen=True, slots=True)

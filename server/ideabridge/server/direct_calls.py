@@ -364,7 +364,7 @@ class DirectCalls:
     # -- sessions ----------------------------------------------------------------------------------
 
     def _record(self, entry: Entry, client: str, session: str, size: int) -> None:
-        """Add a call that has ended to its session."""
+        """Add a finished call to its session."""
         key = (entry.request.caller, client, session)
         now = time.time()
         recorded = self._sessions.pop(key, None)

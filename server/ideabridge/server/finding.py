@@ -322,7 +322,7 @@ class Finding:
         return refused[:_QUESTIONS]
 
     def _idle(self, modules: Collection[str]) -> list[JSONObject]:
-        """Return those of these servers that have not started yet, each with the date of its list
+        """Return the servers in `modules` that have not started yet, each with the date of its list
         of tools.
         """
         return [

@@ -14,7 +14,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit code (`docs/cli.md`).
 
     Args:
-        arguments: the words after `ideabridge`, or None to use those of the process.
+        arguments: the words after `ideabridge`, or None to use the arguments that this process was
+            started with.
     """
     words = sys.argv[1:] if arguments is None else arguments
     _prepare_streams()

@@ -87,7 +87,7 @@ def _collect_seldom() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Manner:
-    """The options of a server besides its configuration; see `serve_stdio`."""
+    """The options that a server has besides its configuration; see `serve_stdio`."""
 
     on_status: Callable[[ModuleStatus], None] | None
     commands: Commands
@@ -164,7 +164,7 @@ async def _opened(
             _serving(created, toolbox) as bridge,
             anyio.create_task_group() as group,
         ):
-            # Other processes may lock the store for a moment.
+            # Other processes might lock the store for a moment.
             await bridge.patiently(lambda: state_key(bridge.store))
             quotas = None if beside is None else beside.front.quotas
             front = Front(bridge, group, version("ideabridge"), manner.commands, quotas)

@@ -126,8 +126,8 @@ class Front:
         group: runs what outlives a request.
         version: the version of ideabridge.
         commands: the commands that a person can use to decide about runs.
-        quotas: counts what callers use, together with other servers of this process, or None for
-            this server alone.
+        quotas: counts what callers use, together with other servers in this process, or None to
+            count for this server alone.
 
     Attributes:
         group: the task group.

@@ -70,7 +70,7 @@ def create_token(token: str | None = None) -> str:
         token: the token, or None for a new one.
 
     Raises:
-        StoredSecretError: it cannot be stored.
+        StoredSecretError: the token cannot be stored.
     """
     present = find_secret(SecretOwner(), TOKEN_SECRET)
     if present is not None:
@@ -94,9 +94,9 @@ def service_command(
         program: the words that start ideabridge.
         address: the loopback address and port to listen at.
         own: the user's configuration.
-        store: the store, or None for the one in the configuration.
-        ui: whether it has the page.
-        metrics: whether it has metrics.
+        store: the store, or None for the configured one.
+        ui: whether the service has the page.
+        metrics: whether the service has metrics.
     """
     words = [*program, "serve", "--http", address, "--service", "--config", str(own)]
     if store is not None:
@@ -112,7 +112,7 @@ def forget_token() -> None:
     """Delete the token of the service. Blocks.
 
     Raises:
-        StoredSecretError: it cannot be deleted.
+        StoredSecretError: the token cannot be deleted.
     """
     remove_secret(SecretOwner(), TOKEN_SECRET)
 
@@ -130,7 +130,7 @@ class UserService:
     file: Path
 
     def definition(self, command: Sequence[str], folder: Path) -> bytes:
-        """Return the content of the file.
+        """Return the content that the service's file must have.
 
         Args:
             command: the command that serves.
@@ -164,10 +164,10 @@ class UserService:
 
     @property
     def url(self) -> str:
-        """The address at which the installed service answers.
+        """The address at which the installed service can be reached.
 
         Raises:
-            ServiceError: it is not installed, or its file is not what `install` wrote.
+            ServiceError: the service is not installed, or its file is not what `install` wrote.
         """
         try:
             words = self._command(self.file.read_bytes())
@@ -249,7 +249,7 @@ def user_service(platform: str = sys.platform, home: Path | None = None) -> User
         return UserService("launchd", home / "Library" / "LaunchAgents" / f"{_LABEL}.plist")
 
     if platform != "win32" and shutil.which("systemctl") is not None:
-        # The user's service manager answers only within a session of the user.
+        # The user's service manager answers only within one of the user's sessions.
         if _try("systemctl", "--user", "show-environment"):
             folder = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
             return UserService("systemd", folder / "systemd" / "user" / _UNIT)
@@ -323,8 +323,8 @@ def _property_list(command: Sequence[str], folder: Path) -> bytes:
 
 
 def _variables() -> Mapping[str, str]:
-    """Return the variables that the service gets from this command: a service manager has a short
-    PATH, which lacks the programs that start servers.
+    """Return the variables that the service gets from this command: a service manager sets a short
+    PATH that lacks the programs which start servers.
     """
     names = ("PATH", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
     return {name: os.environ[name] for name in names if os.environ.get(name)}
@@ -349,7 +349,7 @@ def _run(*command: str) -> None:
     """Run a system command.
 
     Raises:
-        ServiceError: it fails.
+        ServiceError: the command fails.
     """
     try:
         ended = subprocess.run(

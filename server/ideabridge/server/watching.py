@@ -28,13 +28,13 @@ LONGEST_MS: Final = 1200
 LOOK_MS: Final = 2000
 
 FileState: TypeAlias = tuple[int, int, int] | None
-"""The time of the last change of a file, in nanoseconds, its size in bytes, and its number on the
-disk; None if the file does not exist.
+"""The time of a file's last change in nanoseconds, the file's size in bytes, and its inode number;
+None if the file does not exist.
 """
 
 
 def state_of(file: Path) -> FileState:
-    """Return a value that differs between two contents of a file, without reading the file."""
+    """Return a value that changes whenever a file's content does, without reading the file."""
     try:
         about = file.stat()
     except (OSError, ValueError):
@@ -128,8 +128,8 @@ class SourceWatch:
         return {file: state_of(file) for file in self._files()}
 
     def _folders(self) -> frozenset[Path]:
-        """Return the nearest existing folder of each file and of the target of a link in its
-        place.
+        """Return the nearest existing folder above each file and, if the file is a link, above the
+        link's target.
         """
         folders: set[Path] = set()
         for file in self._seen:

@@ -43,7 +43,7 @@ def workspaces_file() -> Path:
 
 
 def registered_workspaces() -> dict[str, Path]:
-    """Return the registered folders by name, in the order of the names.
+    """Return the registered folders, keyed by name and sorted by it.
 
     Raises:
         WorkspaceError: `workspaces.json` cannot be read, other users are allowed to write it, or it
@@ -141,7 +141,7 @@ def forget_workspace(name: str) -> None:
 
 
 def _free_name(folder: Path, present: Mapping[str, Path]) -> str:
-    """Return a name for a folder that no other folder has."""
+    """Return a name, used by no other folder, for a folder."""
     plain = _NOT_IN_NAME.sub("-", folder.name.lower()).strip("-_")[:_LONGEST_NAME] or "workspace"
     name = plain
     number = 1

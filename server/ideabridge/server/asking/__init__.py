@@ -1,1 +1,1 @@
-"""Questions to the client: to its model by sampling, to its user by forms."""
+"""Asking: asks the client's model by sampling, and its user through forms."""

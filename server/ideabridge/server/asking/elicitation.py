@@ -248,15 +248,17 @@ class Deciding:
         return self.by_person(run, request) or BY_ASSISTANT.format(self.commands_of(request).places)
 
     def commands_of(self, request: ToolRequest) -> Commands:
-        """Return the commands that a message to a caller can contain. For a named user of a server
-        on another machine, they omit the server's folders.
+        """Return the commands that a message to a caller can contain. If the caller is a named
+        user, who might be on another machine, the commands omit the server's folders.
         """
         if user_of(request.caller) is None:
             return self.commands
         return Commands(page=self.commands.page)
 
     def _key(self, request: ToolRequest) -> str:
-        """Return an id for the client: its session, or its request if it has no session."""
+        """Return an id for the client: that of its session or, without a session, that of its
+        request.
+        """
         http: object = request.context.request
         if not isinstance(http, Request):
             return f"stdio {self._process}"

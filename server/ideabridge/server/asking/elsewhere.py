@@ -120,8 +120,7 @@ class CallsElsewhere:
                 return
             await self._delete(row)
         except StoreError:
-            # The asker gets no further signs of life from this server, and reports an error to its
-            # client.
+            # The asker hears nothing more from this server, so it reports an error to its client.
             return
         finally:
             self._serving.discard(row)

@@ -1,5 +1,5 @@
-"""Requests for tools, and rounds: a request is answered with questions, and the client repeats it
-with answers (MCP 2026-07-28).
+"""Tool requests and rounds. In a round, a request is answered with questions, and the client
+repeats it with answers (MCP 2026-07-28).
 
 Up to 2025-11-25, questions go out on the back-channel of the waiting request instead.
 """

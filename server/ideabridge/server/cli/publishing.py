@@ -226,8 +226,8 @@ def calls_option(text: str | None) -> list[int] | None:
 def choices_of_options(
     options: Options, take: list[str] | None, runs: list[str] | None
 ) -> JSONObject:
-    """Return the options in the form of `Bridge.lift`'s `choices`. `--take` can also be an
-    explanation: `PATH={"item_of": ...}`.
+    """Return the options in the form that `Bridge.lift` accepts as `choices`. `--take` can also be
+    an explanation: `PATH={"item_of": ...}`.
 
     Raises:
         UsageError: `--take` is not PATH=REFERENCE.
@@ -258,7 +258,7 @@ def read_parameters(
     require: list[str] | None,
     parameter: list[str] | None,
 ) -> JSONObject:
-    """Return the options in the form of `Bridge.publish`'s `parameters`.
+    """Return the options in the form that `Bridge.publish` accepts as `parameters`.
 
     Raises:
         UsageError: an option has no `=`.

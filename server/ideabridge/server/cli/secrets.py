@@ -246,8 +246,8 @@ def _configuration(owner: SecretOwner) -> Configuration:
 
 
 def _listed_configuration(owner: SecretOwner) -> Configuration:
-    """Read a configuration for the list. If it cannot be read, report that, and list only what is
-    stored.
+    """Read a configuration for the list. If it cannot be read, report that, and list only stored
+    secrets.
     """
     from ideabridge.bridge.configuration import Configuration, ConfigurationError
 
@@ -341,7 +341,7 @@ def _row(
 
 
 def _say_commands(listed: Iterable[JSON]) -> None:
-    """Report which commands store or allow what is missing."""
+    """Report the commands that store missing secrets or allow their use."""
     from ideabridge.bridge.stored_secrets import SecretOwner
 
     for entry in cast("list[JSONObject]", listed):

@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from ideabridge.tools.tool import Tool
 
 _TITLE_WIDTH: Final = 9
-"""Width, in columns, of the titles in the details of a server."""
+"""Width, in columns, of the titles in a server's details."""
 
 _SHOWN_APART: Final = ("cwd", "disabled")
-"""The keys of an entry that the details of a server show in another form."""
+"""The keys in an entry that a server's details show in another form."""
 
 app = typer.Typer(
     help="Add, list, test, sign in to and import the MCP servers behind ideabridge.",

@@ -430,7 +430,9 @@ def _effects(
 
 
 def _secret_lines(standing: ProjectTrust, parsed: Configuration) -> list[tuple[str, str]]:
-    """Return (`secret`, what is stored for a server) for each secret that a server names."""
+    """Return a line (`secret`, what is stored for the server) for each secret that a server
+    names.
+    """
     from ideabridge.bridge.modules.settings import entry_digest, secrets_named
     from ideabridge.bridge.stored_secrets import StoredSecretError, find_secret, secret_owner
 

@@ -138,7 +138,7 @@ class Adoption:
         place: the place in the host's file that contains the server.
         target: the configuration that receives the server.
         verdict: see `AdoptionVerdict`.
-        why: the reason why the server is not adopted, if it is not.
+        why: the reason why the server is not adopted, or "" if it is.
         notes: hints for the user.
         approved: the tools that the host calls without asking; `*` stands for all of them.
         secrets: the secrets that the host's entry contains, which `entry` names.
@@ -443,7 +443,7 @@ def _refuse(translation: Translation, refused: Refused) -> None:
 def _settle_folder(
     translation: Translation, raw: JSON, scope: Scope, project: Path, target: Destination
 ) -> None:
-    """Decide in which folder a server runs, and note what ties it to this project."""
+    """Decide which folder a server runs in, and note what ties the server to this project."""
     entry = translation.entry
     is_program = isinstance(entry.get("command"), str)
     if scope == "local":
@@ -475,8 +475,8 @@ def _settle_folder(
 
 
 def _starts_elsewhere(entry: JSONObject, project: Path, target: Destination) -> str:
-    """Return a note about the paths of a server that refer to other files when ideabridge starts
-    it; "" if there are none.
+    """Return a note about the paths in a server's entry that refer to different files when
+    ideabridge starts the server, or "" if there are none.
 
     A server in the user's own file starts in the project folder, as it does in the host, but a path
     to its program is relative to that file.

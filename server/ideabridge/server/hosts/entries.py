@@ -203,7 +203,7 @@ def is_server_address(word: str) -> bool:
 
 def _address_meant(word: str) -> str | None:
     """Return the address that a command stands for if it looks like an address without its scheme,
-    otherwise None. A command that is found on this machine is never taken for an address.
+    otherwise None. A command that is found on this machine is never taken to be an address.
     """
     scheme, separator, rest = word.partition("://")
     if separator and scheme.isalnum():
@@ -543,7 +543,7 @@ def readable_values(entry: JSONObject) -> list[str]:
 
 
 def started_by(entry: JSONObject) -> str:
-    """Return the command line or the address of a server, without its secrets."""
+    """Return a server's command line or address, without secrets."""
     return start_line(shown_definition(entry))
 
 

@@ -242,8 +242,8 @@ class Host:
             entries.
         unsure: what the host's documentation leaves open; for docs/hosts.md.
         command: the words of the host's own command that adds a server to it. `{scope}` and
-            `{name}` stand for the scope and the name of the server; the words of its command
-            follow. Empty if the host has no such command.
+            `{name}` stand for the scope and the name of the server; the words of the server's
+            command follow. Empty if the host has no such command.
         command_scope: the only scope in which that command adds a server; None for all.
         platforms: the values of `sys.platform` on which the host runs; empty for all.
     """

@@ -3,8 +3,8 @@
 
 The keys of all hosts are accepted in every file, because people copy entries from host to host. A
 key without a meaning for ideabridge is left out, and a note names it. A server is unusable only if
-its meaning cannot be guessed: it has no command and no address, or both of them, or a list of
-forbidden tools that cannot be read.
+its meaning cannot be guessed: it has neither a command nor an address, or has both, or has an
+unreadable list of forbidden tools.
 """
 
 from __future__ import annotations
@@ -489,7 +489,9 @@ class _Translator:
         self._note("'tools' also has settings that have no meaning in ideabridge and are left out")
 
     def _read_approvals(self, key: str, value: JSON) -> None:
-        """Note which tools the host calls without asking. ideabridge asks by its own rules."""
+        """Note which tools the host calls without asking. ideabridge itself asks according to its
+        own rules.
+        """
         if isinstance(value, list):
             self.approved += [name for name in value if isinstance(name, str) and name]
         elif value is True or value == "approve":
@@ -822,7 +824,7 @@ def _variables_in(text: str) -> dict[str, str]:
 
 
 def is_ourselves(entry: JSONObject) -> bool:
-    """Return whether an entry, in the form of any host, starts ideabridge, which cannot be its own
+    """Return whether an entry, in any host's format, starts ideabridge, which cannot be its own
     module.
     """
     words = started_words(entry)
@@ -832,8 +834,8 @@ def is_ourselves(entry: JSONObject) -> bool:
 
 
 def started_words(entry: JSONObject) -> list[str]:
-    """Return the program that an entry, in the form of any host, starts, and its arguments. The
-    list is empty if it starts none.
+    """Return the program that an entry, in any host's format, starts, followed by its arguments.
+    The list is empty if the entry starts none.
     """
     words: list[JSON] = []
     for key in ("command", "cmd", "args"):

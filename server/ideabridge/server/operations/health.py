@@ -1,4 +1,4 @@
-"""Health of a server over HTTP, for supervisors and load balancers.
+"""Health: reports the health of a server over HTTP to supervisors and load balancers.
 
 `/healthz` answers as long as the process works; if it does not answer, a supervisor restarts the
 process. `/readyz` answers with 200 while the server can serve requests, and otherwise with 503 and

@@ -1,4 +1,4 @@
-"""The log of a server on standard error, which no client can flood.
+"""Log: writes a server's log to standard error in such a way that no client can flood it.
 
 uvicorn, asyncio and the MCP SDK log each malformed request or refused socket, so a client could
 produce any number of records. In each period, only a few similar records are written, and then the

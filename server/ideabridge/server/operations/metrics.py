@@ -1,4 +1,5 @@
-"""Metrics of a server for Prometheus, at `/metrics`. They exist only with `serve --http --metrics`.
+"""Metrics: a server's metrics for Prometheus, at `/metrics`. They exist only with `serve --http
+--metrics`.
 
 A label never contains text that a user or a model wrote. Methods are MCP methods. Tools are this
 server's own tools and those from its tool files and modules; published ideas and tools without code

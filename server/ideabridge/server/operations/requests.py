@@ -130,7 +130,7 @@ def note_failure() -> None:
 
 
 class RequestWatch:
-    """Records each request of a server, and calls the observers when the request has ended.
+    """Records each request to a server, and calls the observers when the request has ended.
 
     Over HTTP, a request ends with its HTTP response (`over`). On stdio, it ends when the server has
     answered it.

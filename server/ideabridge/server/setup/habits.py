@@ -31,7 +31,7 @@ class _Habits:
 
     Attributes:
         paths: the paths of the files, as in `Place`.
-        pattern: matches a mention of a server. `{name}` stands for the name of the server.
+        pattern: matches a mention of a server. `{name}` stands for the server's name.
         variable: see `Place`.
     """
 

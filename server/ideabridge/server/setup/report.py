@@ -1,4 +1,4 @@
-"""Report: describes a plan for users in words, and for scripts as JSON, without its secrets."""
+"""Report: describes a plan in words for users and as JSON for scripts, without its secrets."""
 
 from __future__ import annotations
 

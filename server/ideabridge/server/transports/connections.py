@@ -464,5 +464,5 @@ class GuardedProtocol(H11Protocol):
 
 
 def connection_of(scope: Scope) -> GuardedProtocol:
-    """Return the connection of a request."""
+    """Return the connection that a request arrived on."""
     return cast("GuardedProtocol", scope[_KEY])

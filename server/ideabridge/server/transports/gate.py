@@ -326,8 +326,8 @@ class Gate:
     """ASGI middleware in front of everything over HTTP; see the docstring of this file.
 
     Args:
-        calls: the door of `/mcp`, `/metrics` and every path that is not the page's.
-        page: the door of the page, or None if there is no page.
+        calls: the door to `/mcp`, `/metrics` and every other path that is not the page's.
+        page: the door to the page, or None if there is no page.
         health: answers `/healthz` and `/readyz`.
         names: the names of this server.
         credentials: checks tokens.

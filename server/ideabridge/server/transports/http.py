@@ -155,8 +155,8 @@ def reachable(url: str, names: tuple[str, ...]) -> str:
 
 
 def host_names_of(host: str, allowed: tuple[str, ...]) -> HostNames:
-    """Return the names of a server in Host and Origin headers: the names of this machine, the bound
-    address, and `allowed`.
+    """Return the names that a server can have in Host and Origin headers: the names of this
+    machine, the bound address, and `allowed`.
     """
     names = list(_LOOPBACK_NAMES)
     if not is_loopback(host):

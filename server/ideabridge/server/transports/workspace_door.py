@@ -1,9 +1,9 @@
-"""The door of a server with workspaces: `/mcp/w/NAME` leads to the workspace of this name, and
+"""The door to a server with workspaces: `/mcp/w/NAME` leads to the workspace of this name, and
 `/ui/w/NAME` to its pages.
 
 Each workspace is served as if it were a separate server, with the configuration, tool files and
-store of its folder. It is opened by its first request, and stays open until the server ends. The
-servers in the user's own configuration are shared with `/mcp`.
+store of its folder. The first request to a workspace opens it, and it stays open until the server
+ends. The servers in the user's own configuration are shared with `/mcp`.
 """
 
 from __future__ import annotations

@@ -399,8 +399,8 @@ class ApprovalPages:
         return ""
 
     def _rules(self, visitor: Visitor) -> tuple[list[ListedRule], str]:
-        """Return the standing rules that a visitor is allowed to see, and why they cannot be read,
-        or "".
+        """Return the standing rules that a visitor is allowed to see, and the reason why they
+        cannot be read, or "".
         """
         rules = self._bridge.standing_rules
         if rules is None:

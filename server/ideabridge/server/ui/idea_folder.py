@@ -29,8 +29,8 @@ _MOST_FILES: Final = 200
 """Maximum number of files in the folder that are read for one page."""
 
 FileState = Literal["in force", "not saved", "differs", "refused"]
-"""in force: the tool of this name is what the file says. not saved: there is no such tool. differs:
-the tool is something else. refused: the file cannot be used.
+"""in force: the tool with this name matches the file. not saved: there is no such tool. differs:
+the tool does not match the file. refused: the file cannot be used.
 """
 
 

@@ -319,7 +319,7 @@ class ModulePages:
 
 
 def _started_by(module: Module) -> str:
-    """Return the command or the address of a server, without its secrets."""
+    """Return a server's command or address, without secrets."""
     entry = module.configuration.model_dump(mode="json", exclude_unset=True)
     return started_by(cast("JSONObject", entry))
 

@@ -39,10 +39,12 @@ _MOST_CHARACTERS: Final = 30_000
 """Maximum total length, in characters, of the differing lines of all calls on a page."""
 
 _MOST_FIELDS: Final = 200
-"""Maximum number of fields of a value that are compared one by one."""
+"""Maximum number of fields in a value that are compared one by one."""
 
 _MOST_CHANGES: Final = 12
-"""Maximum number of fields that differ, to be shown as a table. More are read better as lines."""
+"""Maximum number of differing fields that are shown as a table. More of them are easier to read as
+lines.
+"""
 
 _LONGEST_FIELD: Final = 80
 _DEEPEST: Final = 6
@@ -79,7 +81,7 @@ class ComparedCall:
         sent, result: the beginning of its parameters, and that of its result or error, as indented
             JSON.
         sent_digest, result_digest: the hashes of the whole values.
-        fields: the first fields of its result.
+        fields: the first fields in its result.
     """
 
     number: int = 0
@@ -102,7 +104,7 @@ class ComparedRun:
         omitted: the number of further calls that it has.
         output: the beginning of its output as indented JSON, or "" if it has none.
         output_digest: the hash of the whole output.
-        fields: the first fields of its output.
+        fields: the first fields in its output.
     """
 
     calls: tuple[ComparedCall, ...] = ()
@@ -127,7 +129,7 @@ class ComparedPair:
 
     Attributes:
         sent, result: the lines that differ, as a unified diff without its header.
-        changes: the fields of the result that differ, if they are few.
+        changes: the fields in which the results differ, if they are few.
     """
 
     before: ComparedCall | None
@@ -148,7 +150,7 @@ class Comparison:
         is_output_same: whether the outputs are the same.
         omitted: the number of calls, in both runs, that are not compared.
         unexplained: the number of pairs whose differing lines are not shown.
-        fields: the fields of the output that differ, if they are few.
+        fields: the fields in which the outputs differ, if they are few.
     """
 
     pairs: tuple[ComparedPair, ...]
@@ -215,7 +217,7 @@ def _beginning(value: JSON) -> str:
 
 
 def _fields_of(value: JSON) -> tuple[ComparedField, ...]:
-    """Return the first fields of a value. A part that lies too deep is one field."""
+    """Return the first fields in a value. A part that is nested too deeply counts as one field."""
     fields: list[ComparedField] = []
     waiting: list[tuple[tuple[str, ...], JSON]] = [((), Beginning(value, _TEXT).value)]
     while waiting and len(fields) < _MOST_FIELDS:
@@ -236,8 +238,8 @@ def _fields_of(value: JSON) -> tuple[ComparedField, ...]:
 def _changes(
     before: tuple[ComparedField, ...], now: tuple[ComparedField, ...]
 ) -> tuple[FieldChange, ...]:
-    """Return the fields that differ. There are none if they are many, or if the values have no
-    field in common, so that nothing became something else.
+    """Return the fields that differ, or none if there are many, or if the values have no field in
+    common, so that nothing became something else.
     """
     old = {field.path: field.text for field in before}
     new = {field.path: field.text for field in now}

@@ -48,10 +48,10 @@ _EVENTS: Final = 50
 _MOST_ERRORS: Final = 20
 _MOST_READERS: Final = 100
 _MOST_ASKED: Final = 8
-"""Maximum number of values that a page says were asked for."""
+"""Maximum number of values that a page shows as what a run was started with."""
 
 _LONGEST_ASKED: Final = 120
-"""Maximum number of characters of such a value, and of the values of a failed call."""
+"""Maximum length, in characters, of such a value, and of the values of a failed call."""
 
 _WHOLE: Final = 2**48
 
@@ -70,10 +70,10 @@ class FailureGroup:
     """The calls of a run that failed with the same message.
 
     Attributes:
-        tool: the tool of these calls, or "" for what was wrong with the output.
+        tool: the tool of these calls, or "" for an error in the output.
         places: the numbers of the calls.
-        message: what the error says.
-        values: the parameters of the first of the calls on one line; "" if it has none.
+        message: the error message.
+        values: the parameters of the first of these calls, on one line; "" if it has none.
     """
 
     tool: str
@@ -233,8 +233,8 @@ def _folded_values(
 
 
 def _asked_for(record: RunRecord, trace: Trace, run_input: JSONObject) -> list[tuple[str, str]]:
-    """Return the names and the values that a run was asked for: its input, or else the values that
-    its plan contains. References are left out, because they are not values yet.
+    """Return the names and values that a run was started with: its input, or else the values in its
+    plan. References are left out, because they are not values yet.
     """
     parameters = list(run_input.items())
     if not parameters and record.kind == "plan" and not trace.program:
@@ -257,7 +257,7 @@ def _parameters_in(call: JSONObject) -> list[tuple[str, JSON]]:
 
 
 def _failures(errors: list[JSONObject], history: RunHistory) -> list[FailureGroup]:
-    """Return errors by their tool and message, in the order in which each occurs first."""
+    """Return errors grouped by tool and message, in the order in which each group first occurs."""
     groups: dict[tuple[str, str], FailureGroup] = {}
     for error in errors:
         place = error.get("place")
@@ -265,7 +265,7 @@ def _failures(errors: list[JSONObject], history: RunHistory) -> list[FailureGrou
         message = str(object_or_empty(error.get("error")).get("message", ""))
         group = groups.get((tool, message))
         if group is None:
-            # The page does not list more.
+            # The page does not list any more than these.
             values = _values_of_call(place, history) if len(groups) < _MOST_ERRORS else ""
             group = groups[tool, message] = FailureGroup(tool, [], message, values)
         if isinstance(place, int):
@@ -274,7 +274,7 @@ def _failures(errors: list[JSONObject], history: RunHistory) -> list[FailureGrou
 
 
 def _values_of_call(place: JSON, history: RunHistory) -> str:
-    """Return the parameters with which a call ran on one line, or "" if it did not get so far."""
+    """Return, on one line, the parameters that a call ran with, or "" if it never ran."""
     calls = history.machine.history
     if not isinstance(place, int) or place >= len(calls):
         return ""

@@ -398,7 +398,7 @@ class ServerForms:
             raise UnknownToolError(f"there is no server {name[:100]!r}")
 
     def _entry(self, name: str) -> JSONObject:
-        """Return the entry of a server in the file that the page changes.
+        """Return a server's entry in the file that the page changes.
 
         Raises:
             EntryError: the entry is in another file.
@@ -762,7 +762,7 @@ def is_changed_here(configuration: Configuration, name: str) -> bool:
 
 
 def _entry_in(file: EntryFile, name: str, action: str) -> JSONObject:
-    """Return the entry of a server in a file.
+    """Return a server's entry in a file.
 
     Raises:
         EntryError: the file has no such entry, or has something else under its name.

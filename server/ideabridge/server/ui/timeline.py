@@ -264,8 +264,8 @@ class Axis:
     ) -> Axis:
         """Return the axis of a run from its beginning to its end. `ran` contains the spans in which
         something ran. With `is_round`, an axis without a break is extended until each quarter of it
-        is a round time. Where it has breaks, these are as wide as they must be for that, so the
-        marks before the first break are round.
+        is a round time. On an axis with breaks, the widths of the breaks are chosen for this, so
+        the marks before the first break are round.
         """
         gaps = _gaps(ran, begun, end)
         work = end - begun - sum(map(_length, gaps))
@@ -362,7 +362,7 @@ def _round_time(least: float) -> float:
 
 
 def _round_width(drawn: float, idle: list[tuple[float, float]], least: float) -> float:
-    """Return the width of each break at which a quarter of the axis is a round time, in seconds.
+    """Return the width of each break, in seconds, at which a quarter of the axis is a round time.
 
     It is `least` if the shortest stretch would otherwise be drawn longer than it was. `drawn` is
     the time that is drawn to scale.

@@ -385,7 +385,7 @@ def _edited_start(
 
 
 def _with_secrets(word: str, entry: JSONObject) -> str:
-    """Return a word of a command or an address, with the secret that `•••` stands for.
+    """Return a word in a command or an address, with the secret that `•••` stands for filled in.
 
     Raises:
         FieldError: no word in the entry matches.

@@ -174,7 +174,9 @@ def check_configuration(findings: Findings, configuration: Configuration) -> Non
 
 
 def _settings(configuration: Configuration, layer: Layer) -> str | None:
-    """Return the modules and effective settings of a configuration file, or None if it has none."""
+    """Return the modules and the effective settings in a configuration file, or None if it has
+    none.
+    """
     above = configuration.layers[configuration.layers.index(layer) + 1 :]
     merging = ("$schema", "mcpServers", "tools", "limits", "sampling", "approval")
     settings: list[str] = []

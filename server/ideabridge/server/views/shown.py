@@ -168,7 +168,7 @@ def _beginning(text: str, room: Room) -> str:
 
 
 def content_of(question: Question) -> JSONObject:
-    """Return the content of a question: the call, the plan, or what a module asks during a call."""
+    """Return what a question is about: the call, the plan, or what a module asks during a call."""
     content = shown_without_ids(question)
     elicitation = question.asked
     if elicitation is None:
