@@ -93,7 +93,7 @@ def _unknown_parameter(name: str, names: ParameterNames) -> str | None:
 
 def _named_variable(value: JSON) -> str | None:
     """Return why a default that contains `${VAR}` cannot be used, or None if it contains none. The
-    text would be sent as it is, which is hardly ever what its author means.
+    text would be sent as it is, which is almost never what its author means.
     """
     match = next(filter(None, map(_VARIABLE.search, strings_in(value))), None)
     if match is None:

@@ -243,7 +243,7 @@ class Tool:
         sent_parameters: the schema of the parameters as the module sent it, if that differs.
             Digests are computed from it, so that a repaired definition never shares the digest of
             another one.
-        sent_output: likewise, the output schema as the module sent it.
+        sent_output: the output schema as the module sent it, if that differs.
         wire: what else the module listed for the tool, unchanged, for hosts: title, annotations,
             icons, execution and `_meta`. It is not part of the published definition.
     """

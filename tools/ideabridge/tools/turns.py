@@ -81,8 +81,8 @@ class FairPlaces:
 
     @asynccontextmanager
     async def place(self) -> AsyncGenerator[None]:
-        """Wait for a free place and hold it for the duration of the block. `asked_by` says which
-        caller it counts for.
+        """Wait for a free place and hold it for the duration of the block. The place counts for the
+        caller in `asked_by`.
         """
         caller = asked_by.get()
         await self._take(caller)

@@ -6,7 +6,7 @@ one call on the stream of another. A call is in one of these states:
 
     waiting    its request was sent, or is about to be
     answered   its answer, or an error in its place, was passed on
-    given up   the session no longer waits for it; an answer that still arrives is passed on
+    given up   the session is no longer waiting for it; an answer that still arrives is passed on
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class PendingCall:
         brought_another: True if an answer to another call arrived on this call's stream.
         brought_stray: True if an answer that belongs to no known call arrived on this call's
             stream.
-        news: set when the call is answered, or when another stream ends; None while nobody waits
-            for either.
+        news: set when the call is answered, or when another stream ends; None while nobody is
+            waiting for either.
         reading: the scope in which its stream is read.
     """
 
@@ -99,7 +99,7 @@ class PendingCall:
         return str(self.message.id)
 
     def wake(self) -> None:
-        """Wake the task that waits for the call's `news`."""
+        """Wake the task that is waiting for the call's `news`."""
         if self.news is not None:
             self.news.set()
 
@@ -175,7 +175,7 @@ class Mailbox:
         self._waiting[call.key] = call
 
     def get(self, key: str) -> PendingCall | None:
-        """Return the call that waits for an answer and has this id, as a string."""
+        """Return the call that is waiting for an answer and has this id, as a string."""
         return self._waiting.get(key)
 
     def give_up(self, call: PendingCall) -> None:

@@ -278,7 +278,7 @@ class Module:
         self._asks_legacy = False
         self._closed = False
         self._launch: Launch | None = None
-        # Set by a call that waits for a connection, to start an attempt.
+        # Set by a call that is waiting for a connection, to start an attempt.
         self._needed = anyio.Event()
         self._settled = anyio.Event()
         # Set whenever an attempt has ended, or the module is up.

@@ -405,7 +405,7 @@ class Modules:
             borrower._note_change(name)
 
     def _wake(self) -> None:
-        """Wake the tasks that wait for a change of any module."""
+        """Wake the tasks that are waiting for a change of any module."""
         changed = self._changed
         self._changed = anyio.Event()
         changed.set()
@@ -603,8 +603,8 @@ class Modules:
         self, enough: Callable[[], bool], timeout: float, *, recalled: bool = False
     ) -> None:
         """Wait for at most `timeout` seconds until `enough` returns True or no module is
-        connecting. Thus a slow module does not delay a caller who needs another one. Idle modules
-        whose tools are not known are started.
+        connecting. This way, a slow module does not delay a caller who needs another one. Idle
+        modules whose tools are not known are started.
 
         Args:
             enough: called after each change of a module; returns True to stop waiting.

@@ -59,7 +59,7 @@ MAX_UNANSWERED: Final = 10_000
 """Maximum number of unanswered requests whose methods are remembered."""
 
 STRUCTURED: Final = f"ideabridge/structuredContent-{token_hex(8)}"
-"""The `_meta` key that carries structured content that is not an object through the models of
+"""The `_meta` key under which structured content other than an object passes through the models of
 versions before 2026-07-28, which allow only objects. No server can guess the key.
 """
 
@@ -196,7 +196,7 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
 
 
 def _with_members(repair: MessageRepair, block: Object, kind: str, place: str) -> Any:
-    """Return a block of this type with its required members, as far as they can be derived."""
+    """Return a block of this type with those of its required members that can be derived."""
     text = block.get("text")
     if kind == "text" and not isinstance(text, str) and text is not None:
         repair.note(f"{place}.text", f"expected a string, got {got(text)}; its JSON is shown", text)
@@ -898,8 +898,8 @@ _PROGRESS: Final = frozenset({"progressToken", "progress", "total"})
 # -- schemas of tools ------------------------------------------------------------------------------
 
 _AS_SENT: Final = f"as-sent-{token_hex(8)}"
-"""The schema keyword that carries another value through the SDK's models. No server can guess the
-keyword.
+"""The schema keyword under which any other value passes through the SDK's models. No server can
+guess the keyword.
 """
 
 _HINTS_AS_SENT: Final = f"hints-{_AS_SENT}"

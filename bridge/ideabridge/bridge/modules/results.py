@@ -147,8 +147,8 @@ class ResultReader:
         return ModuleToolError(self._module, message, sent=sent or None)
 
     def sent(self, result: types.CallToolResult) -> JSONObject | None:
-        """Return the structured content of a result, and its content if that differs, as far as
-        they are JSON and not too large. Return None if nothing is left.
+        """Return the structured content of a result, and its content if that differs. Leave out
+        what is not JSON. Return None if nothing is left or the rest is too large.
         """
         sent: JSONObject = {}
         if result.structured_content is not None:

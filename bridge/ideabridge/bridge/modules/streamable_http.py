@@ -83,8 +83,8 @@ class StreamableHTTP:
         self._url = client.url
         self._session: str | None = None
         self.version: str | None = None
-        # The number of open streams on which answers can arrive. Streams of calls that wait for
-        # other streams do not count.
+        # The number of open streams on which answers can arrive. Streams of calls that are waiting
+        # for other streams do not count.
         self._open_streams = 0
         self._is_listening = False
 

@@ -32,7 +32,7 @@ class PlanTools:
         offer: everything that a run could call now.
         plan: the plan.
         caller: who runs it; ideas must be published to it.
-        published: whether it is the plan of an idea. The calls of such a plan name tools as servers
+        published: whether it is the plan of an idea. The calls in such a plan name tools as servers
             list them.
 
     Attributes:

@@ -301,8 +301,8 @@ class _Combined:
 
 @dataclass(frozen=True, slots=True)
 class _Alternatives:
-    """Schemas that do not all have to apply, and the parameters that every call must have in any
-    case.
+    """Schemas that do not all have to apply, and the parameters that every call must have
+    regardless.
     """
 
     parts: list[DescribedParameters]
@@ -502,8 +502,8 @@ class _Types:
         if "patternProperties" in schema:
             return whole
         if not isinstance(properties, dict) or not properties:
-            # To the checker, a typed object is not a `Mapping[str, str]`, even if all of its fields
-            # are strings.
+            # The checker does not accept a typed object as a `Mapping[str, str]`, even if all of
+            # its fields are strings.
             if not isinstance(more, dict) or self._form == "parameter":
                 return whole
             value = self.of(more, root, f"{name}_value", depth - 1, inner=True)

@@ -41,7 +41,7 @@ def guide_of(
 
     Args:
         function: the run as a function.
-        lifted: its plan as far as it could be lifted, or None if it could not be lifted at all.
+        lifted: as much of its plan as could be lifted, or None if it could not be lifted at all.
         task: the task as text, used if the run was a plan, because a plan has no task.
         store: holds the other publications.
         name: the name to publish under.

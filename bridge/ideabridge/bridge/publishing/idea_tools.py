@@ -127,8 +127,8 @@ class _PresentHints:
         document = publication.plan or publication.guide
         if read_pins(document) is not None and not defined_in(document):
             return hints
-        # For tools that the idea defines itself, and for calls without pins, only the stored hints
-        # are known.
+        # Only the stored hints are known for tools that the idea defines itself and for calls
+        # without pins.
         return _worse(hints, publication.annotations)
 
     def _called(self, publication: Publication, depth: int) -> list[Tool] | None:

@@ -1085,8 +1085,8 @@ class ToolCallSite:
 def unreached_sites(
     program: str, names: ProgramNames, reached: Collection[CallSite]
 ) -> list[ToolCallSite]:
-    """Return the tool calls in a program's text that it did not make with any recording, as far as
-    the text shows them.
+    """Return the tool calls in a program's text that it did not make with any recording, if the
+    text shows them.
 
     When the program runs, only the place of a call matters: a call from a place that is not in
     `reached` asks for approval first.

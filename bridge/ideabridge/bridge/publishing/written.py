@@ -83,8 +83,8 @@ _NO_INPUT: Final[JSONObject] = {"type": "object", "properties": {}, "additionalP
 
 @dataclass(frozen=True, slots=True)
 class WrittenIdea:
-    """An idea that someone wrote by hand, checked as far as possible without the tools that it
-    uses.
+    """An idea that someone wrote by hand, checked as thoroughly as possible without the tools that
+    it uses.
 
     Attributes:
         idea: the triple in the form in which it is stored.

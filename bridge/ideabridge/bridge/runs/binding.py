@@ -176,7 +176,7 @@ class Binding:
         return self._bound[module] == self._definitions.get(module)
 
     def _needed(self) -> Iterator[Tool]:
-        """Yield the tools of the run's remaining calls, as far as they are known."""
+        """Yield the known tools of the run's remaining calls."""
         machine = self._machine
         if machine.program is not None:
             yield from ProgramNames.of(machine.program.names, machine.catalogue.tools).listed

@@ -222,7 +222,7 @@ class OpenRooms:
 
 @dataclass(frozen=True, slots=True)
 class KeepWaiting:
-    """Return a run that waits for someone, and refuse those of its questions whose time is up."""
+    """Return a run that is waiting for someone, and refuse its questions whose time is up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,8 @@ def _lacks(
 
 
 def _needs(store: Store, publication: Publication) -> list[ToolKey]:
-    """Return the tools that every call to a published idea needs, as far as this is known before
-    its modules are up.
+    """Return the tools that every call to a published idea needs, to the extent that they are known
+    before its modules are up.
     """
     if publication.answer == "recorded":
         return []

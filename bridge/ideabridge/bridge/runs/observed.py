@@ -103,7 +103,7 @@ class Observed:
 
 def observed_shape(value: JSON) -> JSONObject:
     """Return a JSON Schema of limited size with the types in a value, and none of the value's data.
-    For a string that contains a JSON object or array, it has `contentMediaType` and
+    The schema of a string that contains a JSON object or array has `contentMediaType` and
     `contentSchema`.
     """
     inner = _content(value)

@@ -204,7 +204,7 @@ reason.
 
 
 def questions(machine: Machine) -> list[Question]:
-    """Return every question that waits for a person, in the order of the calls."""
+    """Return every question that is waiting for a person, in the order of the calls."""
     asked = [] if machine.plan_question is None else [machine.plan_question]
     for progress in machine.history:
         asked.extend(_questions_of(progress))
@@ -637,8 +637,8 @@ class People:
     # -- what is pending ---------------------------------------------------------------------------
 
     def requests(self) -> list[ApprovalRequest]:
-        """Return the questions that wait for a person. Questions that the approver is deciding on
-        are left out.
+        """Return the questions that are waiting for a person. Questions that the approver is
+        deciding on are left out.
         """
         return [
             self._request(question)

@@ -298,7 +298,8 @@ class Recovery:
             return self._runs.resume(record.id, SEES_ALL)
         except FinishedRunError:
             # The driver died after writing the last event but before writing the status. Looking
-            # the run up writes the status, which wakes the tasks that wait for the run to end.
+            # the run up writes the status, which wakes the tasks that are waiting for the run to
+            # end.
             return self._runs.get(record.id, record.caller)
 
     def _goes_on_with(self, root: RunRecord) -> bool:

@@ -1,7 +1,7 @@
 """Run: one plan, program or task that is being carried out, from its callers' point of view.
 
 A run consists of a machine (what has happened), a runner (what happens next) and a driver (the
-lease under which this process is allowed to write its journal). A run that waits for someone
+lease under which this process is allowed to write its journal). A run that is waiting for someone
 releases its lease, and any process can take the next step. A call in a run can be answered by
 another run, the call's room. A room has its own journal, is listed in `Run.rooms` of the run that
 it belongs to, and counts as part of that run: the status, approvals, requests and usage of the run
@@ -279,8 +279,8 @@ class Run:
 
     @property
     def may_rest(self) -> bool:
-        """True if the run waits for someone and any process can continue it. While the module of a
-        running call waits for an answer, the run stays in the process that runs the call.
+        """True if the run is waiting for someone and any process can continue it. While the module
+        of a running call waits for an answer, the run stays in the process that runs the call.
         """
         return (
             self._is_still
@@ -352,7 +352,7 @@ class Run:
         await self._host.open_room(self, effect)
 
     def note_waiting(self) -> None:
-        """Record that someone now waits for the run to change."""
+        """Record that someone is now waiting for the run to change."""
         self._host.note_waiting(self)
 
     async def patiently(self, call: Callable[[], T]) -> T:
@@ -376,7 +376,7 @@ class Run:
         return any(run.driver.unwritten for run in self.with_rooms(ending=True))
 
     def poke(self) -> None:
-        """Wake the tasks that wait for the run or for its parents."""
+        """Wake the tasks that are waiting for the run or for its parents."""
         self.runner.poke()
         if self.parent is not None:
             self.parent.poke()
@@ -428,8 +428,8 @@ class Run:
         """Yield the events of the run's journal until the run has ended or cannot continue in this
         process.
 
-        While the run waits for someone, the iteration waits too. The body of the loop can settle an
-        approval or submit a solution.
+        While the run is waiting for someone, the iteration waits too. The body of the loop can
+        settle an approval or submit a solution.
 
         Args:
             from_now: skip the events so far. By default, each iteration begins with the run's first
@@ -599,7 +599,9 @@ class Run:
         self.drive(SolutionRejected(answer, [error_message("structural", message)]))
 
     def drive(self, event: Event) -> None:
-        """Post an event under the lease, and release the lease if the run then waits for someone."""
+        """Post an event under the lease, and release the lease if the run is then waiting for
+        someone.
+        """
         if self._is_blocked:
             self._host.journal_alone(self, event)
             return
@@ -692,8 +694,8 @@ class Run:
                 self.driver.set_status(status)
 
     def rest(self) -> None:
-        """Release the lease if the run waits for someone. The runner calls this when no effect is
-        due.
+        """Release the lease if the run is waiting for someone. The runner calls this when no effect
+        is due.
         """
         if self.runner.lost is not None:
             with contextlib.suppress(StoreError):
@@ -896,7 +898,7 @@ class Run:
 
         Raises:
             RulesLockedError: another process is still changing the rules.
-            StandingRuleError: the rule cannot be stored. The call runs all the same.
+            StandingRuleError: the rule cannot be stored. The call runs nevertheless.
         """
         rules = self._host.standing_rules
         assert rules is not None
@@ -1020,7 +1022,7 @@ class Run:
             if results:
                 part["results"] = results
 
-        # While the run waits for a solution, its Request shows what was printed.
+        # While the run is waiting for a solution, its Request shows what was printed.
         printed = "" if machine.awaits_solution else "".join(machine.solution.printed)
         if printed:
             part["printed"] = printed if whole else values.short_printed(printed)

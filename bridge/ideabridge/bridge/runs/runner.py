@@ -200,7 +200,7 @@ class Runner:
             None if the run can call all of them.
         failure: the error that made this process abandon the run.
         follows: True while the watchers receive events that another process journaled.
-        waiting: the number of tasks that wait for a change.
+        waiting: the number of tasks that are waiting for a change.
         unreported: the answer in progress, if it can report its usage so far but has not yet done
             so.
         observers: watch the run while this process drives it.
@@ -359,8 +359,8 @@ class Runner:
         if error is not None:
             self._batch = None
             if given_up:
-                # The run keeps the first reason for its failure. Wake the tasks that wait for the
-                # last write: it is no longer queued.
+                # The run keeps the first reason for its failure. Wake the tasks that are waiting
+                # for the last write: it is no longer queued.
                 self.poke()
             else:
                 self.fail(error)
@@ -421,7 +421,7 @@ class Runner:
                 observer.see(events)
 
     def poke(self) -> None:
-        """Wake all tasks that wait for a change of the run."""
+        """Wake all tasks that are waiting for a change of the run."""
         self._notify(())
 
     def explain_own(self, error: Exception) -> JSONObject:
@@ -929,8 +929,8 @@ class RunningCalls:
         self._handles[effect.key] = self._group.create_task(self._execute(effect))
 
     def watch(self, event: Event) -> None:
-        """Pass an answer to the call that waits for it, and release the waiting questions of a call
-        that has ended.
+        """Pass an answer to the call that is waiting for it, and release the waiting questions of a
+        call that has ended.
         """
         if isinstance(event, QuestionAnswered):
             waiting = self._waiting.pop(((event.call, event.item), event.digest), None)
@@ -1119,7 +1119,7 @@ class _Ended:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A call that waits for an answer. If the call ends without an answer, `reply` stays
+    """A call that is waiting for an answer. If the call ends without an answer, `reply` stays
     `cancel`.
     """
 

@@ -535,7 +535,7 @@ class Runs:
         return self._reach(record, parent, purpose)
 
     def resume(self, run_id: str, caller: Viewer, purpose: Purpose = GO_ON) -> Run:
-        """Load a run and continue it in this process, unless it waits for someone: then it is
+        """Load a run and continue it in this process, unless it is waiting for someone: then it is
         returned unchanged. `caller` is the owner of the run, or `SEES_ALL`.
 
         Raises:
@@ -918,7 +918,7 @@ class Runs:
         return listed
 
     def note_waiting(self, run: Run) -> None:
-        """Record that someone now waits for a run to change."""
+        """Record that someone is now waiting for a run to change."""
         self.following.note_waiting(run)
 
     def read_on(self, run: Run) -> bool:

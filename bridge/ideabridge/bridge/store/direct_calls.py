@@ -18,8 +18,8 @@ MAX_AGE_S: Final = 90 * 86_400.0
 """Time, in seconds, for which a call is stored."""
 
 DirectOutcome: TypeAlias = Literal["ok", "error", "denied", "asked", "cancelled", "unknown"]
-"""How a direct call ended. asked: it became a run that waits for approval. unknown: it might have
-taken effect.
+"""How a direct call ended. asked: it became a run that is waiting for approval. unknown: it might
+have taken effect.
 """
 
 

@@ -96,5 +96,5 @@ class DriverRequests:
         return answer if "error" in answer else None
 
     def forget(self, key: str) -> None:
-        """Delete a request that nobody waits for any more."""
+        """Delete a request that nobody is waiting for any more."""
         self._settings.delete(key)

@@ -1,4 +1,4 @@
-"""RunQueue: queues the runs that wait for a worker, which are rows in the table of runs
+"""RunQueue: queues the runs that are waiting for a worker, which are rows in the table of runs
 (`Journal`).
 """
 
@@ -17,7 +17,7 @@ from ideabridge.bridge.store.users import owner_of
 from ideabridge.tools.encoding import JSONObject, decode_trusted
 
 QUEUED: Final = "queued"
-"""The status, in the table of runs, of a run that waits for a worker."""
+"""The status, in the table of runs, of a run that is waiting for a worker."""
 
 _CLAIMED_OF: Final = 1000
 """Number of the oldest queued runs from which `RunQueue.claim` chooses."""
@@ -25,7 +25,7 @@ _CLAIMED_OF: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class QueuedRun:
-    """A run that waits for a worker.
+    """A run that is waiting for a worker.
 
     Attributes:
         run: its id.
@@ -64,8 +64,8 @@ class RunQueue:
     def count(
         self, fingerprint: str | None = None, most: int = 1, *, caller: str | None = None
     ) -> int:
-        """Count the runs that wait for a worker, up to `most`. With `fingerprint`, count only runs
-        of this configuration; with `caller`, only runs of this owner.
+        """Count the runs that are waiting for a worker, up to `most`. With `fingerprint`, count
+        only runs of this configuration; with `caller`, only runs of this owner.
         """
         with self._database.guard:
             return self._database.number(

@@ -102,7 +102,7 @@ class Store:
         runs: runs and their events.
         decisions: the decisions that were made in runs.
         leases: the leases of runs: which driver is allowed to write, and until when.
-        queue: the runs that wait for a worker.
+        queue: the runs that are waiting for a worker.
         call_places: the calls to modules whose limit applies to all processes together.
         publications: the ideas that are published under a name.
         evidence: what later runs of published versions showed.
