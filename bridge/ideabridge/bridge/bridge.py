@@ -260,7 +260,7 @@ class Bridge:
 
     def _load_tool_files(self) -> dict[str, Toolbox]:
         """Load the configured tool files, and return their tools by path. A file that cannot be
-        loaded is left out and listed in `tool_faults` of the configuration.
+        loaded is left out and listed in the configuration's `tool_faults`.
         """
         loaded: dict[str, Toolbox] = {}
         faults: list[str] = []
@@ -674,7 +674,7 @@ class Bridge:
             ModulesAwayError: a module that the idea calls is configured but not up.
             PublicationError: the plan would call itself, or cannot run with this bridge's tools; no
                 new run can begin with its guide; or the name belongs to one of this bridge's tools.
-            SecretGivenError: it contains a secret of the configuration.
+            SecretGivenError: it contains a secret from the configuration.
         """
         return await self.publisher.import_idea(
             document, publish=publish, caller=caller, edited=edited, replace=replace
@@ -720,7 +720,7 @@ class Bridge:
             NameInUseError: the name is published with other content, and `replace` does not contain
                 it.
             PublicationNameError: see `Publisher.check_free`.
-            SecretGivenError: it contains a secret of the configuration.
+            SecretGivenError: it contains a secret from the configuration.
         """
         return await self.saver.save(
             document, name=name, publish=publish, replace=replace, to=to, caller=caller
@@ -808,7 +808,7 @@ class Bridge:
             ModulesAwayError: a module that the plan calls is not up.
             UnknownUserError: `to` names a user that does not exist.
             UnknownIdeaError, UnknownRunError: `ref` names no idea and no run of this caller.
-            SecretGivenError: the name or the description contains a secret of the configuration.
+            SecretGivenError: the name or the description contains a secret from the configuration.
             ArgumentError: `ref`, `name`, `parameters` or `choices` has the wrong type.
             PublicationNameError: see `Publisher.check_free`.
         """
@@ -926,7 +926,7 @@ class Bridge:
             version: the version if the name does not contain it, or None for the current one.
 
         Raises:
-            RunFailedError: the run has no output, or it waits for a decision, which can still be
+            RunFailedError: the run has no output, or is waiting for a decision, which can still be
                 made; see `Run.result`.
             OutputTypeError: the output does not fit the type.
             ValueMismatchError, PublicationError, PlanError, MindUnavailableError,
@@ -1045,7 +1045,7 @@ class Bridge:
         published, for every version and owner.
 
         Args:
-            module: the name of a module, `idea:NAME`, or "" for the tools of this process.
+            module: the name of a module, `idea:NAME`, or "" for the in-process tools.
 
         Raises:
             ModuleError: the module is not up.
@@ -1416,7 +1416,7 @@ class Bridge:
             ForkError: the event does not exist, the run does not accept the input, or with this
                 input other calls would have run before the event.
             RejectedSolutionError, PlanError, ValueMismatchError: the solution is malformed.
-            SecretGivenError: the input or the solution contains a secret of the configuration.
+            SecretGivenError: the input or the solution contains a secret from the configuration.
         """
         given = read_object("input", input)
         solved = None if solution is None else normalise(solution, what="the solution")

@@ -1264,7 +1264,7 @@ _RESTRICTING_NAMES: Final = (
     *_SERVER_PROTECTING,
     *(key for key, own in SYNONYMS.items() if own in _SERVER_PROTECTING),
 )
-"""All spellings of the keys of an entry that restrict its server."""
+"""All forms of the keys in an entry that restrict the server."""
 
 
 def parse_configuration(

@@ -544,7 +544,7 @@ class _Mask:
 
         Args:
             text: the secret.
-            reason: the reason why it is hidden.
+            reason: why the text is hidden.
             is_inert: whether nothing can execute the string. If so, all of it is hidden. If not, a
                 string that might be more than one word is shown, but errors must hide it.
             is_code: whether the text is part of executed text.

@@ -118,7 +118,7 @@ class Profiles:
 
     @property
     def names(self) -> Iterable[str]:
-        """The names of the profiles, in the order of the configuration."""
+        """The names of the profiles, in the order in which the configuration lists them."""
         return self._profiles.keys()
 
     def named(self, name: str) -> Profile:

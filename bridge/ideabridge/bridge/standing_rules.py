@@ -470,7 +470,7 @@ class StandingRules:
     """The rules that apply to the runs of one bridge.
 
     Args:
-        configuration: the configuration of this process, which says how servers start.
+        configuration: this process's configuration, which says how servers start.
         store: the store, which contains everyone's rules except those of this machine's user.
 
     Attributes:

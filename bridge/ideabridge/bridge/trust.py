@@ -1006,7 +1006,7 @@ def _members(file: Path, data: bytes) -> JSONObject:
     """Return the content of a project file in ideabridge's keys. Raise `TrustError` if it is not
     JSON.
     """
-    # Most uses of this module need no decoder.
+    # Most uses of this file need no decoder.
     from ideabridge.bridge.file_content import decode_file_content
 
     try:

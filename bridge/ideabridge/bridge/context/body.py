@@ -16,8 +16,7 @@ from typing import Final, TypeAlias
 from ideabridge.tools.encoding import JSON, encode
 
 Body: TypeAlias = tuple[bytes, str]
-"""A part as it is stored: the SHA-256 of its canonical JSON (32 bytes), and this JSON as a
-string."""
+"""A part as it is stored: the SHA-256 of its canonical JSON (32 bytes), and that JSON itself. """
 
 
 def body_of(value: JSON) -> Body:

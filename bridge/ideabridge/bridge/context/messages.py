@@ -322,7 +322,7 @@ class ContextParts:
         """Return the paths in merged data that calls have added. These come from the data messages
         after the first call.
         """
-        # A context that was written by hand can contain calls among its own messages.
+        # A context written by hand can contain calls among its own messages.
         first = next(
             (number for number, message in enumerate(self.before) if message.type == "call"),
             len(self.before),

@@ -2,8 +2,8 @@
 watches other drivers' leases.
 
 A run is driven by one process at a time. That process holds the run's lease, renews it with each
-heartbeat, and releases it when the run waits for someone or has ended. Each acquisition begins a
-new epoch. Every append to the journal carries the epoch of its lease, and the store refuses an
+heartbeat, and releases it when the run is waiting for someone or has ended. Each acquisition begins
+a new epoch. Every append to the journal carries the epoch of its lease, and the store refuses an
 outdated epoch in the same transaction. So a process that was suspended cannot write into a run that
 another process has taken over.
 
@@ -115,7 +115,7 @@ def own_driver_name() -> str:
 
 
 _retired: set[str] = set()
-"""Drivers of this process that have ended although the process continues."""
+"""This process's drivers that have ended although the process continues."""
 
 
 def retire(name: str) -> None:

@@ -48,7 +48,7 @@ JUDGED: Final = "recorded value"
 
 @dataclass
 class Lifted:
-    """A run in the form of a plan, with the explanations of its literals.
+    """A run in the form of a plan, with the explanations for the run's literals.
 
     Attributes:
         function: the run as a function.

@@ -62,7 +62,7 @@ _PREPOSITIONS: Final = frozenset(
 
 _LONGEST_SENTENCE: Final = 300
 _SENTENCE_END: Final = re.compile(r"(?<![\s(.]\w)[.!?](?=[\s\"')\]])|[\u3002\uff01\uff1f]")
-"""Matches the end of a sentence that another one follows. The full stops in `e.g.` do not count."""
+"""Matches the end of a sentence before another sentence. The full stops in `e.g.` do not count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,7 +328,7 @@ class Machine:
 
     @property
     def waiting_plan(self) -> Proposal | None:
-        """The plan of a lazy run while it waits for a decision."""
+        """The plan of a lazy run while the plan is waiting for a decision."""
         if self._planning is not None and self._planning.waits:
             return self._planning.plan
         return None

@@ -194,7 +194,7 @@ class Readiness:
         return items
 
     def _compute(self, call: Call, reads: _Reads) -> Computed | Absent:
-        """Return the computed literals of a call, or the reason why the call does not run."""
+        """Return a call's computed literals, or why the call does not run."""
         computation = self._graph.computations.calls.get(call.place)
         if computation is None:
             return Computed()

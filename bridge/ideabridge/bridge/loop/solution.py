@@ -355,7 +355,7 @@ class PlanResult:
         plan: the plan as it was proposed.
         runs: the plan that runs, or None if no plan runs.
         errors, corrections: reports for the mind.
-        reason: the reason why a person denied the plan.
+        reason: why a person denied the plan.
     """
 
     plan: Proposal

@@ -43,9 +43,7 @@ from ideabridge.tools.typed import read_as
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 _COMPARABLE: Final = 20_000
-"""Number of the newest ideas that are searched for one that can answer a Request with a different
-id.
-"""
+"""How many of the newest ideas are searched when no idea has the Request's id."""
 
 _LOOKED_AT: Final = 500
 _PAGE: Final = 100
