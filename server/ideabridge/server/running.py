@@ -660,8 +660,8 @@ class Running:
         return answer(result, run_text(result), content)
 
     def _progress(self, run: Run, result: dict[str, Any]) -> str:
-        """Return a sentence that says how far an open run has progressed. `result` is its
-        answer.
+        """Return a sentence that says how far an open run has progressed. `result` is the answer
+        about the run.
         """
         calls = run.calls()
         settled = sum(1 for call in calls if call.settled)

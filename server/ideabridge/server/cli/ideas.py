@@ -887,8 +887,8 @@ def _key(key: str) -> str:
 
 
 def _written(value: JSON) -> str:
-    """Return a value of a plan as text: a reference unchanged, any other value as JSON, so that no
-    string can look like a reference.
+    """Return a value in a plan as text: a reference unchanged, and any other value as JSON, so that
+    no string can look like a reference.
     """
     from ideabridge.bridge.context.references import is_reference
 

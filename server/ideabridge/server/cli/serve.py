@@ -331,8 +331,8 @@ def _print_link(options: Options, host: str, port: int) -> None:
 
 def _open_page(ready: Ready, *, opens: bool) -> None:
     """Open the page in a browser, signed in as the owner, and print the owner's link at a terminal.
-    If standard output is not a terminal, it might be a log, where a secret link does not belong.
-    Then print only the address there, and print the command that creates a link to standard error.
+    If standard output is not a terminal, it might be a log, where a secret link does not belong. In
+    that case, print only the address there; the command that creates a link goes to standard error.
     """
     assert ready.page is not None
     assert ready.owner_link is not None

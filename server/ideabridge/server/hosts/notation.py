@@ -115,7 +115,7 @@ def read_host_inputs(content: JSONObject, keys: tuple[str, ...] = ()) -> dict[st
 
 @dataclass(slots=True)
 class HostVariables:
-    """Translates the strings of one entry.
+    """Translates the strings in one entry.
 
     Attributes:
         title: the name of the host in notes.

@@ -1,4 +1,4 @@
-"""Mini timeline: the first calls of a run as thin bars, for a row of the list of runs."""
+"""Mini timeline: the first calls of a run as thin bars, for a row in the list of runs."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class RunRow:
 
 
 class RunRows:
-    """Makes the rows of a list of runs.
+    """Makes the rows for a list of runs.
 
     Attributes:
         distinctions: what tells runs apart. What has been read from each run stays in memory.
