@@ -18,6 +18,9 @@ import pytest
 
 from tests import preloaded
 
+# Before the time limit of a test begins.
+preloaded.wait_until_loaded()
+
 SLEEP = ["sh", "-c", "sleep 1000; true"]
 
 

@@ -190,7 +190,7 @@ async def test_a_code_is_entered_on_another_device(ideabridge: Run, project: Pat
                 "     code: WDJB-0001",
                 "or open this address, which contains the code, and compare the code there:",
                 f"  {server.base}/activate?user_code=WDJB-0001",
-                "waiting until someone has signed in there; the code is valid for 600 s",
+                "waiting until someone has signed in there; the code is valid for 10 min",
             ]
             assert max(map(len, told.splitlines())) <= 80
             async with httpx2.AsyncClient() as browser:

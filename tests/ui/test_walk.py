@@ -51,7 +51,7 @@ def run(
 
 def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     page.goto(site)
-    expect(page.get_by_text("Nothing has run here yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="Add your servers")).to_be_visible()
 
     # The run is watched live: it gets as far as the call that asks.
     run(page, site, PLAN, {"customer": "c1"})

@@ -76,7 +76,11 @@ class ServerRow:
         """
         if self.status.error is None or light(self.status) != "failing":
             return ""
-        why = self.status.error.removeprefix(f"server {self.status.name!r} ")
+        named = f"server {self.status.name!r} "
+        if not self.status.error.startswith(named):
+            # It may begin with a key of a file, whose case matters.
+            return self.status.error
+        why = self.status.error.removeprefix(named)
         return f"{why[:1].upper()}{why[1:]}"
 
 
