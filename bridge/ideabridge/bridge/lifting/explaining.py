@@ -64,8 +64,8 @@ from ideabridge.bridge.lifting.search import Found, explain_literal, is_common, 
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 from ideabridge.tools.json_parts import parts_of
 
-_PARTS: Final = 100
-"""Maximum length of a list whose positions are searched."""
+_MAX_PARTS: Final = 100
+"""How many of the values inside a constant are searched for parts that appeared earlier."""
 
 
 def explain_run(lifted: Lifted) -> None:
@@ -89,11 +89,13 @@ class _Explaining:
         self._calls = lifted.aligned.calls
         self._values = Values()
         self._looked_up: dict[Path, Found] = {}
-        # A plan's author had not seen any results.
-        self._unseen = list(range(len(self._calls))) if lifted.requests else []
-        # In reverse order, with the calls of the last Request first, because calls are popped from
-        # the end.
-        self._unseen.sort(key=lambda place: self._calls[place].step, reverse=True)
+        # The calls whose results are not in the index yet, with the calls of the last Request
+        # first, because calls are popped from the end. A plan's author had not seen any results.
+        self._unseen: list[int] = []
+        if lifted.requests:
+            places = range(len(self._calls))
+            self._unseen = sorted(places, key=lambda place: self._calls[place].step, reverse=True)
+
         self._readers: list[Read] = [partial(lifted.read, other) for other in lifted.others]
 
     def run(self) -> None:
@@ -102,23 +104,24 @@ class _Explaining:
         if lifted.function.input:
             self._values.add(INPUT, lifted.function.input)
 
-        leaves_of_places: dict[int, list[Leaf]] = {}
+        leaves_by_place: dict[int, list[Leaf]] = {}
         places = range(len(self._calls))
-        for place in sorted(places, key=lambda place: self._calls[place].chosen):
+        as_written = sorted(places, key=lambda place: self._calls[place].chosen)
+        for place in as_written:
             self._see_results_before(self._calls[place].chosen)
             call = lifted.calls[place]
             leaves = list(leaves_of_call(call, place, lifted.catalogue, self._is_whole))
             self._explain_all(leaves)
-            leaves_of_places[place] = leaves
+            leaves_by_place[place] = leaves
 
         self._see_results_before(lifted.function.run.machine.step)
-        output = list(leaves_of_output(lifted.output, self._is_whole))
-        self._explain_all(output)
+        output_leaves = list(leaves_of_output(lifted.output, self._is_whole))
+        self._explain_all(output_leaves)
 
+        # The run has its leaves in the order of the plan, not in the order of writing.
         for place in places:
-            lifted.leaves += leaves_of_places[place]
-
-        lifted.leaves += output
+            lifted.leaves += leaves_by_place[place]
+        lifted.leaves += output_leaves
 
     def _see_results_before(self, step: int) -> None:
         """Index the results of all Requests before a Request."""
@@ -166,7 +169,8 @@ class _Explaining:
         explanations = self._looked_up.get(at)
         if explanations is None:
             names = [key for key in keys_below(at) if not key.isdecimal()]
-            in_this_run = explain_literal(value, self._values, names[-1] if names else "")
+            parameter = names[-1] if names else ""
+            in_this_run = explain_literal(value, self._values, parameter)
             explanations = in_this_run.fitting(self._elsewhere(at))
             self._looked_up[at] = explanations
 
@@ -202,9 +206,13 @@ class _Explaining:
         Until the draft replaces it with a reference to a parameter, the reference to such a literal
         is `†input` followed by the literal's path. No real input has such a member.
         """
-        if self._lifted.requests and leaf.path not in (self._lifted.function.input or {}):
-            self._lifted.literals[leaf.path] = leaf
-            self._values.add(format_reference(("input", leaf.path)), leaf.value, literal=True)
+        run_input = self._lifted.function.input or {}
+        if not self._lifted.requests or leaf.path in run_input:
+            return
+
+        reference = format_reference(("input", leaf.path))
+        self._lifted.literals[leaf.path] = leaf
+        self._values.add(reference, leaf.value, literal=True)
 
     def _inside(self, leaf: Leaf, explanations: Found) -> Inside | None:
         """Return a part of a literal that the literal's explanations do not account for, with the
@@ -296,13 +304,13 @@ def _parts_left(literal: JSON, explanation: Explanation) -> Iterator[str]:
     """
     if isinstance(explanation, Joined):
         yield str(literal)
-        for part in explanation.parts:
-            if isinstance(part, Constant):
-                core = core_of(str(part.constant))
-                if not is_common(core):
-                    yield core
+        constants = [part for part in explanation.parts if isinstance(part, Constant)]
+        for part in constants:
+            core = core_of(str(part.constant))
+            if not is_common(core):
+                yield core
     elif isinstance(explanation, Constant):
-        for _, value in islice(walk(literal), _PARTS):
+        for _, value in islice(walk(literal), _MAX_PARTS):
             text = value if isinstance(value, str) else as_text(value)
             if isinstance(text, str) and not is_common(value):
                 yield text

@@ -96,8 +96,10 @@ def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -
         schemas = catalogue.parameters_of(tool)
 
     for key, value in written.members.items():
-        if key not in META_PROPERTIES or key in ("_each", "_output"):
-            yield from _leaves(value, ("calls", str(place), key), schemas.get(key), whole)
+        if key in META_PROPERTIES and key not in ("_each", "_output"):
+            continue
+        at = ("calls", str(place), key)
+        yield from _leaves(value, at, schemas.get(key), whole)
 
 
 def leaves_of_output(output: JSON, whole: Whole) -> Iterator[Leaf]:
@@ -109,7 +111,7 @@ def leaves_of_output(output: JSON, whole: Whole) -> Iterator[Leaf]:
 def _leaves(value: JSON, at: Path, schema: JSON, whole: Whole) -> Iterator[Leaf]:
     path = path_of(at)
     if isinstance(value, str) and is_reference(value):
-        yield Leaf(path, at, None, value)
+        yield Leaf(path, at, value=None, reference=value)
         return
 
     declared = object_or_empty(schema)
@@ -119,14 +121,16 @@ def _leaves(value: JSON, at: Path, schema: JSON, whole: Whole) -> Iterator[Leaf]
             yield from _leaves(member, (*at, key), member_schema, whole)
         return
 
-    demanded = declared.get("enum") == [literal]
     if "const" in declared:
         demanded = declared["const"] == literal
+    else:
+        demanded = declared.get("enum") == [literal]
 
     yield Leaf(path, at, literal, demanded=demanded, schema=declared or None)
 
 
 def _is_divided(literal: JSON, at: Path, whole: Whole) -> bool:
+    """Return whether each member of a literal is a leaf of its own."""
     if not isinstance(literal, dict | list) or not literal:
         return False
     return not whole(at, literal)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, TypeAlias, cast
@@ -19,6 +19,7 @@ from ideabridge.bridge.context.references import (
     Expression,
     Hole,
     Path,
+    Reference,
     Target,
     clipped,
     compile_value,
@@ -75,6 +76,23 @@ class Read:
         default_factory=list["list[tuple[int, ...] | None]"]
     )
     lenient: bool = False
+
+    def alternatives(
+        self,
+    ) -> Iterator[tuple[tuple[Reference, ...], list[tuple[int, ...] | None]]]:
+        """Return each alternative's operands, with the calls that each operand is bound to. An
+        alternative that is not bound yet is left out.
+        """
+        return zip(self.expression.alternatives, self.bound, strict=False)
+
+    def sources(self) -> Iterator[tuple[Reference, tuple[int, ...]]]:
+        """Yield each operand that might be read, with the calls that write it. If the value exists
+        from the start, no call does.
+        """
+        for operands, bound in self.alternatives():
+            for operand, writers in zip(operands, bound, strict=True):
+                if operand.kind != "item":
+                    yield operand, writers or ()
 
 
 @dataclass(slots=True)

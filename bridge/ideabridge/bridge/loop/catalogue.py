@@ -48,10 +48,17 @@ class Catalogue:
         self.latent = frozenset(latent)
         self._listed: dict[ToolKey, Tool] = {tool.key: tool for tool in tools}
         self._unlisted = tuple(unlisted)
-        own = [tool for tool in self._listed.values() if tool.passes_to is None]
-        passing = [tool for tool in self._listed.values() if tool.passes_to is not None]
-        changed = [tool.real for tool in passing if tool.is_changed]
-        unshown = [*changed, *self._unlisted]
+
+        own: list[Tool] = []
+        passing: list[Tool] = []
+        for tool in self._listed.values():
+            if tool.passes_to is None:
+                own.append(tool)
+            else:
+                passing.append(tool)
+
+        real_tools = [tool.real for tool in passing if tool.is_changed]
+        unshown = [*real_tools, *self._unlisted]
 
         # Of the tools with the same origin, the last one counts. A tool that only passes its calls
         # on to another never takes that tool's place.
@@ -122,7 +129,9 @@ class Catalogue:
     def changed(self, call: WrittenCall) -> Tool | None:
         """Return the changed tool that a call names, or None if its tool is not changed."""
         tool = self._only(call.tool, call.module)
-        return tool if tool is not None and tool.is_changed else None
+        if tool is None or not tool.is_changed:
+            return None
+        return tool
 
     def as_real(self, call: JSONObject) -> JSONObject:
         """Turn a call to a changed tool into a call to the real tool, with the server's name for it
@@ -132,7 +141,8 @@ class Catalogue:
         tool = self.changed(WrittenCall.of(call))
         if tool is None:
             return call
-        return real_call(call, tool, object_or_empty(escaped(tool.defaults)))
+        defaults = object_or_empty(escaped(tool.defaults))
+        return real_call(call, tool, defaults)
 
     def _only(self, name: str, module: str | None) -> Tool | None:
         """Return the only tool that these names can refer to, or None if no tool matches or more
@@ -148,31 +158,42 @@ class Catalogue:
         if module is not None and module.startswith(IDEA):
             return None
 
-        candidates = self._by_name.get(name, [])
-        if not candidates:
-            candidates = self._qualified(name, module)
-        elif module is not None:
+        candidates = self._candidates(name, module)
+        if len(candidates) != 1:
             return None
-        else:
-            # If an idea and a tool share a name, the name refers to the tool; `_module` selects the
-            # idea.
-            candidates = [tool for tool in candidates if not _is_idea(tool)] or candidates
+        return candidates[0]
 
-        return candidates[0] if len(candidates) == 1 else None
+    def _candidates(self, name: str, module: str | None) -> list[Tool]:
+        """Return the tools that these names, which are no key of a tool, could refer to."""
+        namesakes = self._by_name.get(name)
+        if namesakes is None:
+            return self._qualified(name, module)
+        if module is not None:
+            return []
+
+        # If an idea and a tool share a name, the name refers to the tool; `_module` selects the
+        # idea.
+        not_ideas = [tool for tool in namesakes if not _is_idea(tool)]
+        return not_ideas or namesakes
 
     def _why_not_in(self, module: str, name: str, *, briefly: bool) -> str:
         """Return a sentence that explains why a module has no tool with this name."""
         if module.startswith(IDEA):
-            return _no_idea(module, name, [key for key in self._by_key if key[0] == module])
+            idea_names = [key_name for key_module, key_name in self._by_key if key_module == module]
+            return _no_idea(module, name, idea_names)
 
         if module == ANONYMOUS:
-            own = [key[1] for key in self._by_key if key[0] in (None, ANONYMOUS)]
-            hint = self._hint(name, own, briefly=briefly)
+            room_names = [
+                key_name
+                for key_module, key_name in self._by_key
+                if key_module is None or key_module == ANONYMOUS
+            ]
+            hint = self._hint(name, room_names, briefly=briefly)
             return f"a clean room has no tool {quoted(name)}.{hint}"
 
-        own = [tool.name for tool in self._listed.values() if tool.module == module]
-        if own:
-            hint = self._hint(name, own, briefly=briefly)
+        server_names = [tool.name for tool in self._listed.values() if tool.module == module]
+        if server_names:
+            hint = self._hint(name, server_names, briefly=briefly)
             return f"server {quoted(module)} has no tool {quoted(name)}.{hint}"
 
         modules = {tool.module for tool in self._by_key.values() if tool.module is not None}
@@ -190,18 +211,19 @@ class Catalogue:
             return f"unknown tool {quoted(name)}.{self.missing}"
 
         looks = skeleton(name[:MAX_QUALIFIED])
-        alike = [tool for tool in self._by_key.values() if skeleton(tool.origin[1]) == looks]
-        sharing = {str(tool.module) for tool in alike if tool.origin[1] == name}
-        if len(sharing) > 1:
-            return _several(name, sorted(sharing))
+        alike = [tool for tool in self._by_key.values() if skeleton(_own_name(tool)) == looks]
+        modules = {str(tool.module) for tool in alike if _own_name(tool) == name}
+        if len(modules) > 1:
+            return _several(name, sorted(modules))
 
         misleading: set[str] = set()
         if len({tool.key for tool in alike}) == 1:
             # The only candidate is not offered under its own name, because that name belongs to
             # another tool, which is missing.
-            misleading = {tool.name for tool in alike if tool.name != tool.origin[1]}
+            misleading = {tool.name for tool in alike if tool.name != _own_name(tool)}
 
-        hint = self._hint(name, [other for other in self._by_name if other not in misleading])
+        candidates = [other for other in self._by_name if other not in misleading]
+        hint = self._hint(name, candidates)
         return f"unknown tool {quoted(name)}.{hint}{self.missing}"
 
     def _hint(self, name: str, candidates: Iterable[str], *, briefly: bool = False) -> str:
@@ -210,15 +232,19 @@ class Catalogue:
         """
         if briefly:
             return ""
-        own_names = {tool.name: tool.origin[1] for tool in self._by_key.values()}
+        own_names = {tool.name: _own_name(tool) for tool in self._by_key.values()}
         return did_you_mean(name, candidates, own_names)
 
     def beside(self, tool: Tool) -> str:
         """Return the end of an error message that says how to call the idea with the same name as a
         tool, or "" if there is no such idea.
         """
-        ideas = [namesake for namesake in self._by_name.get(tool.name, ()) if _is_idea(namesake)]
-        if not ideas or _is_idea(tool):
+        if _is_idea(tool):
+            return ""
+
+        namesakes = self._by_name.get(tool.name, ())
+        ideas = [namesake for namesake in namesakes if _is_idea(namesake)]
+        if not ideas:
             return ""
         return (
             f"; to call the published idea {quoted(tool.name)}, write "
@@ -230,12 +256,17 @@ class Catalogue:
         this form in lists of tools.
         """
         tools: dict[ToolKey, Tool] = {}
-        for place, mark in enumerate(name[:MAX_QUALIFIED]):
-            own = name[:place]
-            if mark in "./" and module in (None, own):
-                tool = self._by_key.get((own, name[place + 1 :]))
-                if tool is not None:
-                    tools[tool.key] = tool
+        for position, character in enumerate(name[:MAX_QUALIFIED]):
+            if character not in "./":
+                continue
+
+            named_module = name[:position]
+            if module is not None and module != named_module:
+                continue
+
+            tool = self._by_key.get((named_module, name[position + 1 :]))
+            if tool is not None:
+                tools[tool.key] = tool
 
         return list(tools.values())
 
@@ -243,8 +274,8 @@ class Catalogue:
         """Return this catalogue's tool with the same module and the same name in that module,
         whatever the catalogue calls it, or None.
         """
-        namesake = self._by_origin.get(tool.origin)
-        return None if namesake is None else namesake.real
+        same = self._by_origin.get(tool.origin)
+        return None if same is None else same.real
 
     def get(self, key: ToolKey) -> Tool | None:
         """Return the tool of this module that has this name in the catalogue or in the module, or
@@ -258,22 +289,23 @@ class Catalogue:
         that a plan's journal needs. Unknown tools are skipped, because the check of the plan
         reports them.
         """
-        tools: list[Tool | None] = []
+        called: list[Tool | None] = []
         activities: list[Tool | None] = []
         for call in calls:
-            tools.append(self._only(call.tool, call.module))
+            called.append(self._only(call.tool, call.module))
             if call.activity is not None:
                 activities.append(self.get((None, call.activity)))
 
-        tools_by_key = {tool.key: tool for tool in [*tools, *activities, *more] if tool is not None}
-        return Catalogue(tools_by_key.values(), [key for key in self.latent if key in tools_by_key])
+        tools = [*called, *activities, *more]
+        tools_by_key = {tool.key: tool for tool in tools if tool is not None}
+        return Catalogue(tools_by_key.values(), self.latent.intersection(tools_by_key))
 
     def with_real(self, calls: Iterable[WrittenCall]) -> Catalogue:
         """Return a catalogue that lists the changed tools which these calls name as their servers
         list them.
         """
-        named = [self.changed(call) for call in calls]
-        keys = {tool.key for tool in named if tool is not None}
+        changed = [self.changed(call) for call in calls]
+        keys = {tool.key for tool in changed if tool is not None}
         tools = [tool.real if tool.key in keys else tool for tool in self.tools]
         return Catalogue(tools, self.latent, self.missing, self._unlisted)
 
@@ -284,7 +316,9 @@ class Catalogue:
         new_tools = list(tools)
         new_latent = {tool.key for tool in new_tools}.intersection(latent)
         return Catalogue(
-            [*self.tools, *new_tools], self.latent | new_latent, unlisted=self._unlisted
+            tools=[*self.tools, *new_tools],
+            latent=self.latent | new_latent,
+            unlisted=self._unlisted,
         )
 
     def exact(self, tool: Tool) -> Validator:
@@ -322,7 +356,7 @@ class Catalogue:
         queries = self._queries.get(tool.key)
         if queries is None:
             properties = self.parameters_of(tool)
-            queries = tuple(name for name in properties if _is_query(properties[name]))
+            queries = tuple(name for name, schema in properties.items() if _is_query(schema))
             self._queries[tool.key] = queries
 
         return queries
@@ -389,6 +423,12 @@ def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
     return lambda name: compiled.match(name) is not None
 
 
+def _own_name(tool: Tool) -> str:
+    """Return the name of a tool in its module."""
+    _, name = tool.origin
+    return name
+
+
 def _is_idea(tool: Tool) -> bool:
     return tool.module is not None and tool.module.startswith(IDEA)
 
@@ -427,9 +467,9 @@ def _several(name: str, modules: Iterable[str | None]) -> str:
     return f"several servers have a tool {quoted(name)}: add _module, one of {listed}"
 
 
-def _no_idea(module: str, name: str, keys: list[ToolKey]) -> str:
-    if keys:
-        return f"to call {quoted(module)}, set _tool to {quoted(keys[0][1])}, not {quoted(name)}"
+def _no_idea(module: str, name: str, idea_names: list[str]) -> str:
+    if idea_names:
+        return f"to call {quoted(module)}, set _tool to {quoted(idea_names[0])}, not {quoted(name)}"
     return (
         f"you have no published idea {quoted(module)}; search_ideas lists yours, and a run lists "
         "those it offers"

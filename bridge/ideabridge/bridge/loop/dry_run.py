@@ -5,11 +5,12 @@ hosts, text for terminals).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final, Literal, TypeAlias, get_args
 
-from ideabridge.bridge.context.references import Reference, clipped, format_reference
+from ideabridge.bridge.context.references import clipped, format_reference
 from ideabridge.bridge.loop.call import Call, Read
-from ideabridge.bridge.loop.graph import Graph, components
+from ideabridge.bridge.loop.graph import Graph, depths
 from ideabridge.tools.encoding import JSON, JSONObject
 
 
@@ -24,22 +25,12 @@ def _layers(graph: Graph) -> list[list[Call]]:
     """Arrange the calls of a closed graph in layers, each call in a later layer than the calls it
     waits for.
     """
-    before = _waits(graph)
-    depth: dict[int, int] = {}
-    for part in components(before):
-        earlier: set[int] = set()
-        for index in part:
-            earlier |= before[index]
-
-        # Calls can wait for each other in a circle through later alternatives. They then share a
-        # layer.
-        earlier.difference_update(part)
-        level = 1 + max((depth[index] for index in earlier), default=-1)
-        depth.update(dict.fromkeys(part, level))
-
-    layers: list[list[Call]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
+    # Calls can wait for each other in a circle through later alternatives. They then share a layer.
+    depth_of = depths(_waits(graph))
+    count = 1 + max(depth_of.values(), default=-1)
+    layers: list[list[Call]] = [[] for _ in range(count)]
     for call in graph.calls:
-        layers[depth[call.index]].append(call)
+        layers[depth_of[call.index]].append(call)
 
     return layers
 
@@ -154,10 +145,11 @@ def _undeclared(graph: Graph) -> dict[str, None]:
         if not _order_of(graph, call):
             continue
 
-        for related in (call, *(graph.call(index) for index in call.order)):
-            is_undeclared = related.tool is not None and related.hints.read_only is None
-            if is_undeclared and graph.order.may_change(related):
-                names[related.name] = None
+        predecessors = [graph.call(index) for index in call.order]
+        for ordered in [call, *predecessors]:
+            is_undeclared = ordered.tool is not None and ordered.hints.read_only is None
+            if is_undeclared and graph.order.may_change(ordered):
+                names[ordered.name] = None
 
     return names
 
@@ -182,13 +174,17 @@ def plan_drawing(graph: Graph, form: Form = "mermaid", missing: Collection[str] 
             `text` for one line per call, grouped by layer.
         missing: the references to an input that the plan did not receive. The drawing marks them.
     """
-    lines = _Flowchart(graph, missing).lines() if form == "mermaid" else _text(graph, missing)
+    if form == "mermaid":
+        lines = _Flowchart(graph, missing).lines()
+    else:
+        lines = _text(graph, missing)
     return "\n".join(lines) + "\n"
 
 
 def _shown(text: str) -> str:
     """Return the beginning of an external text, on one line and without control characters."""
-    return "".join(char if char.isprintable() else "·" for char in clipped(text, _LONGEST))
+    beginning = clipped(text, _LONGEST)
+    return "".join(char if char.isprintable() else "·" for char in beginning)
 
 
 def _title(call: Call) -> str:
@@ -197,7 +193,9 @@ def _title(call: Call) -> str:
         name = f"{call.tool.module}.{name}"
 
     title = f"{_name_of(call)} {_shown(name)}"
-    return f"{title} for each" if call.has_each else title
+    if call.has_each:
+        title += " for each"
+    return title
 
 
 def _written(call: Call) -> str:
@@ -211,26 +209,34 @@ def _direct(call: Call) -> list[int]:
 
 # -- text ------------------------------------------------------------------------------------------
 
+_TITLE_WIDTH: Final = 40
+"""Maximum width of the column of titles, in characters. Longer titles push the next column."""
+
 
 def _text(graph: Graph, missing: Collection[str]) -> Iterator[str]:
+    # Each row is (title, what is read and written, remarks).
     rows: list[tuple[str, str, str]] = []
     for number, layer in enumerate(_layers(graph), start=1):
+        # Only the first row of a layer has its number.
         label = str(number)
         for call in layer:
-            flow = f"{_texts_of(call.reads) or '-'} -> {_written(call)}"
-            rows.append((f"{label:>3}  {_title(call)}", flow, _remarks(graph, call)))
+            title = f"{label:>3}  {_title(call)}"
+            reads = _texts_of(call.reads) or "-"
+            rows.append((title, f"{reads} -> {_written(call)}", _remarks(graph, call)))
             label = ""
 
     if graph.output is not None:
-        reads = [read for reads in graph.output_reads.values() for read in reads]
-        rows.append(("     output", _texts_of(reads) or "constant", ""))
+        output_reads = list(chain.from_iterable(graph.output_reads.values()))
+        rows.append(("     output", _texts_of(output_reads) or "constant", ""))
 
-    width = min(40, max((len(head) for head, _, _ in rows), default=0))
-    for head, flow, remarks in rows:
-        yield f"{head:<{width}}  {flow}{remarks}".rstrip()
+    longest = max((len(title) for title, _, _ in rows), default=0)
+    width = min(_TITLE_WIDTH, longest)
+    for title, flow, remarks in rows:
+        yield f"{title:<{width}}  {flow}{remarks}".rstrip()
 
     if missing:
-        yield f"missing inputs: {', '.join(map(_shown, missing))}"
+        references = ", ".join(_shown(reference) for reference in missing)
+        yield f"missing inputs: {references}"
 
 
 def _texts_of(reads: Iterable[Read]) -> str:
@@ -251,6 +257,9 @@ def _remarks(graph: Graph, call: Call) -> str:
 
 # -- mermaid ---------------------------------------------------------------------------------------
 
+_SPECIAL: Final = frozenset('"#&<>`\\|;')
+"""The characters that have a meaning in Mermaid or HTML."""
+
 
 class _Flowchart:
     """A plan as a Mermaid flowchart: calls, the values that exist from the start, and arrows."""
@@ -268,7 +277,9 @@ class _Flowchart:
         yield "flowchart TD"
         for call in graph.calls:
             node = f"c{call.index}"
-            yield f'  {node}["{_label(_title(call))}<br/>{_label(_written(call))}"]'
+            title = _label(_title(call))
+            writes = _label(_written(call))
+            yield f'  {node}["{title}<br/>{writes}"]'
             self._add_arrows(call.reads, node)
             for index in _direct(call):
                 self._arrows[f"  c{index} -.-> {node}"] = None
@@ -290,7 +301,7 @@ class _Flowchart:
     def _add_arrows(self, reads: Iterable[Read], node: str) -> None:
         """Add arrows to a node from everything it reads."""
         for read in reads:
-            for operand, writers in _sources(read):
+            for operand, writers in read.sources():
                 name = _label(_shown(operand.text))
                 for index in writers:
                     self._arrows[f'  c{index} -->|"{name}"| {node}'] = None
@@ -299,16 +310,6 @@ class _Flowchart:
                     text = format_reference(operand.full, operand.instance)
                     value = self._values.setdefault(text, f"g{len(self._values)}")
                     self._arrows[f"  {value} --> {node}"] = None
-
-
-def _sources(read: Read) -> Iterator[tuple[Reference, tuple[int, ...]]]:
-    """Yield each operand that might be read, with the calls that write it. If the value exists from
-    the start, no call does.
-    """
-    for alternative, bound in zip(read.expression.alternatives, read.bound, strict=False):
-        for operand, writers in zip(alternative, bound, strict=True):
-            if operand.kind != "item":
-                yield operand, writers or ()
 
 
 def _styled(nodes: list[str], name: str, style: str) -> Iterator[str]:
@@ -322,4 +323,4 @@ def _label(text: str) -> str:
     """Return a string for use inside quotes, with character codes in place of characters that have
     a meaning in Mermaid or HTML.
     """
-    return "".join(f"#{ord(char)};" if char in '"#&<>`\\|;' else char for char in text)
+    return "".join(f"#{ord(char)};" if char in _SPECIAL else char for char in text)

@@ -641,12 +641,13 @@ class Graph:
             # `close` reports this once for the whole Solution.
             return None
 
-        for alternative, bound in zip(item.expression.alternatives, item.bound, strict=False):
-            lacking = [
+        for operands, bound in item.alternatives():
+            unbound = [
                 operand
-                for operand, writers in zip(alternative, bound, strict=True)
-                if not writers and operand.kind != "item" and not self._exists(operand, instance)
+                for operand, writers in zip(operands, bound, strict=True)
+                if not writers and operand.kind != "item"
             ]
+            lacking = [operand for operand in unbound if not self._exists(operand, instance)]
             if not lacking:
                 return None
             reasons.append(self._explain(lacking[0], instance))
@@ -760,19 +761,22 @@ class Graph:
     def _loosen(self) -> None:
         """Unbind reads of context data from the calls that wait for the reader."""
         for part in components({call.index: self.depends_on(call) for call in self.calls}):
-            members = set(part)
-            for call in map(self.call, part if part[1:] else ()):
+            if len(part) == 1:
+                continue
+
+            circle = frozenset(part)
+            for index in part:
+                call = self.call(index)
                 for item in call.reads:
-                    for alternative, bound in zip(
-                        item.expression.alternatives, item.bound, strict=False
-                    ):
-                        for number, operand in enumerate(alternative):
-                            if operand.kind == "data" and self._exists(operand, call.instance):
-                                bound[number] = tuple(
-                                    writer
-                                    for writer in bound[number] or ()
-                                    if writer not in members
-                                )
+                    self._unbind_data(item, call.instance, circle)
+
+    def _unbind_data(self, item: Read, instance: str, circle: frozenset[int]) -> None:
+        """Unbind the operands of a read that are existing context data from some calls."""
+        for operands, bound in item.alternatives():
+            for number, operand in enumerate(operands):
+                if operand.kind == "data" and self._exists(operand, instance):
+                    writers = bound[number] or ()
+                    bound[number] = tuple(writer for writer in writers if writer not in circle)
 
     def cycle_message(self, cycle: Sequence[int]) -> str:
         """Return the error for calls that wait for each other in a circle."""
@@ -1110,18 +1114,38 @@ def emission(
     wished = {index: [*targets, *listed.get(index, ())] for index, targets in data.items()}
     order: list[list[int]] = []
     for part in components(wished):
+        if len(part) == 1:
+            order.append(part)
+            continue
+
         # If the listed order and data together form a circle, the order gives way within that
         # circle.
         members = set(part)
-        if part[1:]:
-            inner = {
-                index: [target for target in data[index] if target in members] for index in part
-            }
-        else:
-            inner = {}
-        order.extend(components(inner) if inner else [part])
+        inner = {index: [target for target in data[index] if target in members] for index in part}
+        order.extend(components(inner))
 
     return order
+
+
+def depths(edges: Mapping[int, set[int]]) -> dict[int, int]:
+    """Return the depth of each node: 0 if it waits for no node, otherwise one more than the largest
+    depth among the nodes that it waits for. Nodes that wait for each other in a circle share a
+    depth.
+
+    Args:
+        edges: the nodes that each node waits for. Each of them is a key, too.
+    """
+    depth_of: dict[int, int] = {}
+    for part in components(edges):
+        earlier: set[int] = set()
+        for node in part:
+            earlier |= edges[node]
+
+        earlier.difference_update(part)
+        depth = 1 + max((depth_of[node] for node in earlier), default=-1)
+        depth_of.update(dict.fromkeys(part, depth))
+
+    return depth_of
 
 
 def cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
@@ -1130,7 +1154,7 @@ def cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
     """
     following: dict[int, int] = {}
     for part in components(edges):
-        if part[1:]:
+        if len(part) > 1:
             members = set(part)
             following.update((index, min(edges[index] & members)) for index in part)
 

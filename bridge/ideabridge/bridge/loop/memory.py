@@ -33,6 +33,16 @@ class Write:
         return self.path[0] == "results" and len(self.path) == 2 and self.method == "set"
 
 
+@dataclass(frozen=True, slots=True)
+class _LearnedData:
+    """Data that a call added to an instance's `†data.KIND` through a message."""
+
+    call: int
+    instance: str
+    kind: str
+    value: JSON
+
+
 class Memory:
     """The documents of a run, keyed by instance ("" if the context names none).
 
@@ -48,11 +58,11 @@ class Memory:
         self._results: dict[str, JSONObject] = {}
         self.base: dict[str, JSONObject] = dict(documents)
         self.log: list[Write] = []
+        # The place in the log where the writes of the current Solution begin.
         self._first = 0
         self._written: dict[str, PathIndex] = {}
-        # Data that calls in this Solution added through messages, in order, each as (call,
-        # instance, kind, value).
-        self._learned: list[tuple[int, str, str, JSON]] = []
+        # What the calls in this Solution added, in order.
+        self._learned: list[_LearnedData] = []
 
     @property
     def documents(self) -> dict[str, JSONObject]:
@@ -75,7 +85,7 @@ class Memory:
         """Merge data that a call added into `†data.KIND`."""
         view = self._documents.get(instance)
         if view is not None:
-            self._learned.append((call, instance, kind, value))
+            self._learned.append(_LearnedData(call, instance, kind, value))
             self._documents[instance] = _with_data(view, kind, value)
 
     def tell_errors(self, errors: Iterable[JSONObject]) -> None:
@@ -89,11 +99,15 @@ class Memory:
 
         for instance, view in self._documents.items():
             data = object_or_empty(view.get("data"))
-            new_data: JSONObject = {kind: value for kind, value in data.items() if kind != "error"}
+            if not by_place and "error" not in data:
+                continue
+
+            # Callers keep the documents that they read, so change a copy.
+            new_data = dict(data)
+            new_data.pop("error", None)
             if by_place:
                 new_data["error"] = by_place
-            if by_place or "error" in data:
-                self._documents[instance] = {**view, "data": new_data}
+            self._documents[instance] = {**view, "data": new_data}
 
     def try_write(self, writes: Iterable[Write]) -> dict[str, JSONObject]:
         """Return the documents as they would be after the writes, for `commit`.
@@ -125,14 +139,15 @@ class Memory:
         results for each new one would take quadratic time.
         """
         view = self._documents.get(entry.instance, {})
-        own = self._results.get(entry.instance)
-        if own is not None and view.get("results") is own:
-            own[entry.path[1]] = entry.value
+        own_results = self._results.get(entry.instance)
+        if own_results is not None and view.get("results") is own_results:
+            _, place = entry.path
+            own_results[place] = entry.value
             return
 
-        view = document.write(view, entry.path, "set", entry.value)
-        self._documents[entry.instance] = view
-        self._results[entry.instance] = object_or_empty(view["results"])
+        changed = document.write(view, entry.path, "set", entry.value)
+        self._documents[entry.instance] = changed
+        self._results[entry.instance] = object_or_empty(changed["results"])
 
     def staged(self) -> Memory:
         """Return a copy for a group of calls. Writes to the copy are visible only to them."""
@@ -154,13 +169,16 @@ class Memory:
         Solution, plus what these calls, and no others, have written or added as data. If several
         wrote to the same path, the last write counts.
         """
-        if bound and path[0] != "data":
+        kind, *below = path
+        if bound and kind != "data":
             written = self._written.get(instance)
             if written is None or written.overlapping(path) <= frozenset(bound):
-                # No other call has written to this path, so the read sees the current value.
-                documents = self._documents if path[1:] else self.documents
+                # No other call has written to this path, so the read sees the current value. A
+                # reader of all results can keep them only if `documents` returned them.
+                documents = self._documents if below else self.documents
                 return document.read(documents.get(instance, {}), path)
-        return document.read(self.document(instance, path[0], bound), path)
+
+        return document.read(self.document(instance, kind, bound), path)
 
     def document(self, instance: str, kind: str, bound: Collection[int]) -> JSONObject:
         """Return the document that an instance's read of `†KIND` sees if it is bound to the calls
@@ -172,16 +190,16 @@ class Memory:
 
         calls = frozenset(bound)
         if kind == "data":
-            for call, where, name, value in self._learned:
-                if where == instance and call in calls:
-                    view = _with_data(view, name, value)
+            for data in self._learned:
+                if data.call in calls and data.instance == instance:
+                    view = _with_data(view, data.kind, data.value)
             return view
 
-        entries = (
+        entries = [
             entry
             for entry in self.log[self._first :]
             if entry.call in calls and entry.instance == instance
-        )
+        ]
         return _written(view, entries)
 
 
@@ -189,20 +207,25 @@ def _with_data(view: JSONObject, kind: str, value: JSON) -> JSONObject:
     """Return a copy of a document with data merged in. The copy shares all other parts with the
     original.
     """
-    return {**view, "data": merge(object_or_empty(view.get("data")), {kind: value})}
+    data = object_or_empty(view.get("data"))
+    return {**view, "data": merge(data, {kind: value})}
 
 
 def _written(view: JSONObject, entries: Iterable[Write]) -> JSONObject:
     """Return a document after some writes. Successive pushes to one array become a single write,
     because each write copies the array.
     """
-    for (path, method), group in groupby(entries, key=lambda entry: (entry.path, entry.method)):
+
+    def target(entry: Write) -> tuple[Path, Method]:
+        return entry.path, entry.method
+
+    for (path, method), group in groupby(entries, key=target):
         values = [entry.value for entry in group]
         if method == "push" and len(values) > 1 and len(path) > 1:
             view = _pushed(view, path, values)
-            continue
-        for value in values:
-            view = document.write(view, path, method, value)
+        else:
+            for value in values:
+                view = document.write(view, path, method, value)
 
     return view
 

@@ -305,9 +305,9 @@ class Judge:
             each: the value of `†item`.
         """
         absent: list[Absent] = []
-        for alternative, bound in zip(item.expression.alternatives, item.bound, strict=False):
+        for operands, bound in item.alternatives():
             value: JSON | Wait | Absent = None
-            for operand, writers in zip(alternative, bound, strict=True):
+            for operand, writers in zip(operands, bound, strict=True):
                 value = self._operand(operand, writers, instance, each)
                 if isinstance(value, Wait):
                     return value

@@ -21,17 +21,20 @@ def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[
     """Return the places of a plan's calls that ask a model each time they run: latent calls, clean
     rooms, and calls to ideas that a mind solves again or whose plans contain such calls.
     """
-    return [
-        place
-        for place, call in enumerate(written_calls(calls))
-        if _asks(store, catalogue, call, set())
-    ]
+    places: list[int] = []
+    for place, call in enumerate(written_calls(calls)):
+        if _asks(store, catalogue, call, visited=set()):
+            places.append(place)
+
+    return places
 
 
 def _asks(
     store: Store, catalogue: Catalogue, call: WrittenCall, visited: set[tuple[str, int]]
 ) -> bool:
-    """Return whether a call asks a model. `visited` holds the ideas that were already examined."""
+    """Return whether a call asks a model. `visited` holds the (name, version) of each idea that was
+    already examined.
+    """
     if call.has_result:
         return False
 
@@ -42,12 +45,15 @@ def _asks(
         return True
 
     for idea in called_ideas(store, [call]):
-        if (idea.name, idea.version) in visited:
+        key = (idea.name, idea.version)
+        if key in visited:
             continue
-        visited.add((idea.name, idea.version))
+
+        visited.add(key)
         if idea.guide is not None:
+            # A mind solves this idea again each time it is called.
             return True
-        if any(_asks(store, catalogue, below, visited) for below in _calls_of(idea)):
+        if any(_asks(store, catalogue, inner, visited) for inner in _calls_of(idea)):
             return True
 
     return False
@@ -61,17 +67,20 @@ def cycle_through(
     is no such chain.
     """
     # A call to another version of the name is not a cycle, because that version never changes.
-    own = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
-    left: list[tuple[list[str], list[WrittenCall]]] = [([name], list(calls))]
+    own_modules = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
+    # The plans still to examine, each with the chain of ideas that leads to it.
+    waiting: list[tuple[list[str], list[WrittenCall]]] = [([name], list(calls))]
     visited: set[tuple[str, int]] = set()
-    while left:
-        path, below = left.pop()
-        if any(call.module in own for call in below):
-            return [*path, name]
-        for idea in called_ideas(store, below):
-            if (idea.name, idea.version) not in visited:
-                visited.add((idea.name, idea.version))
-                left.append(([*path, idea.name], _calls_of(idea)))
+    while waiting:
+        chain, plan_calls = waiting.pop()
+        if any(call.module in own_modules for call in plan_calls):
+            return [*chain, name]
+
+        for idea in called_ideas(store, plan_calls):
+            key = (idea.name, idea.version)
+            if key not in visited:
+                visited.add(key)
+                waiting.append(([*chain, idea.name], _calls_of(idea)))
 
     return None
 
@@ -93,8 +102,10 @@ def _calls_of(publication: Publication) -> list[WrittenCall]:
     solves the idea again.
     """
     plan = publication.plan
-    own = {pin.tool for pin in read_pins(plan) or () if not pin.module}
-    calls = with_plain_ideas(written_calls(calls_in(plan)), own | defined_in(plan))
+    pins = read_pins(plan) or ()
+    own_tools = {pin.tool for pin in pins if not pin.module} | defined_in(plan)
+    calls = with_plain_ideas(written_calls(calls_in(plan)), own_tools)
+
     for module, name in guide_tools(publication.guide or {}):
         calls.append(WrittenCall(name, module))
     return calls
@@ -124,6 +135,9 @@ def _leads_to(store: Store, name: str, version: int, tool: Tool) -> bool:
     """Return whether a call to a tool could call this version of the idea `name`."""
     if tool.module is None or not tool.module.startswith(IDEA):
         return False
-    if tool.module.removeprefix(IDEA).partition("@")[0] == name:
+    called_name, _, _ = tool.module.removeprefix(IDEA).partition("@")
+    if called_name == name:
         return True
-    return cycle_through(store, name, version, [WrittenCall(tool.name, tool.module)]) is not None
+
+    call = WrittenCall(tool.name, tool.module)
+    return cycle_through(store, name, version, [call]) is not None

@@ -12,26 +12,31 @@ from typing import Any, Final
 
 from ideabridge.bridge.context.references import format_reference
 from ideabridge.bridge.loop.call import Read
-from ideabridge.bridge.loop.graph import components
+from ideabridge.bridge.loop.graph import depths
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.server.ui.timeline import awaited, suppliers
 from ideabridge.server.views.trace import Trace
 
-MOST: Final = 150
+MAX_CALLS: Final = 150
 """Maximum number of calls in a drawing. Nobody could read a larger one."""
 
-_MOST_PARTS: Final = 1000
+_MAX_PARTS: Final = 1000
 """Maximum number of boxes and arrows in a drawing, counted together. A single call can read
 thousands of values.
 """
 
-_WIDTH = 168
-_HEIGHT = 40
-_GAP_X = 56
-_GAP_Y = 14
+# Sizes in pixels.
+_WIDTH: Final = 168
+_HEIGHT: Final = 40
+_GAP_X: Final = 56
+_GAP_Y: Final = 14
 _MARGIN: Final = 8
+
 _SWEEPS: Final = 4
-_TEXT: Final = 22
+"""How many times the layers are sorted, alternately from left to right and back."""
+
+_MAX_CHARACTERS: Final = 22
+"""Maximum length of a line of text in a box, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +99,9 @@ def place_boxes(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
     crossing arrows as possible.
     """
     by_key = {node.key: node for node in nodes}
-    arrows = [
-        edge for edge in dict.fromkeys(edges) if edge.source in by_key and edge.target in by_key
-    ]
+    # Equal arrows are drawn as one arrow.
+    distinct = dict.fromkeys(edges)
+    arrows = [arrow for arrow in distinct if arrow.source in by_key and arrow.target in by_key]
     layers = _layers(nodes, arrows)
     _sort_layers(layers, arrows)
 
@@ -110,40 +115,41 @@ def place_boxes(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
         for row, key in enumerate(layer):
             placed[key] = Placed(by_key[key], x, top + row * row_height)
 
+    curves = [(arrow, _curve(placed[arrow.source], placed[arrow.target])) for arrow in arrows]
+    # An empty drawing is as large as one box. The last column and the last row need no gap.
+    columns = max(1, len(layers))
+    rows = max(1, tallest)
     return Drawing(
-        list(placed.values()),
-        [(edge, _curve(placed[edge.source], placed[edge.target])) for edge in arrows],
-        2 * _MARGIN + max(1, len(layers)) * column_width - _GAP_X,
-        2 * _MARGIN + max(1, tallest) * row_height - _GAP_Y,
+        nodes=list(placed.values()),
+        edges=curves,
+        width=2 * _MARGIN + columns * column_width - _GAP_X,
+        height=2 * _MARGIN + rows * row_height - _GAP_Y,
     )
 
 
-def _layers(nodes: Sequence[Box], edges: Sequence[Arrow]) -> list[list[str]]:
-    number = {node.key: place for place, node in enumerate(nodes)}
-    before: dict[int, set[int]] = {place: set() for place in number.values()}
-    for edge in edges:
-        before[number[edge.target]].add(number[edge.source])
+def _layers(nodes: Sequence[Box], arrows: Sequence[Arrow]) -> list[list[str]]:
+    """Return the keys of the boxes in each layer."""
+    number_of = {node.key: number for number, node in enumerate(nodes)}
+    before: dict[int, set[int]] = {number: set() for number in number_of.values()}
+    after = defaultdict[int, set[int]](set)
+    for arrow in arrows:
+        source = number_of[arrow.source]
+        target = number_of[arrow.target]
+        before[target].add(source)
+        after[source].add(target)
 
-    depth: dict[int, int] = {}
-    for part in components(before):
-        suppliers = {supplier for member in part for supplier in before[member]}.difference(part)
-        depth.update(
-            dict.fromkeys(part, 1 + max((depth[supplier] for supplier in suppliers), default=-1))
-        )
-
-    readers = defaultdict[int, list[int]](list)
-    for edge in edges:
-        readers[number[edge.source]].append(number[edge.target])
+    depth_of = depths(before)
 
     # A box that waits for no other is placed one layer before the first box that reads it, not at
     # the far left.
-    for source, targets in readers.items():
+    for source, targets in after.items():
         if not before[source]:
-            depth[source] = min(depth[target] for target in targets) - 1
+            depth_of[source] = min(depth_of[target] for target in targets) - 1
 
-    layers: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
+    count = 1 + max(depth_of.values(), default=-1)
+    layers: list[list[str]] = [[] for _ in range(count)]
     for node in nodes:
-        layers[depth[number[node.key]]].append(node.key)
+        layers[depth_of[number_of[node.key]]].append(node.key)
 
     return [layer for layer in layers if layer]
 
@@ -169,16 +175,17 @@ def _sort(layer: list[str], beside: list[str], neighbours: Mapping[str, list[str
     """Order a layer by the mean position of the neighbours that each box has in the adjacent
     layer.
     """
-    places = {key: place for place, key in enumerate(beside)}
-    own = {key: place for place, key in enumerate(layer)}
+    row_beside = {key: row for row, key in enumerate(beside)}
+    row_now = {key: row for row, key in enumerate(layer)}
 
-    def middle(key: str) -> float:
-        near = [places[neighbour] for neighbour in neighbours.get(key, ()) if neighbour in places]
-        if not near:
-            return own[key]
-        return sum(near) / len(near)
+    def mean_row(key: str) -> float:
+        rows = [row_beside[near] for near in neighbours.get(key, ()) if near in row_beside]
+        if not rows:
+            # A box without neighbours keeps its row.
+            return row_now[key]
+        return sum(rows) / len(rows)
 
-    layer.sort(key=middle)
+    layer.sort(key=mean_row)
 
 
 def _curve(source: Placed, target: Placed) -> str:
@@ -192,7 +199,9 @@ def _curve(source: Placed, target: Placed) -> str:
 
 
 def _fit(text: str) -> str:
-    return text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
+    if len(text) <= _MAX_CHARACTERS:
+        return text
+    return f"{text[: _MAX_CHARACTERS - 1]}…"
 
 
 class _Parts:
@@ -207,7 +216,7 @@ class _Parts:
     @property
     def are_too_many(self) -> bool:
         """True if a drawing of these parts would be too large to read."""
-        return len(self._calls) + len(self._inputs) + len(self._arrows) > _MOST_PARTS
+        return len(self._calls) + len(self._inputs) + len(self._arrows) > _MAX_PARTS
 
     def add_call(self, box: Box) -> None:
         """Add the box for a call."""
@@ -234,7 +243,7 @@ def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
     """Return a drawing of a run's calls, or None if there is nothing or too much to draw. Links to
     the calls begin with `href`. A large drawing takes 0.1 s.
     """
-    if not 0 < len(machine.history) <= MOST:
+    if not 0 < len(machine.history) <= MAX_CALLS:
         return None
 
     parts = _Parts()
@@ -274,12 +283,11 @@ def _note(writes: Iterable[str]) -> str:
 
 def _add_read(parts: _Parts, read: Read, reader: str) -> None:
     """Add the arrows for one value that a call reads. `reader` is the key of the call."""
-    for alternative, bound in zip(read.expression.alternatives, read.bound, strict=False):
-        for operand, writers in zip(alternative, bound, strict=True):
-            for writer in writers or ():
-                parts.add_arrow(Arrow(_key(writer), reader, "data", operand.text))
-            if not writers and operand.kind != "item":
-                parts.add_input(operand.text, reader)
+    for operand, writers in read.sources():
+        for writer in writers:
+            parts.add_arrow(Arrow(_key(writer), reader, "data", operand.text))
+        if not writers:
+            parts.add_input(operand.text, reader)
 
 
 def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
@@ -312,7 +320,7 @@ def of_dry_run(rehearsal: Mapping[str, Any]) -> Drawing | None:
     draw. A large drawing takes 0.1 s.
     """
     calls: list[dict[str, Any]] = rehearsal.get("calls", [])
-    if not 0 < len(calls) <= MOST:
+    if not 0 < len(calls) <= MAX_CALLS:
         return None
 
     parts = _Parts()

@@ -204,7 +204,7 @@ def _folded_values(
         start = max(0, len(events) - _EVENTS)
 
     calls = len(machine.history)
-    is_drawn = about.draws_all or not _MOST_DRAWN_AT_ONCE < calls <= drawing.MOST
+    is_drawn = about.draws_all or not _MOST_DRAWN_AT_ONCE < calls <= drawing.MAX_CALLS
     graph = None
     if is_drawn:
         graph = drawing.of_run(machine, trace, f"{about.ui}/runs/{record.id}/calls/")
