@@ -137,7 +137,7 @@ class Package:
         self._schemas: dict[str, dict[str, Tool]] = {}
 
     def owner(self, name: str) -> type[Any]:
-        """The class of this name."""
+        """The class with this name."""
         return getattr(_imported(self._files[name]), name)
 
     def tools(self, name: str) -> dict[str, Tool]:

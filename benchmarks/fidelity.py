@@ -91,7 +91,7 @@ def prepare(folder: Path) -> None:
 
 
 def commands(folder: Path, memory: str) -> dict[str, dict[str, Any]]:
-    """How each server is started; the one of the memory writes to a file of this name."""
+    """How each server is started; the one of the memory writes to a file with this name."""
 
     def node(name: str, *arguments: str) -> dict[str, Any]:
         return {

@@ -60,7 +60,7 @@ async def main(model: str, task: str) -> int:
                 print(
                     "end of the answer"
                     if event.broken is None
-                    else f"the answer broke off: {event.broken}"
+                    else f"the answer was cut off: {event.broken}"
                 )
         try:
             print("output:", await run.result())

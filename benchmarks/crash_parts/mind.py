@@ -23,7 +23,7 @@ PAUSE = 0.003
 
 class SlowMind:
     """Answers the tasks of `task_text`: first half of the calls, then the rest with the output.
-    After an answer that broke off it writes the calls whose results are not in the state yet.
+    After an answer that was cut off it writes the calls whose results are not in the state yet.
 
     Args:
         say: gets `asked ID` with the id of each Request before the first piece of its answer.

@@ -1,4 +1,4 @@
-"""People: rules, callbacks, time-outs, and decisions that hold for the one call they
+"""People: rules, callbacks, timeouts, and decisions that hold for the one call they
 were made about.
 """
 
@@ -347,7 +347,7 @@ async def test_a_decision_made_elsewhere_ends_the_callback() -> None:
             await ended.wait()
 
 
-# -- time-outs -------------------------------------------------------------------------------------
+# -- timeouts --------------------------------------------------------------------------------------
 
 
 async def test_a_call_nobody_decided_on_in_time_is_denied() -> None:
@@ -360,7 +360,7 @@ async def test_a_call_nobody_decided_on_in_time_is_denied() -> None:
                 await run.runner.wait_changed()
         assert await run.wait(30) == "done"
         state: Any = run.answer()["state"]
-        assert state["refused"]["message"] == "denied by the time-out: nobody decided within 0.05 s"
+        assert state["refused"]["message"] == "denied by the timeout: nobody decided within 0.05 s"
         assert SENT == []
 
 

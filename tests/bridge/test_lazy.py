@@ -156,7 +156,7 @@ async def test_an_edited_plan_is_live_checked_and_what_is_published() -> None:
 async def test_by_turns_a_denied_plan_comes_back_with_the_reason() -> None:
     async with Bridge(ASKS, toolbox=TOOLS) as bridge:
         run = await bridge.solve("Tell Ada.", planning="lazy")
-        assert "accepted it as a whole" in context(run)
+        assert "accepted the whole plan" in context(run)
         # A malformed plan asks nobody, and nothing of it runs: the next Request says what is wrong.
         run.submit(0, {"calls": [{"_tool": "look", "at": "Bob"}, {"_tool": "sned"}]})
         assert (await run.wait(30), run.turn, RAN) == ("needs_solution", 1, [])
@@ -211,7 +211,7 @@ async def test_a_mind_that_streams_is_held_and_told_what_is_wrong() -> None:
         first = only(run)["approval"]
         run.decide(first, "deny", by="Ann", reason="no letters")
         assert await run.wait(30) == "needs_approval"
-        # The second was malformed and the third broke off: nothing of either ran, and
+        # The second was malformed and the third was cut off: nothing of either ran, and
         # nobody was asked.
         assert len(mind.requests) == 4
         said = [
@@ -219,7 +219,7 @@ async def test_a_mind_that_streams_is_held_and_told_what_is_wrong() -> None:
         ]
         assert "no letters" in said[1]
         assert "nothing supplies †state.nothing" in said[2]
-        assert "the answer broke off" in said[3]
+        assert "the answer was cut off" in said[3]
         assert RAN == []
         run.decide(only(run)["approval"], "approve", by="Ann")
         assert await run.wait(30) == "done"
@@ -291,7 +291,7 @@ async def test_the_approver_and_the_time_out_decide_on_plans_too(
     async with Bridge(configuration, toolbox=TOOLS, store=path) as bridge:
         run = await bridge.run(run.id)
         assert await run.wait(30) == "cancelled"
-        assert "denied by the time-out" in str(run.answer()["reason"])
+        assert "denied by the timeout" in str(run.answer()["reason"])
 
 
 async def test_what_is_no_planning_is_refused() -> None:
@@ -318,7 +318,7 @@ async def test_a_stream_cut_off_by_a_crash_is_no_plan(tmp_path: Path) -> None:
     async with Bridge(ASKS, toolbox=TOOLS, store=path, mind=mind) as bridge:
         run = await bridge.run(run.id)
         assert await run.wait(30) == "done"
-        assert "broke off" in str(mind.requests[0].texts)
+        assert "was cut off" in str(mind.requests[0].texts)
         assert (run.answer()["output"], RAN) == ("nothing", [])
 
 

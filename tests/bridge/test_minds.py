@@ -113,7 +113,7 @@ async def test_an_answer_that_breaks_off_keeps_what_started() -> None:
         assert run.answer()["output"] == "A"
         assert len(run.calls()) == 1
 
-    assert "broke off: OSError: connection lost" in json.dumps(mind.requests[1].texts)
+    assert "was cut off: OSError: connection lost" in json.dumps(mind.requests[1].texts)
 
 
 async def test_a_mind_that_never_says_anything_stalls() -> None:
@@ -182,7 +182,7 @@ async def test_after_a_restart_the_mind_is_asked_again_only_where_nothing_had_co
         assert run.answer()["output"] == ("A" if started else "B")
 
     told = json.dumps(again.requests[0].texts)
-    assert ("the process ended while the answer streamed in" in told) == started
+    assert ("the process ended while the answer was streaming in" in told) == started
 
 
 async def test_turns_stay_possible_beside_a_mind() -> None:

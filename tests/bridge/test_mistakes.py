@@ -83,7 +83,7 @@ async def output_of(bridge: Bridge, *calls: JSON, output: JSON, **more: JSON) ->
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        ({"text": "a", "time": 2}, "no parameter of this name; there are 'text', 'times'. Did you mean 'times'?"),
+        ({"text": "a", "time": 2}, "no parameter with this name; there are 'text', 'times'. Did you mean 'times'?"),
         ({"txt": "a", "times": "x"}, "Did you mean 'text'?"),
         ({"text": "a", "_outputpath": "x"}, "Did you mean '_outputPath'?"),
         ({"text": "a", "outputPath": "x"}, "Did you mean '_outputPath'?"),

@@ -253,7 +253,7 @@ async def test_nobody_in_time_skips_and_never_retries(
     async with Bridge(configuration, toolbox=payments.toolbox, store=path) as bridge:
         run = await bridge.run(run_id)
         assert await run.wait(30) == "failed"
-        assert "skipped by the time-out: nobody decided within 3600 s" in str(run.errors())
+        assert "skipped by the timeout: nobody decided within 3600 s" in str(run.errors())
         assert payments.paid == []
 
 

@@ -314,7 +314,7 @@ async def test_a_question_nobody_answers_in_time_is_cancelled(era: str) -> None:
         assert got(run) == ("ann", [{"action": "cancel", "content": None}])
         answered = (await journal(run))[1]
         assert (str(answered.by), answered.reason) == (
-            "the time-out",
+            "the timeout",
             "nobody decided within 0.05 s",
         )
 

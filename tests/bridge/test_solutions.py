@@ -156,7 +156,7 @@ async def test_errors_beyond_a_bound_in_sum_are_counted_and_can_be_read() -> Non
         shown = context(run)
         assert len(shown) < 60_000
         assert "text 20" in shown
-        assert "more calls failed, of 101 errors." in shown
+        assert "more calls failed; there are 101 errors in total." in shown
         # The error of the output belongs to no call, so it cannot be read there.
         assert "†state.nowhere" in shown
         run.submit(

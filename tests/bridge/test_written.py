@@ -608,7 +608,7 @@ async def test_a_circle_of_ideas_is_refused_also_by_plain_names_and_before_all_a
             PublicationError, match="it would call itself: second -> third -> first -> second"
         ):
             await bridge.save_idea(calling("third"), name="second")
-        # A tool that it defines is not the idea of this name.
+        # A tool that it defines is not the idea with this name.
         feel: JSON = {"type": "tool", "tool": {"name": "feel", "parameters": {"type": "object"}}}
         assert published(await bridge.save_idea(calling("feel", feel), name="feel")).version == 1
         assert (

@@ -462,7 +462,7 @@ def test_a_question_nobody_answers_in_time_is_taken_back(here: Path) -> None:
     terminal.read_until("already settled")
     code, out = terminal.end()
     assert code == 1
-    assert "denied by the time-out: nobody decided within 2 s" in json.dumps(
+    assert "denied by the timeout: nobody decided within 2 s" in json.dumps(
         json.loads(out)["errors"]
     )
     assert not (here / "noted.txt").exists()

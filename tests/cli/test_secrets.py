@@ -110,7 +110,7 @@ def test_at_a_terminal_the_value_is_typed_and_not_shown(project: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "typed", "expected"),
     [
-        (("set", "a b"), VALUE, "is not a name of a secret"),
+        (("set", "a b"), VALUE, "is not a valid name for a secret"),
         (("set", "token"), "", "the value is empty"),
         (("allow", "token"), "", "your own servers need no permission"),
         (("set", "other", "--config", "ideabridge.json"), VALUE, "names ${secret:other}"),

@@ -122,7 +122,7 @@ def test_every_spelling_is_one_message() -> None:
         ({"type": "data", "data": 5}, "needs a kind"),
         ({"type": "input", "input": {}, "schema": 5}, "schema must be"),
         ({"hello": 1}, "found keys"),
-        ({"type": "text", "text": 5}, "text must be text"),
+        ({"type": "text", "text": 5}, "text must be a string"),
     ],
 )
 def test_what_is_no_message_says_why(raw: JSON, says: str) -> None:

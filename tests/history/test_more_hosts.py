@@ -366,7 +366,7 @@ async def test_hosts_that_cannot_be_read_are_told(bridge: Bridge) -> None:
     with pytest.raises(
         HistoryError,
         match=r"unknown host 'cursor'; there are claude-code, codex, copilot-cli, gemini-cli, "
-        r"opencode\. The conversations of cursor cannot be read: they are in a database",
+        r"opencode\. cursor's conversations cannot be read: they are in a database",
     ):
         bridge.history("cursor")
 

@@ -274,7 +274,7 @@ def test_documents_that_are_wrong_say_where(store: Store) -> None:
         (None, "an object, found null"),
         ([], "an object, found []"),
         ({}, "ideabridge: found nothing, expected"),
-        ({**good, "more": 1}, "more: found 1, expected no property of this name"),
+        ({**good, "more": 1}, "more: found 1, expected no property with this name"),
         ({**good, "ideabridge": 3}, "expected format 2, found 3"),
         ({**good, "ideabridge": True}, "expected format 2"),
         ({**good, "context": {}}, "context: found {}, expected an array"),

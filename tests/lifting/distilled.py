@@ -155,7 +155,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
         _TOOLS + "await tools.repeat(text=input['word'], times=input['n'])",
         _TOOLS + "await tools.repeat(text=input['word'], times=3)",
     ),
-    "a time-out": (
+    "a timeout": (
         _TOOLS + "await tools.repeat(text=input['word'], times=input['n'], timeout=2)",
         _TOOLS + "await tools.repeat(text=input['word'], times=input['n'], timeout=input['n'])",
         _TOOLS + "await tools.repeat(text=input['word'], times=2, timeout=2)",

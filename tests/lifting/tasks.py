@@ -327,7 +327,7 @@ TRAPS: list[Task] = [
         "times: 2 beside an input n: 2",
     ),
     Task(
-        "a time-out",
+        "a timeout",
         TIMES,
         [
             lambda s: t(c("repeat", text=s.word, times=s.n, timeout=2)),

@@ -311,11 +311,11 @@ async def test_parameters_are_renamed_merged_fixed_described_and_made(bridge: Br
         ({"name": {"fix": True, "rename": "x"}}, "expected one of"),
         (
             {"name": {"rename": "_tool"}},
-            "calls already have a property of this name; rename the parameter",
+            "calls already have a property with this name; rename the parameter",
         ),
         (
             {"_each": {"at": ["calls.0.name"]}},
-            "parameters._each: calls already have a property of this name",
+            "parameters._each: calls already have a property with this name",
         ),
         ({"new": {"at": ["calls.2.title"]}}, "there is no constant at 'calls.2.title'"),
         ({"shelf": {"merge": "title"}, "title": {"merge": "shelf"}}, "merged in a circle"),
@@ -363,7 +363,7 @@ async def test_a_member_of_the_input_that_no_call_can_pass_is_renamed(bridge: Br
     ]
     async with bridge:
         run = await solved(bridge, "x", {"_id": "ann"}, turns, None)
-        with pytest.raises(PublicationError, match="calls already have a property of this name"):
+        with pytest.raises(PublicationError, match="calls already have a property with this name"):
             await bridge.publish(run.id, "mine")
         await bridge.publish(run.id, "mine", parameters={"_id": {"rename": "id"}})
         assert await called(bridge, "mine", {"id": "bo"}) == "bo-owner"

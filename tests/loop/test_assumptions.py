@@ -176,7 +176,7 @@ def test_words_that_were_recorded_are_assumed_and_the_bound_of_a_search_is_noted
     run = driven([write(5)], literal("calls.0.x", constant(5), cut=True)).finish_all()
     assert (ran(run), told(run)) == ([5], [])
     assert run.machine.doubts.notes == [
-        {"at": "calls.0.x", "what": "not every explanation was looked for", "mild": True}
+        {"at": "calls.0.x", "what": "some explanations were not looked for", "mild": True}
     ]
 
 

@@ -174,7 +174,7 @@ def test_a_solution_is_cancelled_while_it_is_on_its_way_and_only_then() -> None:
     streaming = Driven()
     streaming.post(started(mode="solve"))
     streaming.post(CallProposed({"_tool": "echo", "x": 1}))
-    with pytest.raises(JournalError, match="no Solution is running"):
+    with pytest.raises(JournalError, match="there is no running Solution to cancel"):
         streaming.machine.receive(SolutionCancelled("too early"))
 
 

@@ -500,7 +500,7 @@ def test_an_answer_that_breaks_off_keeps_what_started() -> None:
     driven.finish_all()
     assert driven.machine.awaits_solution
     assert state(driven) == {"a": 1}
-    assert "broke off: the connection was lost" in str(driven.machine.errors)
+    assert "was cut off: the connection was lost" in str(driven.machine.errors)
 
 
 def test_the_limit_of_requests_ends_a_run_with_the_reason() -> None:
@@ -651,7 +651,7 @@ def test_a_streamed_call_with_a_misspelt_parameter_fails_alone() -> None:
     ]
     driven = Driven().streamed(started(mode="solve", tools=[LISTED]), calls, "done")
     assert driven.statuses() == ["failed", "failed", "done"]
-    assert "y: found 1, expected no parameter of this name; there is 'x'" in driven.error_of(0)
+    assert "y: found 1, expected no parameter with this name; there is 'x'" in driven.error_of(0)
     assert "template" in driven.error_of(1)
 
 

@@ -61,7 +61,7 @@ async def test_garbage_after_a_call_breaks_the_answer_off_and_not_the_run(garbag
         run = await solved(bridge)
         assert len(run.calls()) == 1
         assert (len(fake.bodies), sleeps.seconds) == (2, [])
-        assert "broke off" in fake.texts(1)
+        assert "was cut off" in fake.texts(1)
 
 
 @pytest.mark.parametrize("after", [(drop,), ("\nHope this helps! {", drop), (line(b"{not json"),)])

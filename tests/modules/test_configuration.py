@@ -155,7 +155,7 @@ def test_every_problem_is_told_at_once_with_its_place() -> None:
         assert expected in told
     assert any("'idea:x'" in line and "this name is reserved" in line for line in told)
     assert any(
-        "git.envFile: unknown key: ideabridge does not read files of variables" in line
+        "git.envFile: unknown key: ideabridge does not read files with variables" in line
         for line in told
     )
 

@@ -211,7 +211,7 @@ def test_writers_at_the_same_time_lose_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "-x", "a}", "ü", "x" * 101, "a:-b"])
 def test_a_name_has_plain_characters(name: str) -> None:
-    with pytest.raises(StoredSecretError, match="is not a name of a secret"):
+    with pytest.raises(StoredSecretError, match="is not a valid name for a secret"):
         set_secret(OWN, name, VALUE, {})
 
 

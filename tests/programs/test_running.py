@@ -352,7 +352,7 @@ async def test_a_dry_run_lists_the_tools(bridge: Bridge) -> None:
     [entry] = found["tools"]
     assert entry["signature"] == "tools.sell(item: str, count: int = 1) -> dict[str, Any]"
     assert "asks" in entry
-    with pytest.raises(PlanError, match="no drawing"):
+    with pytest.raises(PlanError, match="cannot be drawn"):
         await bridge.draw({"program": program})
 
 

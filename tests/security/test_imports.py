@@ -485,7 +485,7 @@ async def test_names_of_modules_and_their_tools_are_reserved_while_they_are_down
             await bridge.publish(run.id, "run_plan")
 
         await bridge.publish(run.id, "push_all")
-        # A module that lists a tool of this name later takes nothing away.
+        # A module that lists a tool with this name later takes nothing away.
         bridge.modules["git-hub"].recall(
             listed(Tool("push_all", parameters={"type": "object"}, module="git-hub"))
         )

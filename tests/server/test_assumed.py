@@ -85,7 +85,7 @@ def published(output: JSONObject | None, gave: JSON = None, **more: Any) -> Publ
             False,
         ),
         ({"type": "object"}, {}, {"x": [1]}, False),
-        # An open object has a member of this name, which its recorded run had not.
+        # An open object has a member with this name, which its recorded run had not.
         ({"type": "object"}, {}, {"assumed": 4, "notes": {}, "assumed_": 1}, False),
         ({"type": "object"}, {"assumed": 1}, {"assumed": 2}, True),
         ({"type": "object", "properties": {"assumed": {}}}, {}, {"assumed": True}, True),

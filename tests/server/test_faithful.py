@@ -133,7 +133,7 @@ async def test_no_structured_content_is_made_of_null(tmp_path: Path, mode: str) 
 async def test_progress_extends_the_time_out_of_a_call(tmp_path: Path) -> None:
     async with gateway(tmp_path, "auto", timeout=1) as client:
         assert text(await client.call_tool("steps", {"seconds": 0.3, "times": 5}))
-        # Without progress it ends after the time-out, and with it after ten times that.
+        # Without progress it ends after the timeout, and with it after ten times that.
         assert "did not answer within 1 s" in await refused(client, "steps", seconds=3, times=1)
 
 

@@ -550,7 +550,7 @@ async def test_the_list_of_runs_has_one_short_line_for_each_program(
 async def test_a_wrong_name_of_a_module_or_a_tool_is_refused_with_the_right_ones(
     tmp_path: Path, era: str
 ) -> None:
-    """Python has a module `time`, so the server of this name is `time_` in programs."""
+    """Python has a module `time`, so the server with this name is `time_` in programs."""
     configuration = office(tmp_path, mcpServers={"time": time_module()})
     async with over_stdio(configuration, era) as client:
         now = {"_tool": "get_current_time", "_module": "time", "timezone": "Europe/Berlin"}

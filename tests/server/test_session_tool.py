@@ -102,7 +102,7 @@ async def test_direct_calls_of_git_and_files_become_a_tool_that_the_inspector_ca
     failed = inspector.call("latest", 5, repo_path=str(elm))
     assert failed["isError"] is True
     assert "could not be resolved" in json.dumps(failed["content"])
-    assert "a part of it stood in an earlier text" in json.dumps(failed["content"])
+    assert "a part of it appeared in an earlier text" in json.dumps(failed["content"])
     assert "calls.1.revision" in json.dumps(failed["_meta"]["ideabridge/assumed"])
     assert failed["_meta"]["ideabridge/structured"]["status"] == "failed"
 

@@ -74,7 +74,7 @@ async def test_a_worker_that_does_not_begin_in_time_has_not_computed_for_too_lon
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "START_SECONDS", 0.001)
-    with pytest.raises(WorkerError, match=r"printing: its worker process did not begin within"):
+    with pytest.raises(WorkerError, match=r"printing: its worker process did not start within"):
         await quick(workers)
 
     assert workers.at_work == 0

@@ -52,7 +52,7 @@ WAYS: Final[dict[str, tuple[dict[str, str] | None, str]]] = {
     "command": ({"kind": "person", "via": "command", "user": "local"}, "the command line"),
     "program": ({"kind": "approver", "via": "code"}, "the approver"),
     "named program": ({"kind": "approver", "via": "code", "user": "night watch"}, "night watch"),
-    "time-out": ({"kind": "nobody", "via": "time-out"}, "the time-out"),
+    "time-out": ({"kind": "nobody", "via": "time-out"}, "the timeout"),
     # The policy decides without a question: there is no decision in the journal, and
     # nobody is named.
     "rule": (None, "policy"),

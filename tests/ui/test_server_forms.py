@@ -164,7 +164,7 @@ def test_a_refusal_stands_at_its_field(page: Page, site: str, file: Path) -> Non
     page.goto(f"{site}servers/add")
     for label, name, start, why in (
         ("Name", "idea:x", START, "this name is reserved"),
-        ("Name", "own", START, "already has a server of this name"),
+        ("Name", "own", START, "already has a server with this name"),
         ("Command or address", "web", "example.com/mcp", "did you mean https://example.com/mcp?"),
         ("Command or address", "web", "http://", "expected a host after http://"),
         ("Environment of a command", "web", START, "a variable in line 1"),

@@ -52,7 +52,7 @@ def check_parts(
 
     is_mind = isinstance(getattr(mind, "name", None), str) and callable(getattr(mind, "answer", 0))
     if mind is not None and not is_mind and (not callable(mind) or isinstance(mind, type)):
-        hint = "a model endpoint is configured: Bridge(Configuration(model=...))"
+        hint = "to use a model endpoint, configure it: Bridge(Configuration(model=...))"
         expected = "a function that takes a Request, or an object with a name and a method `answer`"
         raise ArgumentError.of("mind", expected, mind, hint)
 

@@ -269,7 +269,7 @@ class Bridge:
                 loaded[file] = load_tool_file(file, self.configuration.digest_of(file))
             except ToolFileError as error:
                 faults.append(printable_line(str(error)))
-                logger.warning("a tool file is left out: %s", faults[-1])
+                logger.warning("a tool file was not loaded: %s", faults[-1])
 
         if faults:
             self.configuration = self.configuration.model_copy(
@@ -1258,7 +1258,7 @@ class Bridge:
         """
         plan = read_given_plan(plan)
         if plan.program is not None:
-            raise PlanError("a program has no drawing; dry_run lists its tools")
+            raise PlanError("a program cannot be drawn; dry_run lists its tools")
         settings, catalogue = await self._offered(plan, caller)
         return await checking.drawing(plan, catalogue, settings, form)
 
@@ -1700,7 +1700,8 @@ class Bridge:
         """
         if self._role != "worker" or self._writer is None:
             raise RuntimeError(
-                'the bridge is not open, or is not a worker; use `async with Bridge(..., role="worker")`'
+                "the bridge is not open, or is not a worker; use `async with Bridge(..., "
+                'role="worker")`'
             )
         return Worker(self.store, self._open_runs, self._writer, most=most, modules=self._only)
 

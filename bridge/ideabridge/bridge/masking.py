@@ -3,7 +3,7 @@
 A person reads the result to decide whether to trust a command. Therefore only the secret is hidden:
 the name in front of it, the host in an address and `${VAR}` stay visible. A value with spaces,
 quotes or shell metacharacters might be a command, so it is shown unless it is a header or the
-password in an address. In text that an interpreter executes, such as the argument to `sh -c`, only
+password in an address. In text that an interpreter executes, such as the argument of `sh -c`, only
 a value that looks like a secret is hidden. When in doubt, a word counts as executed.
 """
 

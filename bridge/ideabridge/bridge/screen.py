@@ -1,9 +1,9 @@
-"""Screen: keeps the configuration's secrets out of journals, and thus out of ideas.
+"""Screen: keeps the configuration's secrets out of journals, and therefore out of ideas.
 
 Modules receive their secrets when they start, so nobody needs to write a secret into a task, a call
 or an answer. If a person or a mind writes text that contains a secret, the text is refused, and no
-part of it is stored. Messages from activities, the output and errors of programs, the reason why a
-run ended, and malformed answers are stored without their secrets. `Executor` removes secrets from
+part of it is stored. Messages from activities, programs' output and errors, the reason why a run
+ended, and malformed answers are stored without their secrets. `Executor` removes secrets from
 results.
 """
 

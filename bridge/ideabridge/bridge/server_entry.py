@@ -1,7 +1,7 @@
 """Server entry: translates an entry in `mcpServers`, as assistants and people write it, into
 ideabridge's keys.
 
-A value that is odd but clear, such as a time-out in milliseconds or a number in `env`, is read and
+A value that is odd but clear, such as a timeout in milliseconds or a number in `env`, is read and
 noted. An ambiguous value is a problem, which makes the server unusable. No value is read in a way
 that would let a server do more than its entry says: a key that restricts the server (`deny`,
 `allow`, `disabled`, `auth`) is either understood or refused.
@@ -31,7 +31,7 @@ ModuleKind = Literal["stdio", "http", "sse"]
 """How a module is reached."""
 
 MAX_SECONDS: Final = 3600
-"""The largest time-out of a server."""
+"""The largest timeout of a server."""
 
 KINDS: Final[MappingProxyType[str, ModuleKind]] = MappingProxyType(
     {
@@ -117,7 +117,7 @@ IGNORED: Final = frozenset(
 HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
     {
         "envFile": (
-            "ideabridge does not read files of variables; name each variable in 'env', for "
+            "ideabridge does not read files with variables; name each variable in 'env', for "
             'example "TOKEN": "${TOKEN}"'
         ),
         "headersHelper": (
@@ -544,7 +544,7 @@ def _pairs(value: JSON, key: str) -> list[tuple[str, JSON]] | None:
 
 
 def _read_seconds(entry: ServerEntry, key: str) -> None:
-    """Read a time-out that has a unit, or that can only be in milliseconds."""
+    """Read a timeout that has a unit, or that can only be in milliseconds."""
     value = entry.members.get(key)
     if isinstance(value, str):
         duration = _DURATION.fullmatch(value.strip().lower())

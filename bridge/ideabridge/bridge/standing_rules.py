@@ -418,7 +418,7 @@ def _read_file(path: Path, about: os.stat_result) -> dict[str, StandingRule]:
         ) from None
 
     if not data.strip():
-        raise StandingRuleError(f"{path}: is empty; delete it")
+        raise StandingRuleError(f"{path}: is empty; delete the file")
     return _read_rules(data, LOCAL, str(path))
 
 

@@ -136,8 +136,8 @@ def secret_name_problem(name: str) -> str | None:
     if re.fullmatch(NAME_PATTERN, name):
         return None
     return (
-        f"{visible(name[:100])!r} is not a name of a secret: expected at most 100 letters, digits, "
-        "'_', '-' and '.', beginning with a letter, a digit or '_'"
+        f"{visible(name[:100])!r} is not a valid name for a secret: expected at most 100 letters, "
+        "digits, '_', '-' and '.', beginning with a letter, a digit or '_'"
     )
 
 
@@ -401,6 +401,6 @@ def _check_private(path: Path) -> None:
         raise StoredSecretError(f"{path}: is not a regular file")
     if sys.platform != "win32" and about.st_mode & 0o077:
         raise StoredSecretError(
-            f"{path}: is refused: other users may read or write it (mode "
+            f"{path}: is not used, because other users may read or write it (mode "
             f"{stat.S_IMODE(about.st_mode):04o}); run: chmod 600 {shlex.quote(str(path))}"
         )

@@ -406,7 +406,8 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     for number, mention in enumerate(_named(content, folder)):
         if number > MAX_NAMES:
             raise TrustError(
-                f"{file}: has more than {MAX_NAMES:,} words that may name files, too many to review"
+                f"{file}: has more than {MAX_NAMES:,} words that may name files, which is too many "
+                "to review"
             )
 
         path = mention.path
@@ -1344,8 +1345,8 @@ class Untrusted:
                 consequence = "so its servers and tools are missing"
             return (
                 f"The project file {visible(str(self.file))[:400]} {self.reason} and is not used, "
-                f"{consequence}. Only the user can correct it: `ideabridge doctor` in its folder "
-                "says what is wrong. A corrected file takes effect at once."
+                f"{consequence}. Only the user can correct it; `ideabridge doctor`, run in its "
+                "folder, says what is wrong. A corrected file takes effect at once."
             )
 
         command = trust_command(self.file, anywhere=True)

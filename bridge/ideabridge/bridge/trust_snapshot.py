@@ -1,5 +1,5 @@
-"""Snapshot: the content of a trusted project file without its secrets. With it, a person can be
-shown what has changed since.
+"""Snapshot: the content of a trusted project file without its secrets, from which ideabridge can
+show a person what has changed since.
 
 The snapshots are in the folder `trusted` in the user's configuration folder, one file for each
 project file. Trust depends on `trust.json` alone, never on a snapshot. Without a snapshot, the

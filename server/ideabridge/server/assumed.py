@@ -5,9 +5,9 @@ assumptions, as lines of at most `TEXT_BYTES` in total. `_meta` contains them in
 the notes, which appear nowhere else. An answer without assumptions and notes is not changed.
 
 In the structured content, the lines are in the member `assumed`, which the output schema declares
-as optional. The output is wrapped as `{"result": output}` if this member cannot be added: because
-the output is not an object, already has a member of this name, or has a schema that might not allow
-another member.
+as optional. If this member cannot be added, the output is wrapped as `{"result": output}`. This is
+so if the output is not an object, already has a member with this name, or has a schema that might
+not allow another member.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
         wrapped = True
 
     properties = dict(read_as(SchemaKeywords, output).properties)
-    # An open object can already have a member of this name, of any type.
+    # An open object can already have a member with this name, of any type.
     lines = _LINES if output.get("additionalProperties") is False else {}
     properties[_MEMBER] = {**lines, **_DECLARED}
     return {**output, "properties": properties}, wrapped
@@ -163,7 +163,7 @@ def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> 
 def _with_member(structured: Mapping[str, Any], lines: list[str]) -> JSONObject:
     members = cast("JSONObject", dict(structured))
     name = _MEMBER
-    # An open object can already have a member of this name, even if no earlier run has shown one.
+    # An open object can already have a member with this name, even if no earlier run has shown one.
     while name in members:
         name = f"{name}_"
     members[name] = list[JSON](lines)

@@ -416,8 +416,8 @@ class ToolCatalogue:
         return tool
 
     def _expect_in_profile(self, name: str, caller: str) -> None:
-        """Raise `UnknownToolError` if a published idea of this name exists, but not in the caller's
-        profile.
+        """Raise `UnknownToolError` if a published idea with this name exists, but the caller's
+        profile does not contain it.
         """
         try:
             self.bridge.store.publications.named(name, caller=caller)

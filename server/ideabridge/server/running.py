@@ -90,7 +90,7 @@ from ideabridge.tools.worker import WorkerError
 
 # -- cancelled requests ----------------------------------------------------------------------------
 #
-# A host that ends calls after a minute must not lose the run. Such a host names the time-out as the
+# A host that ends calls after a minute must not lose the run. Such a host names the timeout as the
 # reason in `notifications/cancelled`. Over HTTP in 2026-07-28 a closed connection cancels a call,
 # without a reason.
 
@@ -116,8 +116,8 @@ class Cancellations:
     def note(self, context: Context) -> None:
         """Handle `notifications/cancelled`.
 
-        Some clients cancel a request twice after a time-out: once because of the time-out, and once
-        because it was aborted. The time-out remains the reason.
+        Some clients cancel a request twice after a timeout: once because of the timeout, and once
+        because it was aborted. The timeout remains the reason.
         """
         params: Mapping[str, Any] = context.params or {}
         key = (session_id(context), str(params.get("requestId")))
@@ -133,7 +133,7 @@ class Cancellations:
         changed.set()
 
     async def is_deliberate(self, context: Context) -> bool:
-        """Return whether the client of a cancelled request gave a reason other than a time-out."""
+        """Return whether the client of a cancelled request gave a reason other than a timeout."""
         key = session_id(context), str(context.request_id)
         with anyio.move_on_after(_REASON_SECONDS):
             while key not in self._reasons:
@@ -582,7 +582,7 @@ class Running:
         """Like `wait`, but for the request that started the run: if a person cancels the request,
         the run is cancelled.
 
-        If the host ends the request because of a time-out, or disconnects, the run continues, and
+        If the host ends the request because of a timeout, or disconnects, the run continues, and
         `check_run` can find it.
         """
         try:

@@ -1,6 +1,4 @@
-"""The built-in tools. They shape data between calls. They change nothing and do not call any
-module.
-"""
+"""The built-in tools, which shape data between calls. They change nothing and call no module."""
 
 from __future__ import annotations
 
@@ -92,7 +90,7 @@ async def count_items(items: list[JSON] | JSONObject | str, by: _Query | None = 
         return len(items)
     if isinstance(items, str):
         raise ActivityError(
-            "by: expected items to be an array or an object, because text has no items to group"
+            "by: expected an array or an object in items, because text has no items to group"
         )
     return await run_computation("count", items, by)
 
@@ -135,12 +133,10 @@ async def _compute(arguments: JSONObject, _: ActivityContext) -> JSON:
 
 COMPUTE: Final = Tool(
     "compute",
-    "Evaluate one Python expression over the other parameters of the call, "
-    "which are its names. There is no clock, no"
-    " file and no network; json, math and re are there.\n\n"
+    "Evaluate one Python expression. The call's other parameters are its variables. json, math and "
+    "re are available; a clock, files and the network are not.\n\n"
     "Examples of code: `sum(row['n'] for row in rows)`, "
-    "`sorted({one['city'] for one in people})[:3]`,"
-    " `re.findall(r'#([0-9]+)', text)`.",
+    "`sorted({one['city'] for one in people})[:3]`, `re.findall(r'#([0-9]+)', text)`.",
     {
         "type": "object",
         "properties": {

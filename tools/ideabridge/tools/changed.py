@@ -74,7 +74,7 @@ def fitting_change(tool: Tool, change: ToolChange) -> tuple[ToolChange, list[str
     for name in dict.fromkeys(change.hidden):
         problem = _unknown_parameter(name, names)
         if problem is None and name in required and name not in defaults:
-            problem = "a call must give this parameter, and it has no default."
+            problem = "this parameter has no default, so a call must give it."
 
         if problem is None:
             hidden.append(name)

@@ -1,7 +1,7 @@
-"""Compose: composes the schema of a Solution from the tools and the schema of the output.
+"""Compose: composes a Solution's schema from the tools and the output's schema.
 
 `Admitter` widens a schema, because a reference can replace any part of a call. `solution_schema`
-combines the widened schemas of the calls with the meta-properties and the output.
+combines the calls' widened schemas with the meta-properties and the output.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ async def computed(code: str, values: JSONObject) -> JSON:
     for name in values:
         if not name.isidentifier() or keyword.iskeyword(name):
             raise ActivityError(
-                f"{show(name)}: expected a name that Python allows, to use it in code"
+                f"{show(name)}: expected a valid Python name, because code refers to it"
             )
     _check_expression(code)
     return await _turns().run(lambda process: _evaluate(code, values, process))
@@ -113,7 +113,7 @@ def _check_expression(code: str) -> None:
             f"code: {where}expected one Python expression, found {show(code)}{hint}"
         ) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise ActivityError(f"code: {error or 'it nests too deep'}") from None
+        raise ActivityError(f"code: {error or 'it is nested too deeply'}") from None
 
 
 def _is_program(code: str) -> bool:

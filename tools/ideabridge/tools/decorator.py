@@ -311,7 +311,7 @@ def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], place: str) -
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
         raise ToolDefinitionError(
-            f"{place}: parameter {stars}{name}: calls pass arguments by name; declare each"
+            f"{place}: parameter {stars}{name}: calls pass arguments by name; declare each one"
         )
 
     if parameter.kind is parameter.POSITIONAL_ONLY:

@@ -206,7 +206,8 @@ class _Reading:
         where = f"{self._what}, line {event.start_mark.line + 1}"
         if getattr(event, "tag", None) is not None:
             raise InvalidJSONError(
-                f"{where}: a tag ({str(event.tag)[:60]}); tags are refused, so write plain values"
+                f"{where}: found a tag ({str(event.tag)[:60]}), which is refused; write plain "
+                "values"
             )
 
         match type(event).__name__:
@@ -309,8 +310,8 @@ class _Reading:
         container.whole.height = max(container.whole.height, value.height + 1)
         if container.whole.values > MAX_VALUES or container.whole.size > MAX_BYTES:
             raise LimitExceededError(
-                f"{where}: with its aliases written out it has more than {MAX_VALUES:,} "
-                f"values or {MAX_BYTES:,} bytes"
+                f"{where}: with its aliases expanded, it has more than {MAX_VALUES:,} values or "
+                f"{MAX_BYTES:,} bytes"
             )
 
     def _expect_room(self, depth: int, where: str) -> None:
@@ -338,7 +339,7 @@ def _plain(text: str, where: str) -> JSON:
     if _INTEGER.fullmatch(text):
         if len(text) > _LONGEST_NUMBER:
             raise InvalidJSONError(
-                f"{where}: a number with {len(text):,} digits; write it as text, in quotes"
+                f"{where}: found a number with {len(text):,} digits; write it as text, in quotes"
             )
         return int(text)
 

@@ -163,7 +163,7 @@ def _expected(error: ValidationError, root: JSON) -> str:
             ) + _REQUIRED
         case "additionalProperties":
             known = _properties(error)
-            return f"no property of this name{f'; {list_names(known)}' if known else ''}"
+            return f"no property with this name{f'; {list_names(known)}' if known else ''}"
         case "type" | "const" | "enum":
             return describe({keyword: limit})
         case "pattern":

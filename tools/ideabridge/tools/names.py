@@ -1,5 +1,5 @@
 """Names: handles names and texts from outside: safe names, names that look alike, nearest names,
-text without hidden characters, and numbers with the names of what they count.
+text without hidden characters, and numbers with the nouns that they count.
 
 `visible` escapes every character that a person would not recognise: control characters, direction
 marks, zero-width and blank characters, and long runs of spaces. `printable` escapes only hidden

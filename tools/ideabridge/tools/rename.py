@@ -242,7 +242,7 @@ class ParameterNames:
         meta = meant_meta(name)
         if meta is not None and (self.known or _is_surely(name, meta)):
             return (
-                f"found {show(value)}, expected no parameter of this name. Did you mean '{meta}'?"
+                f"found {show(value)}, expected no parameter with this name. Did you mean '{meta}'?"
             )
 
         if not self.known:
@@ -252,13 +252,12 @@ class ParameterNames:
         if inside is not None:
             written = show({"_tool": self._tool, **inside}, 200)
             return (
-                "the parameters of a call go next to _tool, not into a separate object; write "
-                f"{written}"
+                f"a call's parameters go next to _tool, not into a separate object; write {written}"
             )
 
         hint = "" if briefly else did_you_mean(name, self._names)
         expected = f"{list_names(self._names)}{'.' if hint else ''}{hint}"
-        return f"found {show(value)}, expected no parameter of this name; {expected}"
+        return f"found {show(value)}, expected no parameter with this name; {expected}"
 
 
 def _wrapped(value: JSON) -> JSONObject | None:

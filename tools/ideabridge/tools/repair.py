@@ -514,7 +514,7 @@ class Repair:
 
         properties = part.sent.get("properties")
         if isinstance(value, str) and isinstance(properties, dict | list) and value in properties:
-            self._note(place, value, "read as a list of this name")
+            self._note(place, value, "read as a list that contains only this name")
             value = [value]
 
         if not isinstance(value, list):

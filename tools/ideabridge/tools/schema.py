@@ -741,8 +741,8 @@ def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int,
 
             if sizes[mark] > MAX_EXPANSION:
                 raise LimitExceededError(
-                    f"{what}: once its references are replaced by their targets, the schema has "
-                    f"more than {MAX_EXPANSION:,} parts"
+                    f"{what}: with its references replaced by their targets, the schema has more "
+                    f"than {MAX_EXPANSION:,} parts"
                 )
 
     if has_references and any(

@@ -1,9 +1,9 @@
 """Threads: runs computations and tools in threads that callers share in turns.
 
-A thread that computes takes Python's lock from the event loop again and again, so each additional
-one slows down every answer. Therefore only a few of them run at a time. A tool can wait for
-minutes, so tools get separate threads. Short work that only waits, such as for a file or the
-keyring, uses `anyio.to_thread` instead and does not wait for a turn.
+A thread that computes keeps taking Python's lock from the event loop, so each additional thread
+slows down every response. Only a few of them therefore run at a time. A tool can wait for minutes,
+so tools get separate threads. Short work that only waits, such as for a file or the keyring, uses
+`anyio.to_thread` instead and does not wait for a turn.
 """
 
 from __future__ import annotations

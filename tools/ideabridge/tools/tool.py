@@ -1,4 +1,4 @@
-"""Defines Tool, the interface of a function in JSON Schemas, and Activity, the code behind it.
+"""Defines Tool, a function's interface written as JSON Schemas, and Activity, the code behind it.
 
 A call refers to one tool: a module, a name and a definition. The *essence* of a definition is what
 a call relies on: module, name, schemas and behaviour hints. If the essence changes, the tool counts

@@ -113,9 +113,7 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
 def _constant(label: str, fixed: JSONObject, name: str) -> str | None:
     value = fixed.get(name)
     if name in fixed and (not isinstance(value, str) or not value):
-        raise ToolDefinitionError(
-            f'{label}: {name} must be a constant, which is text: {{"const": "NAME"}}'
-        )
+        raise ToolDefinitionError(f'{label}: {name} must be a constant string: {{"const": "NAME"}}')
     return value if isinstance(value, str) else None
 
 

@@ -2,7 +2,7 @@
 worker processes.
 
 A free place goes to the caller who holds the fewest places. Among equals, it goes to the one whose
-last turn is longest ago. A caller who asks for a hundred pieces of work at once therefore delays
+last turn was longest ago. A caller who asks for a hundred pieces of work at once therefore delays
 another caller's first piece by no more than one piece of work in each place.
 """
 

@@ -4,8 +4,8 @@ long time and only a process can be killed.
 A job is a name and one JSON argument. The name is either that of a job in `worker_process.py`, or
 `MODULE:FUNCTION`, a function that is allowed to read the store. A worker has a lower priority, an
 empty environment, bounded memory and no access to anything else. It is killed at the deadline, on
-cancellation, or when this process ends, no matter which code it is executing. An idle worker stops
-after a minute.
+cancellation, or when this process ends, whatever code it is running. An idle worker stops after a
+minute.
 
 On Linux the system kills a worker as soon as this process ends. On other systems an idle worker
 ends at once, and a busy one at its deadline at the latest.
@@ -179,11 +179,11 @@ class _Worker:
         code = self.process.returncode
         if self.late and not self.has_begun:
             return WorkerError(
-                f"{what}: its worker process did not begin within {self.start_seconds:g} s"
+                f"{what}: its worker process did not start within {self.start_seconds:g} s"
             )
         if self.late or code == -14:
             return LimitExceededError(
-                f"{what}: stopped after {seconds:g} s, the most it may compute"
+                f"{what}: stopped after {seconds:g} s, the time limit for this computation"
             )
         if code == 0:
             return None

@@ -2,7 +2,7 @@
 
 Runs as `python -I -S worker_process.py PARENT MEMORY FOLDER...`. Standard input carries jobs: the
 size in 8 bytes, the seconds that the job can take in 4 bytes, then `[job, argument]` as JSON.
-Standard output carries the answers: one byte when the computation begins, then the size in 8 bytes,
+Standard output carries the results: one byte when the computation begins, then the size in 8 bytes,
 then `{"value": ...}` or `{"error": class, "message": text}`. For ideabridge's own errors, `class`
 is `MODULE:CLASS`.
 """

@@ -3,7 +3,7 @@ object is complete.
 
 The text can arrive in pieces of any size, cut anywhere. The scanner only finds where values end,
 one token at a time; each value is then decoded separately. The cost is linear in the length of the
-answer. Integers can have any size. A Markdown fence or prose around the object is ignored.
+text. Integers can have any size. A Markdown fence or prose around the object is ignored.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 `Computation`.
 
 A call that only reads runs with the value that the cheapest explanation yields, and the run reports
-the assumption. Before a call that might change something, a person is asked, no matter what the
+the assumption. Before a call that might change something, the run asks a person, whatever the
 approval policy allows.
 """
 

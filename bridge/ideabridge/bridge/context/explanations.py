@@ -688,12 +688,12 @@ _PLACE = re.compile(r"0|[1-9][0-9]{0,8}")
 _WORD = re.compile(r"[^\W\d_]{2}")
 
 
-CUT: Final = "not every explanation was looked for"
+CUT: Final = "some explanations were not looked for"
 MAYBE_DATA: Final = "its path has a key that may be data"
 UNPROVED: Final = "its evidence is not in the document"
 """Why a literal in an imported plan is never determined."""
 
-COPIED_PART: Final = "a part of it stood in an earlier text"
+COPIED_PART: Final = "a part of it appeared in an earlier text"
 """Why a literal is not determined before three runs agree: its author might have copied the part
 from the earlier text.
 """

@@ -186,7 +186,7 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
     # of a data message.
     kind = name if name in MESSAGE_TYPES else "data"
     if kind == "text" and not isinstance(value, str):
-        raise MessageError(f"{where}: text must be text, found {type(value).__name__}")
+        raise MessageError(f"{where}: text must be a string, found {type(value).__name__}")
     if kind in ("input", "state") and not isinstance(value, dict):
         raise MessageError(f"{where}: {kind} must be an object, found {type(value).__name__}")
 

@@ -1,4 +1,4 @@
-"""Mind: the protocol for objects that answer Requests. Also `Usage`, the tokens and cost of an
+"""Mind: the protocol for objects that answer Requests, and `Usage`, the tokens and cost of an
 answer.
 """
 

@@ -24,32 +24,30 @@ from ideabridge.tools.typed import member, read_as
 
 READ: Final = Tool(
     "read",
-    "Read a value that is shown shortened, or a part of it.\n\n"
-    "Gives `value` (all of it); a part as `text`, "
-    "`items` or `json` (of the JSON of an object) with `from`, `length`,"
-    " `of` and their unit; with find the `matches`. To pass a value on to another call, "
-    "write its reference there.",
+    "Read a shortened value, or a part of it.\n\nGives `value` (all of it); a part as `text`, "
+    "`items` or `json` (of the JSON of an object) with `from`, `length`, `of` and their unit; with "
+    "find the `matches`. To pass a value on to another call, write its reference there.",
     {
         "type": "object",
         "properties": {
             "reference": {
-                "description": "The reference of the value, such as †state.log or †results.3.body."
+                "description": "The value's reference, such as †state.log or †results.3.body."
             },
             "from": {
                 "type": "integer",
                 "minimum": 0,
-                "description": "The first character of a text, or item of a list, from 0.",
+                "description": "The first character of a text, or item of a list, counted from 0.",
             },
             "length": {
                 "type": "integer",
                 "minimum": 1,
-                "description": "The number of them; else as many as fit.",
+                "description": "How many of them; by default, as many as fit.",
             },
             "find": {
                 "type": "string",
                 "minLength": 1,
                 "maxLength": 1000,
-                "description": "Literal text: gives the places where it stands, with what surrounds them.",
+                "description": "Literal text: returns each place where it occurs, with its surroundings.",
             },
         },
         "required": ["reference"],

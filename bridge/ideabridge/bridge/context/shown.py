@@ -1,10 +1,10 @@
-"""Shown: decides how much of the results of calls a Request shows to its mind.
+"""Shown: decides how much of each call's result a Request shows to its mind.
 
-Everything that the author of a context wrote is shown in full. A *result* is a value that a call
-returned: the `result` of a `call` message, or the part of a state (or of data) to which the `value`
-of a `call` message points. `Showing` decides which results are shown in full. They are taken as
-long as they fit into `Shown`: first the results of the tool that reads parts of values, then all
-others, in each case the newest first. Each remaining result appears as `{"shortened": reference,
+A Request shows in full everything that the context's author wrote. A *result* is a value that a
+call returned: the `result` of a `call` message, or the part of a state (or of data) to which the
+`value` of a `call` message points. `Showing` decides which results are shown in full. It takes
+results while they fit into `Shown`: first those of the tool that reads parts of values, then all
+others, the newest first in both groups. Each remaining result appears as `{"shortened": reference,
 "type", "bytes", "preview"}`, and the text around it says so.
 
 All of this depends only on the messages, so a Request can be recreated from its stored context.

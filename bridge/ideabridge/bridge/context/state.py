@@ -307,7 +307,7 @@ class StateSchema:
                 if schema is None:
                     names = list(properties)
                     raise ClosedStateError(
-                        "the schema of the state does not declare "
+                        "the state's schema does not declare "
                         f"{format_reference(('state', *path[: depth + 1]))}; it declares "
                         f"{', '.join(names[:10]) or 'nothing'}.{did_you_mean(key, names)}"
                     )

@@ -151,7 +151,7 @@ class Queue:
         if self._store.queue.count(most=MOST_OF_ONE, caller=caller) >= MOST_OF_ONE:
             raise LimitExceededError(
                 f"{MOST_OF_ONE:,} of your runs wait for a worker, which is the limit for one user. "
-                "Try again when some of them have begun, or cancel some"
+                "Try again when some of them have started, or cancel some"
             )
         if self._store.queue.count(most=MOST_QUEUED) >= MOST_QUEUED:
             raise LimitExceededError(

@@ -2,11 +2,11 @@
 
 Theory of operation. The store lists the running and the waiting calls of each module, in the order
 in which they arrived. With a limit of N, the first N of them run. A call that has ended is removed
-and the next one starts, so calls take turns, no matter which process makes them. PostgreSQL
-notifies the waiting processes; an SQLite file is read four times a second.
+and the next one starts, so calls take turns, whichever process makes them. PostgreSQL notifies the
+waiting processes; an SQLite file is read four times a second.
 
 A process has a heartbeat for its calls, as for its runs, and other processes judge it in the same
-way (`Watch`). The calls of a process that is gone are removed at once. If nobody knows whether the
+way (`Watch`). The calls of a process that is gone are removed at once. If it is unclear whether the
 process is gone, its calls are removed after `LEASE_SECONDS` without a heartbeat. So if a process
 loses its connection to the store only briefly, its calls keep their places.
 """

@@ -1,7 +1,7 @@
 """Conversation: reads the MCP calls in one conversation from a host's log.
 
 Hosts write logs as JSON lines, one file for each conversation. Their formats have no specification
-and change often, so a line that is not understood is only counted and never stops the import.
+and change often, so the import counts the lines that it does not understand, and continues.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ HISTORIES: Final[Mapping[str, _Host]] = {
 
 
 _UNREAD_HOSTS: Final[Mapping[str, str]] = {
-    "claude-desktop": "its documentation describes no log of them",
+    "claude-desktop": "its documentation does not describe how they are logged",
     "cursor": "they are in a database of the editor, whose content is not documented",
     "vscode": "they are in files of the editor, whose content is not documented",
     "windsurf": "they are in binary files, whose format is not documented",
@@ -62,7 +62,7 @@ _UNREAD_HOSTS: Final[Mapping[str, str]] = {
 
 def _unread(host: str) -> str:
     why = _UNREAD_HOSTS.get(host)
-    return f" The conversations of {host} cannot be read: {why}" if why else ""
+    return f" {host}'s conversations cannot be read: {why}" if why else ""
 
 
 class HostLogs:

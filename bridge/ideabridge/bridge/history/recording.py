@@ -270,7 +270,7 @@ class _Ends:
             return _End(missing=f"it cannot be read: {error}")
 
         if size > min(self._most, self._left):
-            return _End(missing=f"it has {size:,} bytes, more than a run may contain")
+            return _End(missing=f"it has {size:,} bytes, which is more than a run may contain")
         self._left -= size
         return _End(value, missing=missing)
 

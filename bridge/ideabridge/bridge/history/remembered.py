@@ -1,5 +1,5 @@
-"""Remembered logs: stores what earlier imports found in logs. An import need not read a log again
-if the log has not changed since.
+"""Remembered logs: stores what earlier imports found in logs. The next import reads only logs that
+have changed since.
 """
 
 from __future__ import annotations

@@ -454,7 +454,7 @@ class _Deciding:
         for name in self._properties:
             if name in META_PROPERTIES:
                 raise PublicationError(
-                    f"parameters.{name}: calls already have a property of this name; rename the "
+                    f"parameters.{name}: calls already have a property with this name; rename the "
                     "parameter"
                 )
 

@@ -203,7 +203,7 @@ def _literal(literal: Explained, leaf: Leaf | None) -> JSONObject:
     if literal.why:
         entry["why"] = literal.why
     elif literal.cut:
-        entry["why"] = "not every explanation was looked for"
+        entry["why"] = "some explanations were not looked for"
 
     return entry
 

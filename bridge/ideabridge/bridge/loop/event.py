@@ -94,7 +94,7 @@ _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("person", "command"): "the command line",
     ("assistant", "tool"): "the assistant",
     ("approver", "code"): "the approver",
-    ("nobody", "time-out"): "the time-out",
+    ("nobody", "time-out"): "the timeout",
     ("nobody", "command"): "the command line",
     ("nobody", "fork"): "the fork",
     ("nobody", "bridge"): "the bridge",
@@ -354,7 +354,7 @@ class OutputProposed(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionClosed(Journaled):
-    """The answer ended. If it broke off, `broken` says why. `extra` contains the other members of
+    """The answer ended. If it was cut off, `broken` says why. `extra` contains the other members of
     the answer.
 
     For a program, `error` says why it ended without a value, and `unheard` lists the calls whose
@@ -457,7 +457,7 @@ class SolutionRejected(Journaled):
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked(OfCall):
     """A person is asked about a call. `digest` is the hash of the resolved call, and the decision
-    is bound to it. `at` is the time in seconds since 1970, which is used only for time-outs.
+    is bound to it. `at` is the time in seconds since 1970, which is used only for timeouts.
     """
 
     name: ClassVar[str] = "approval_asked"

@@ -266,7 +266,7 @@ class Graph:
                 )
 
     def drop_output(self) -> None:
-        """Discard the output of an answer that broke off."""
+        """Discard the output of an answer that was cut off."""
         self.output = None
         self.output_reads = {}
         self.output_problems = []
@@ -484,7 +484,7 @@ class Graph:
             validator.check_unless_costly(filled, briefly=briefly)
         except IdeabridgeError as error:
             names = ", ".join(list(texts)[:_TOLD])
-            call.problems.append(f"{error} (with the present value of {clipped(names)})")
+            call.problems.append(f"{error} (with the current value of {clipped(names)})")
 
     def _runs_at_least_once(self, call: Call, values: Mapping[str, JSON]) -> bool:
         """Return whether a call is certain to run. It is a fault if the value of the call's `_each`

@@ -100,8 +100,8 @@ from ideabridge.bridge.loop.tick import Tick
 from ideabridge.bridge.loop.tool_offer import ToolOffer
 from ideabridge.tools.encoding import JSON, JSONObject
 
-CUT_OFF: Final = "the process ended while the answer streamed in"
-"""Why an answer broke off if the run's process ended. This is not the mind's fault."""
+CUT_OFF: Final = "the process ended while the answer was streaming in"
+"""Why an answer was cut off if the run's process ended. This is not the mind's fault."""
 
 Phase = Literal["new", "asking", "planning", "solving", "ending", "ended"]
 
@@ -492,7 +492,7 @@ class Machine:
             self._begin(Proposal(self._reader.graph()))
         tick = self._solving()
         if tick.graph.closed:
-            raise JournalError("the answer has ended already")
+            raise JournalError("the answer has already ended")
         return tick
 
     def _start(self, event: events.RunStarted) -> None:
@@ -784,7 +784,7 @@ class Machine:
         if self.settings.groups and self.proposal is not None and self.proposal.pattern is not None:
             members[GROUP] = GROUPS
 
-        # An answer that broke off might lack anything, and a program that cannot run already has an
+        # An answer that was cut off might lack anything, and a program that cannot run already has an
         # error.
         extra = {name: value for name, value in self.solution.extra.items() if name != "program"}
         faults = faults_of(members, required if self.solution.broken is None else (), extra)
@@ -853,7 +853,7 @@ class Machine:
         if broken == CUT_OFF:
             return None
         self._idle += 1
-        # An answer that broke off before its first call already has an error.
+        # An answer that was cut off before its first call already has an error.
         if not self.errors:
             self.errors.append(
                 error_message(

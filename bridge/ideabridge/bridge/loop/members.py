@@ -20,8 +20,10 @@ THOUGHT_PROCESS: Final = "thought_process"
 
 THOUGHTS: Final[JSONObject] = {
     "type": "string",
-    "description": "Your reasoning, before the calls: what is known, what is missing, and which calls "
-    "follow from that. It is kept, and changes nothing",
+    "description": (
+        "Your reasoning, before the calls: what is known, what is missing, and which calls follow "
+        "from that. It is stored, and changes nothing"
+    ),
 }
 """The schema of the member that the setting `thought_process` adds to answers."""
 
@@ -62,7 +64,7 @@ class MemberFaults:
         remainder = f" and {more:,} more" if more > 0 else ""
         return {
             "left_out": f"{names}{remainder}",
-            "reason": "the schema has no such member, so it had no effect",
+            "reason": "the schema has no such member, so this member had no effect",
         }
 
 

@@ -333,8 +333,8 @@ _SHOWN = ("_tool", "_module", "_activity", "_instance", "_outputPath", "_outputM
 # -- the output of a run ---------------------------------------------------------------------------
 
 _WRAPPED: Final = (
-    '. The requested schema allows null, and "output": null means "no output yet", so the value '
-    'is wrapped, "output": {"value": ...}'
+    '. The requested schema allows null, but "output": null means "no output yet". Therefore wrap '
+    'the value: "output": {"value": ...}'
 )
 
 

@@ -472,8 +472,8 @@ def _errors(errors: Sequence[JSONObject]) -> list[Message]:
 
     if more:
         text = (
-            f"{more:,} more calls failed, of {len(errors):,} errors. Read them "
-            "all at †data.error.PLACE."
+            f"{more:,} more calls failed; there are {len(errors):,} errors in total. Read them all "
+            "at †data.error.PLACE."
         )
         messages.append(Message("user", "text", text, "text"))
 

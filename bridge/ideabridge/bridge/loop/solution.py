@@ -38,14 +38,14 @@ from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 from ideabridge.tools.json_parts import strings_in
 from ideabridge.tools.typed import read_as
 
-BROKE_OFF: Final = "the answer broke off: "
+BROKE_OFF: Final = "the answer was cut off: "
 
 WHY: Final = "the run is lazy: no part of its plan runs before the whole plan is accepted"
 
 LAZY = (
-    "Write a plan: list every call the task needs as far as you can see, wired by references. "
-    "Nothing of it runs before a person has accepted it as a whole; a plan that is not accepted "
-    "comes back to you with the reason."
+    "Write a plan: list every call the task needs as far as you can see, wired by references. No "
+    "part of it runs before a person has accepted the whole plan; if the person denies it, you get "
+    "the reason."
 )
 """The instructions for the mind in a lazy run."""
 
@@ -56,10 +56,10 @@ class Solution:
 
     Attributes:
         calls: its calls.
-        output: its output, or None if it has none or the answer broke off.
+        output: its output, or None if it has none or the answer was cut off.
         extra: the other members of the answer, keyed by name.
         places: the places of the calls in the plan, if instances share them; see `CallProposed`.
-        broken: why the answer broke off, or None if it is complete.
+        broken: why the answer was cut off, or None if it is complete.
         program: the program, if the answer is one. `calls` then contains the calls that the program
             has made so far.
         failed: whether the program has ended with an error.
@@ -433,7 +433,7 @@ class Planning:
             return None
 
         if graph.closed:
-            raise JournalError("the answer has ended already")
+            raise JournalError("the answer has already ended")
 
         match event:
             case CallProposed():
@@ -452,7 +452,7 @@ class Planning:
 
     def _expect(self, digest: str) -> None:
         if not self.waits:
-            raise JournalError("the plan is still being written; nobody can decide on it yet")
+            raise JournalError("the plan is still being written, so nobody can decide on it yet")
         if self.question.digest != digest:
             raise JournalError(
                 "the decision is bound to a different plan from the one that is waiting"

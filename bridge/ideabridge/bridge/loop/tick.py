@@ -1023,7 +1023,7 @@ class Tick:
 
     def _cancel(self, reason: str) -> None:
         if not self.graph.closed or self._unsettled == 0:
-            raise JournalError("no Solution is running that could be cancelled")
+            raise JournalError("there is no running Solution to cancel")
         if self.group.decided is None:
             self.group.decided = self.group.cancelled = reason
             self._cancel_rest()

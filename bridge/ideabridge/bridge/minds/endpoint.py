@@ -143,7 +143,7 @@ def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
     if kind == "openai-responses":
         return OpenAIResponsesModel(name, provider=provider)
     # OpenAI's reasoning models require the newer name for `max_tokens`. Other servers silently
-    # ignore the newer name, so a model that repeats itself would keep writing until the time-out.
+    # ignore the newer name, so a model that repeats itself would keep writing until the timeout.
     return OpenAIChatModel(
         name,
         provider=provider,

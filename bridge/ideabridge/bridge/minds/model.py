@@ -190,7 +190,7 @@ class ModelAnswer:
     Args:
         reach: returns the endpoint of the model that a handler chose or, for None, of the
             configured model.
-        configuration: time-outs, retries, repairs, settings.
+        configuration: timeouts, retries, repairs, settings.
         taken: the forms that the endpoint has accepted, keyed by the schema's hash. The answer adds
             the form that works here.
         sleep: waits between two attempts.
@@ -343,7 +343,7 @@ class ModelAnswer:
 
     @contextmanager
     def _limit(self) -> Generator[None]:
-        """Limit a wait by the idle time-out and by the time left for the whole answer."""
+        """Limit a wait by the idle timeout and by the time left for the whole answer."""
         left = self._deadline - anyio.current_time()
         idle = self._configuration.idle_timeout
         with anyio.move_on_after(max(0.0, min(idle, left))) as scope:

@@ -410,7 +410,7 @@ QUESTIONS: Final = 20
 _MESSAGE: Final = 300
 
 LONGEST: Final = 10
-"""Limit on the total duration of a call that reports progress, as a multiple of its time-out."""
+"""Limit on the total duration of a call that reports progress, as a multiple of its timeout."""
 QUESTION_BYTES: Final = 256 * 1024
 """Limits, in bytes of JSON, on one question to the client of a direct call, on all questions that
 replace one result (including the module's state), and on one log message.
@@ -543,13 +543,13 @@ class Asking:
     Args:
         module: the module that is called.
         tool: the name that errors use for the tool.
-        seconds: the time-out of the call. Its clock stops while a person is asked.
+        seconds: the timeout of the call. Its clock stops while a person is asked.
         asker: passes questions to the caller, or None if nobody can be asked.
         secrets: the values to hide.
         client: the client of a direct call, which is asked instead of `asker`.
 
     Attributes:
-        scope: ends the call after its time-out.
+        scope: ends the call after its timeout.
         allowed: how many seconds the call is allowed to take, not counting the time spent asking a
             person.
         refused: messages to the caller, one for each refused question.
@@ -597,8 +597,8 @@ class Asking:
         return FORMS if self.client is None else self.client.capabilities
 
     def extend(self) -> None:
-        """Restart the time-out because the module has reported progress. However often it is
-        extended, the call takes at most `LONGEST` time-outs.
+        """Restart the timeout because the module has reported progress. However often it is
+        extended, the call takes at most `LONGEST` timeouts.
         """
         left = self._left if self._waiting else self.scope.deadline - anyio.current_time()
         more = min(self._seconds - left, LONGEST * self._seconds - self.allowed)
@@ -975,7 +975,7 @@ class Asking:
 
     @contextmanager
     def _stopped_clock(self) -> Generator[None]:
-        """Pause the call's time-out within this context."""
+        """Pause the call's timeout within this context."""
         if self._waiting == 0:
             self._left = self.scope.deadline - anyio.current_time()
             self.scope.deadline = float("inf")

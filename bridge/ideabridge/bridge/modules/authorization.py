@@ -79,7 +79,7 @@ _SERVER_METADATA: Final = (
 _MOST_TRIES: Final = 3
 """Maximum number of times that a request is sent again with another token."""
 _SECONDS: Final = 20.0
-"""Time-out of one request to an authorization server, in seconds."""
+"""Timeout of one request to an authorization server, in seconds."""
 _EARLY: Final = 10.0
 """How many seconds before it expires a token is renewed, so that requests arrive in time."""
 _MOST_BYTES: Final = 1024 * 1024

@@ -228,7 +228,7 @@ class LegacyQuestionError(ModuleError):
 
 
 class ModuleTimeoutError(ModuleError):
-    """The module did not answer within the time-out. The call was cancelled, but might have taken
+    """The module did not answer within the timeout. The call was cancelled, but might have taken
     effect.
     """
 

@@ -170,8 +170,8 @@ class ModuleHTTPClient:
     ) -> None:
         self.url = httpx2.URL(url)
         self._reader = reader
-        # Reading has no time-out in the client: a stream can be silent for a long time, and every
-        # call has its own time-out.
+        # Reading has no timeout in the client: a stream can be silent for a long time, and every
+        # call has its own timeout.
         timeout = httpx2.Timeout(min(30.0, connect_timeout), read=None)
         self._client = httpx2.AsyncClient(
             headers=dict(headers), timeout=timeout, auth=auth, verify=certificates()

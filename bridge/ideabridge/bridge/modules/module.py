@@ -1461,7 +1461,7 @@ class Module:
         left = round(attempts.deadline - anyio.current_time(), 1)
         if left <= 0:
             # A busy process might wake up late. Sending with no time left would hide the failure
-            # behind a time-out.
+            # behind a timeout.
             raise failure
         return left
 

@@ -19,12 +19,12 @@ OnProgress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[No
 
 @dataclass(frozen=True, slots=True)
 class ModuleCall:
-    """A call to a module's tool, with its time-out and the parties that take part in it.
+    """A call to a module's tool, with its timeout and the parties that take part in it.
 
     Attributes:
         tool_name: the name in `Module.tools`.
         arguments: the arguments, named as in the Tool's parameters; not validated.
-        timeout: the time-out, in seconds, for all attempts of the remote call together, or None for
+        timeout: the timeout, in seconds, for all attempts of the remote call together, or None for
             the configured `timeout`. The time spent connecting before the first attempt and waiting
             for other calls (`parallel`) does not count.
         progress: called with the module's progress notifications.

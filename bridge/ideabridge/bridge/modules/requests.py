@@ -1,6 +1,6 @@
 """Requests: sends requests to a module, and turns each failure into an error.
 
-A request is either `tools/call`, with its time-out, progress, questions and result, or a client's
+A request is either `tools/call`, with its timeout, progress, questions and result, or a client's
 request that is passed on.
 """
 
@@ -102,14 +102,14 @@ class Requests:
         seconds: float,
         validator: Validator | None,
     ) -> Answer:
-        """Call a tool over a usable connection. Cancelling this, or the time-out, cancels the
+        """Call a tool over a usable connection. Cancelling this, or the timeout, cancels the
         remote call.
 
         Args:
             connection: the connection.
             tool: the current definition of the tool.
             call: the call. Its arguments have the module's own parameter names.
-            seconds: the time-out, not counting the time spent asking a person. Each progress
+            seconds: the timeout, not counting the time spent asking a person. Each progress
                 notification restarts it, but the total is at most `LONGEST` times this value.
             validator: checks the result, or None if the tool has no output schema.
 
@@ -220,7 +220,7 @@ class Requests:
         asking: Asking,
     ) -> Answer:
         """Return the answer to a call whose result has arrived. This work does not count towards
-        the time-out: if validating a result takes a long time, that is not the module's fault.
+        the timeout: if validating a result takes a long time, that is not the module's fault.
         """
         whole: JSONObject | None = None
         if asking.client is not None:
@@ -259,7 +259,7 @@ class Requests:
         """Send a request for a resource, a prompt or a completion. Return the result as protocol
         JSON, without secrets.
 
-        Progress is passed on and extends the time-out, as in `call`.
+        Progress is passed on and extends the timeout, as in `call`.
 
         Raises:
             SessionLostError: the request must be sent again over a new connection.
@@ -320,7 +320,7 @@ class Requests:
                 result = await connection.client.session.send_request(
                     request,
                     adapter,
-                    # Do not use the SDK's time-out, because it also counts the time spent asking a
+                    # Do not use the SDK's timeout, because it also counts the time spent asking a
                     # person.
                     request_read_timeout_seconds=math.inf,
                     progress_callback=report,
@@ -344,7 +344,7 @@ class Requests:
         return None
 
     def _report(self, asking: Asking, on_progress: OnProgress | None) -> ProgressFnT:
-        """Return a function that extends the time-out of a request, and passes progress on without
+        """Return a function that extends the timeout of a request, and passes progress on without
         secrets.
         """
 

@@ -278,7 +278,7 @@ def login_command(module: str, user: str | None = None) -> str:
 
 
 def signed_in_users(module: str) -> list[str]:
-    """Return the names of the users who have signed in to modules of this name.
+    """Return the names of the users who have signed in to modules with this name.
 
     Raises:
         SignInError: a sign-in cannot be read.
@@ -294,7 +294,7 @@ def signed_in_users(module: str) -> list[str]:
 
 
 def forget_sign_ins(module: str, user: str | None = None) -> list[str]:
-    """Remove every sign-in of one person to modules of this name. Return the modules' addresses,
+    """Remove every sign-in of one person to modules with this name. Return the modules' addresses,
     without credentials.
 
     Args:

@@ -568,7 +568,7 @@ class StdioTransport:
         self._process = process
         incoming, to_session = anyio.create_memory_object_stream[SessionMessage | Exception](64)
         # The buffer holds unwritten requests, so that a child that does not read cannot block a
-        # caller beyond its time-out. `parallel` limits the number of callers, and so the buffer.
+        # caller beyond its timeout. `parallel` limits the number of callers, and so the buffer.
         from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](4096)
         self._incoming = incoming
         self._streams = [incoming, to_session, from_session, outgoing]

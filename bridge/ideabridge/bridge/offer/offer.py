@@ -50,8 +50,8 @@ tool.
 
 SOLVE: Final = Tool(
     "solve",
-    "Solve a task in a clean room: the agent loop on the task, which sees its input and "
-    "_imports and nothing else.",
+    "Solve a task in a clean room: the agent loop runs on the task, and sees only its input and "
+    "_imports.",
     {
         "type": "object",
         "properties": {
@@ -60,12 +60,11 @@ SOLVE: Final = Tool(
             "tools": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "Names or patterns of tools of this run that it may call; none if "
-                "absent.",
+                "description": "Names or patterns of the run's tools it may call; default: none.",
             },
             "output_schema": {
                 "type": "object",
-                "description": "JSON Schema of the result; text if absent.",
+                "description": "JSON Schema of the result; default: text.",
             },
         },
         "required": ["task"],

@@ -554,7 +554,7 @@ class _Run(Protocol):
 
 
 class People:
-    """Makes sure that each of a run's questions is settled by a person, an approver or a time-out.
+    """Makes sure that each of a run's questions is settled by a person, an approver or a timeout.
 
     Args:
         group: a task group that outlives the run.
@@ -692,7 +692,7 @@ class People:
         """
         return any(question.kind == "question" for question in self._pending().values())
 
-    # -- time-outs ---------------------------------------------------------------------------------
+    # -- timeouts ----------------------------------------------------------------------------------
 
     def _arm(self, question: Question) -> None:
         deadline = self._deadline(question.approval)

@@ -64,7 +64,7 @@ class Session:
     Solution that is already in the journal does not run again: the method returns its recorded
     result or raises its recorded error.
 
-    If a method is cancelled (by a time-out, for example), its calls are cancelled, and the session
+    If a method is cancelled (by a timeout, for example), its calls are cancelled, and the session
     continues.
 
     Args:

@@ -1,4 +1,4 @@
-"""Decisions: the decisions that people, assistants and time-outs made in runs."""
+"""Decisions: the decisions that people, assistants and timeouts made in runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Decisions:
         self._database = database
 
     def latest(self, caller: Viewer, limit: int = 50) -> list[Decided]:
-        """Return the decisions of people, assistants and time-outs in the newest runs, latest run
+        """Return the decisions of people, assistants and timeouts in the newest runs, latest run
         first. With `caller`, only runs that the caller started count.
         """
         check_limit(limit)

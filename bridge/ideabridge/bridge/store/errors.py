@@ -38,7 +38,7 @@ class StoreFullError(StoreError):
 
 
 class StoreBusyError(StoreError):
-    """Another process held the store's lock for longer than the busy time-out."""
+    """Another process held the store's lock for longer than the busy timeout."""
 
 
 PASSING: Final = (StoreBusyError, StoreFullError, StoreAccessError)

@@ -580,7 +580,7 @@ class Publications:
             before: return only versions before this one.
 
         Raises:
-            UnknownPublicationError: the caller sees no version of this name.
+            UnknownPublicationError: the caller sees no version with this name.
         """
         with self._database.guard:
             rows = self._database.execute(

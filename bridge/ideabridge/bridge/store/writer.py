@@ -146,7 +146,7 @@ class Writer:
             call: reads and writes the store. It must change nothing if it raises a `StoreError`.
 
         Raises:
-            StoreError: the store could not be written within its time-out for locks.
+            StoreError: the store could not be written within its timeout for locks.
             Exception: the error of the call.
         """
         deadline = time.monotonic() + self._database.busy_timeout_s
@@ -173,7 +173,7 @@ class Writer:
         Args:
             job: writes to the store.
             within: how long, in seconds, the job is retried while the store cannot be written, or
-                None for the store's time-out for locks.
+                None for the store's timeout for locks.
 
         Raises:
             StoreError: the store could not be written; the job changed nothing.

@@ -77,7 +77,7 @@ class EntryError(IdeabridgeError):
 
 
 class ServerExistsError(EntryError):
-    """The file already has a server of this name."""
+    """The file already has a server with this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class EntryFile:
         return entry
 
     def edited(self, name: str, entry: JSONObject | None) -> HostText:
-        """Return the text with this entry, or without the entry of this name.
+        """Return the text with this entry, or without the entry with this name.
 
         Raises:
             HostFileError: the file cannot be edited without changing other parts of it.
@@ -144,7 +144,7 @@ class EntryFile:
         return self.text.with_entry(self._keys, name, entry)
 
     def write(self, name: str, entry: JSONObject | None) -> EditedFile:
-        """Write this entry, or remove the entry of this name. Return the data needed to undo this.
+        """Write this entry, or remove the entry with this name. Return the data needed to undo it.
 
         Raises:
             HostFileError: the file cannot be edited without changing other parts of it, or cannot
@@ -309,7 +309,7 @@ def plan_addition(
         ConfigurationError: the entry cannot be used.
         EntryError: a repository can contain the file, and the entry has a value that looks like a
             secret.
-        ServerExistsError: the file has a server of this name.
+        ServerExistsError: the file has a server with this name.
         StoredSecretError: the stored secrets cannot be read.
     """
     if name in file.servers:
@@ -327,9 +327,9 @@ def plan_change(
     typed: JSONObject,
     chosen: Mapping[str, bool] = _NOTHING_CHOSEN,
 ) -> PlannedEntry:
-    """Check an entry that replaces the one of this name, and name its new secrets. A value that is
-    already in the file stays as it is, unless a repository can contain the file. This changes
-    nothing.
+    """Check an entry that replaces the one with this name, and name its new secrets. A value that
+    is already in the file stays as it is, unless a repository can contain the file. The check
+    changes nothing.
 
     Args:
         file: the file that has the entry.

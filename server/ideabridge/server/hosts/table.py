@@ -229,7 +229,7 @@ class Host:
             other servers, and knows the keys of all hosts.
         address: the form of an entry that connects to a server; None if it is not known.
         notations: the notations for variables that the host supports.
-        timeouts: the host's keys for time-outs, each with the corresponding key in
+        timeouts: the host's keys for timeouts, each with the corresponding key in
             `ideabridge.json` and the number of the host's units in a second.
         url_kinds: the transport that each address key implies if the entry has no `type`. For other
             keys, ideabridge tries the transports, as most hosts do.
@@ -660,7 +660,7 @@ HOSTS: Final = (
             Place("project", "{project}/.junie/mcp/mcp.json"),
             Place("user", "{home}/.junie/mcp/mcp.json"),
         ),
-        unsure="Its documentation names neither variables nor time-outs. JetBrains AI Assistant "
+        unsure="Its documentation names neither variables nor timeouts. JetBrains AI Assistant "
         "keeps servers in its settings: paste the block there.",
     ),
     Host(

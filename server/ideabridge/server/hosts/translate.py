@@ -512,7 +512,7 @@ class _Translator:
         if value != is_on:
             self.entry.disabled = True
 
-    # -- time-outs ---------------------------------------------------------------------------------
+    # -- timeouts ----------------------------------------------------------------------------------
 
     def _read_timeout(self, key: str, value: JSON) -> None:
         if isinstance(value, dict):
@@ -549,7 +549,7 @@ class _Translator:
         """Return how many of a time's units make one second; None if this is unknown.
 
         Unless the key names the unit, a number might come from another host's file: a number below
-        1,000 is surely in seconds, and a number larger than any time-out in seconds is surely in
+        1,000 is surely in seconds, and a number larger than any timeout in seconds is surely in
         milliseconds.
         """
         units = self._host.timeouts.get(key, ("", 0))[1]
@@ -726,7 +726,7 @@ _TIME_MEMBERS: Final[Mapping[str, str]] = {
     "execution": "timeout",
     "request": "timeout",
 }
-"""Maps the members of a time-out that is written as an object (opencode) to keys in an entry."""
+"""Maps the members of a timeout that is written as an object (opencode) to keys in an entry."""
 
 _AUTH_KEYS: Final[Mapping[str, str]] = {
     **{

@@ -328,7 +328,7 @@ class ServerForms:
         """Return what the form shows about an error."""
         why = self._bridge.secrets.mask(str(error))
         if isinstance(error, ServerExistsError):
-            return FormRefusal("this file already has a server of this name", "name", name)
+            return FormRefusal("this file already has a server with this name", "name", name)
         if isinstance(error, FieldError):
             return FormRefusal(why, error.field)
 
@@ -393,7 +393,7 @@ class ServerForms:
         return self._to_check(request, name, typed, entry)
 
     def _expect_server(self, name: str, visitor: Visitor) -> None:
-        """Raise `UnknownToolError` if a visitor sees no server of this name."""
+        """Raise `UnknownToolError` if a visitor sees no server with this name."""
         if name not in {status.name for status in self._site.servers(visitor)}:
             raise UnknownToolError(f"there is no server {name[:100]!r}")
 
@@ -854,7 +854,9 @@ def _back_line(edit: RecordedEdit) -> str:
 def _left_line(undone: UndoneFile) -> str:
     if not undone.left:
         return ""
-    return f"{', '.join(undone.left)} stays: somebody has added another server of this name since."
+    return (
+        f"{', '.join(undone.left)} stays: somebody has since added another server with this name."
+    )
 
 
 def _brings_back_a_command(edit: RecordedEdit, file: EntryFile) -> bool:
