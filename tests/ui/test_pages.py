@@ -161,12 +161,16 @@ def pages(run_id: str) -> list[str]:
 EMPTY: Final = (
     "home",
     "runs",
+    "runs?tool=nothing",
     "runs/direct",
     "approvals",
     "ideas",
     "ideas?show=saved",
     "ideas?show=suggested",
+    "ideas?show=written",
+    "ideas?q=nothing",
     "modules",
+    "modules/tools?q=nothing",
     "modules/tools/tools/sleep",
     "servers/import",
     "assistants",
@@ -222,6 +226,63 @@ def test_axe_finds_nothing_where_there_is_nothing(browser: Browser, site: str) -
         assert faults_of(page, ["sign-in"], site) == []
         page.goto(link_to(site))
         assert faults_of(page, list(EMPTY), site) == []
+
+
+FAILING: Final = (
+    "home",
+    "modules",
+    "modules/broken",
+    "modules/broken/log",
+    "admin",
+    "admin/doctor",
+)
+"""Pages that look different if a server fails."""
+
+
+@npm.needs("axe-core")
+def test_axe_finds_nothing_where_a_server_fails(browser: Browser, tmp_path: Path) -> None:
+    # No line can be broken inside its command, except anywhere.
+    configured(tmp_path, {"own": OWN, "broken": {"command": f"/nowhere/{'x' * 200}"}})
+    with (
+        served(tmp_path) as url,
+        browser.new_context(bypass_csp=True, viewport={"width": 320, "height": 700}) as context,
+    ):
+        page = context.new_page()
+        page.goto(link_to(url))
+        page.goto(f"{url}modules")
+        expect(page.locator(".l-failing")).to_be_visible()
+        assert faults_of(page, list(FAILING), url) == []
+        widths: dict[str, int] = {}
+        for path in FAILING:
+            page.goto(url + path)
+            widths[path] = page.evaluate("document.documentElement.scrollWidth")
+        assert {path: width for path, width in widths.items() if width > 320} == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "way"),
+    [
+        ("nothing", "home"),
+        ("runs/run_0000", "runs"),
+        ("runs/run_0000/calls/1", "runs"),
+        ("ideas/nothing", "ideas"),
+        ("modules/nothing", "modules"),
+    ],
+)
+def test_what_does_not_exist_leads_to_what_does(
+    page: Page, shop_site: tuple[str, str], path: str, way: str
+) -> None:
+    url, _ = shop_site
+    answer = page.goto(url + path)
+    assert answer is not None
+    assert answer.status == 404
+    expect(page.get_by_role("heading", level=1)).to_contain_text("ot found")
+    # It names what was asked for.
+    expect(page.locator("#main .why")).to_contain_text(path.split("/")[1 if "/" in path else 0])
+    ways = page.locator("#main").get_by_role("link")
+    expect(ways).to_have_count(1)
+    ways.click()
+    expect(page).to_have_url(re.compile(rf"/ui/{way}\b"))
 
 
 def test_no_page_is_wider_than_a_small_phone(browser: Browser, shop_site: tuple[str, str]) -> None:

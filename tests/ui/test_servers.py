@@ -142,6 +142,8 @@ def test_unknown_tools_and_servers_are_refused(site: str) -> None:
         for path in ("own/tools/nothing", "nothing", "nothing/log", "nothing/tools/where"):
             answer = http.get(f"/ui/modules/{path}")
             assert answer.status_code == 404, path
-            assert "This cannot be shown" in answer.text
+            assert "<h1>Not found</h1>" in answer.text
+            assert 'href="/ui/modules">All servers' in answer.text
             # What is only missing is no alarm.
-            assert 'class="note quiet"' in answer.text
+            assert 'class="note bad"' not in answer.text
+            assert "refused" not in answer.text

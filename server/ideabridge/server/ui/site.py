@@ -11,6 +11,7 @@ import hashlib
 import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -68,13 +69,32 @@ _LOOK_SECONDS: Final = 0.3
 _REST_SECONDS: Final = 1.0
 """Minimum time, in seconds, between two events on one stream."""
 
-_UNKNOWN: Final = (
-    UnknownRunError,
-    UnknownIdeaError,
-    UnknownPublicationError,
-    UnknownToolError,
-    UnknownModuleError,
-)
+
+@dataclass(frozen=True, slots=True)
+class PageLink:
+    """Where a page that shows nothing leads.
+
+    Attributes:
+        path: the path of a page after the prefix of the site.
+        label: the text of the button.
+    """
+
+    path: str
+    label: str
+
+
+_HOME: Final = PageLink("/home", "Home")
+
+_LISTS: Final[dict[type[IdeabridgeError], PageLink]] = {
+    UnknownRunError: PageLink("/runs", "All runs"),
+    UnknownIdeaError: PageLink("/ideas?show=saved", "All ideas"),
+    UnknownPublicationError: PageLink("/ideas", "Published tools"),
+    UnknownToolError: PageLink("/modules", "All servers"),
+    UnknownModuleError: PageLink("/modules", "All servers"),
+}
+"""The errors that mean that something does not exist, each with the list of what does."""
+
+_UNKNOWN: Final = tuple(_LISTS)
 
 
 class _Noted:
@@ -348,25 +368,36 @@ class Site:
 
     async def _refused(self, request: Request, error: Exception) -> Response:
         why = self.bridge.secrets.mask(str(error))
-        status = 404 if isinstance(error, _UNKNOWN) else 400
+        ways = [way for kind, way in _LISTS.items() if isinstance(error, kind)]
+        status = 404 if ways else 400
         if request.scope.get(VISITOR) is None:
             return HTMLResponse("this cannot be done now", status)
+        if ways:
+            return self.refused(request, status, "Not found", why, ways[0])
         return self.refused(request, status, "This cannot be shown", why)
 
     async def _missing(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         if request.scope.get(VISITOR) is None:
             return HTMLResponse("not found", status)
-        why = f"There is nothing at {request.url.path}."
-        return self.refused(request, status, "This page does not exist", why)
+        why = f"There is no page at {request.url.path}."
+        return self.refused(request, status, "Page not found", why)
 
-    def refused(self, request: Request, status: int, title: str, why: str) -> Response:
-        """Return a page that says why something is not shown. Something that is merely missing is
-        not shown as an alarm.
+    def refused(
+        self, request: Request, status: int, title: str, why: str, way: PageLink = _HOME
+    ) -> Response:
+        """Return a page that says why something is not shown, and leads elsewhere. Something that
+        is merely missing is not shown as an alarm.
         """
         is_missing = status == 404
         return self.page(
-            request, "refused.html", code=status, title=title, why=why, is_missing=is_missing
+            request,
+            "refused.html",
+            code=status,
+            title=title,
+            why=why,
+            is_missing=is_missing,
+            way=way,
         )
 
     def _from(self, request: Request) -> str:
