@@ -71,6 +71,26 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     assert f'href="/ui/runs/{run_id}"' in used
 
 
+def test_the_list_of_tools_says_how_often_each_ran(http: httpx.Client) -> None:
+    write_idea(http, WRITTEN, "with_tax")
+    assert words_of(rows_of(http)["with_tax"]).startswith("with_tax The price with tax. a plan")
+    assert " 0 never " in words_of(rows_of(http)["with_tax"])
+
+    for _ in range(2):
+        called = send(http, "/ui/ideas/with_tax/call", "/ui/ideas/with_tax", **{"p.net": "100"})
+        ended(http, called.url.path.rpartition("/")[2])
+
+    row = words_of(rows_of(http)["with_tax"])
+    assert re.search(" 2 (just now|[0-9]+ s ago) ", row), row
+
+
+def rows_of(http: httpx.Client) -> dict[str, str]:
+    """Return the HTML of each row of the list of tools, by the name of its tool."""
+    table = http.get("/ui/ideas").text.partition("<tbody>")[2].partition("</tbody>")[0]
+    rows = table.split("<tr>")[1:]
+    return {words_of(row).split()[0]: row for row in rows}
+
+
 def test_tools_that_are_written_by_hand_have_a_list(http: httpx.Client) -> None:
     assert "No tool is written by hand yet" in http.get("/ui/ideas?show=written").text
     made = ask(http, ORDERS, output="†results.0")

@@ -61,6 +61,19 @@ class UsedTool:
     times: int
 
 
+@dataclass(frozen=True, slots=True)
+class TitledRuns:
+    """The newest runs with the same title.
+
+    Attributes:
+        runs: how many they are.
+        latest: when the latest of them began, as ISO 8601 in UTC.
+    """
+
+    runs: int
+    latest: str
+
+
 class DailyUse:
     """Counts the use of the store, by day, by tool and among the newest runs. Each method reads all
     rows of the days, or of the runs, that it covers.
@@ -140,6 +153,34 @@ class DailyUse:
                 f"ORDER BY number DESC LIMIT ?) AS runs WHERE {where}",
                 [*owner, newest, *bound],
             )
+
+    def runs_by_title(
+        self, titles: Sequence[str], newest: int, *, caller: Viewer
+    ) -> dict[str, TitledRuns]:
+        """Count, among the newest runs of a caller, those with each of these titles. A run that
+        calls a published tool has the tool's name as its title. Rooms are not counted, and titles
+        without runs are left out.
+
+        Args:
+            titles: the titles.
+            newest: how many runs are examined, which keeps this equally fast in a large store.
+            caller: whose runs are counted.
+        """
+        if not titles:
+            return {}
+
+        only = only_of(caller)
+        of_caller = "" if only is None else "caller = ? AND "
+        owner = [] if only is None else [only]
+        marks = ", ".join("?" for _ in titles)
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT title, count(*), max(created) FROM (SELECT title, created FROM runs "  # noqa: S608 - only ?
+                f"WHERE {of_caller}parent IS NULL ORDER BY number DESC LIMIT ?) AS newest "
+                f"WHERE title IN ({marks}) GROUP BY title",
+                [*owner, newest, *titles],
+            ).fetchall()
+        return {title: TitledRuns(int(count), latest) for title, count, latest in rows}
 
     def _runs(self, first: date, caller: Viewer) -> _Counts:
         """Count the runs, by the day on which they began."""

@@ -30,6 +30,9 @@ decision contains the beginning of each, and they are never folded.
 _LONGEST_BRIEF: Final = 24
 """Maximum length, in characters, of a value that the title shows whole."""
 
+_LONGEST_BEGINNING: Final = 48
+"""Maximum length, in characters, of the beginning of a value that the title shows."""
+
 _OUTPUT_PATH: Final = "_outputPath"
 """The meta-property that says where a plan puts the result. The tool does not receive it, so it is
 not compared.
@@ -63,6 +66,7 @@ class ValueRow:
     Attributes:
         name: the name of the parameter.
         text: the whole value as readable JSON.
+        beginning: the beginning of the value on one line, for the title of the decision.
         written: the value as it is written if it is SQL or a patch, and None otherwise.
         change: how the value differs from the earlier call's; empty if there is no earlier call.
         before: the beginning of the earlier value on one line; empty if the value is unchanged or
@@ -74,6 +78,7 @@ class ValueRow:
 
     name: str
     text: str
+    beginning: str
     written: Markup | None = None
     change: Literal["", "same", "changed", "new"] = ""
     before: str = ""
@@ -196,20 +201,23 @@ def _row(name: str, value: JSON, before: JSONObject | None) -> ValueRow:
 
     label = parameter_label(name)
     text = "\n".join(broken_lines(readable_json(value, 2)))
+    beginning = in_one_line(value, _LONGEST_BEGINNING)
+    if isinstance(value, str):
+        beginning = f'"{beginning}"'
     if name == _OUTPUT_PATH:
-        return ValueRow(label, text, is_place=True)
+        return ValueRow(label, text, beginning, is_place=True)
     if before is None:
-        return ValueRow(label, text, written)
+        return ValueRow(label, text, beginning, written)
     if name not in before:
-        return ValueRow(label, text, written, "new")
+        return ValueRow(label, text, beginning, written, "new")
 
     # Values are compared as JSON, because 1 and true are equal in Python.
     old = before[name]
     if readable_json(old) == readable_json(value):
-        return ValueRow(label, text, written, "same")
-    return ValueRow(
-        label, text, written, "changed", in_one_line(old, 200), _different_lines(old, value)
-    )
+        return ValueRow(label, text, beginning, written, "same")
+
+    lines = _different_lines(old, value)
+    return ValueRow(label, text, beginning, written, "changed", in_one_line(old, 200), lines)
 
 
 def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:

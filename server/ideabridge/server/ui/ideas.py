@@ -25,6 +25,7 @@ from ideabridge.bridge.lifting.report import ToolReport
 from ideabridge.bridge.lifting.rows import publication_rows
 from ideabridge.bridge.publishing.drafting import Drafted
 from ideabridge.bridge.publishing.publish_request import PublishRequest, program_to_publish
+from ideabridge.bridge.store.daily_use import TitledRuns
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import (
     Answer,
@@ -79,6 +80,9 @@ _EVIDENCE: Final = 100
 _USES: Final = 100
 """Number of the latest runs that are searched for calls to a tool."""
 
+_MOST_COUNTED: Final = 1000
+"""Number of the latest runs among which the list of tools counts the uses of each."""
+
 _MOST_CHARACTERS: Final = 20_000
 """Number of characters in a context after which a page shows no further message."""
 
@@ -123,12 +127,14 @@ class ListedTool:
         audience: who gets it.
         lack: the reason why this server cannot call it, or None if it can.
         confirmed: how many further runs have confirmed the tool.
+        used: how often the visitor's newest runs called it, or None if none did.
     """
 
     publication: Publication
     audience: str
     lack: str | None
     confirmed: int
+    used: TitledRuns | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,13 +293,16 @@ class IdeaPages:
 
     def _listed(self, publications: Sequence[Publication], visitor: Visitor) -> list[ListedTool]:
         names = [publication.name for publication in publications]
-        confirmed = self._bridge.store.evidence.confirmations(names, caller=visitor.scope)
+        store = self._bridge.store
+        confirmed = store.evidence.confirmations(names, caller=visitor.scope)
+        used = store.daily_use.runs_by_title(names, _MOST_COUNTED, caller=visitor.scope)
         return [
             ListedTool(
                 publication,
                 self._audience(publication),
                 self._lacks(publication, visitor),
                 confirmed.get(publication.name, 0),
+                used.get(publication.name),
             )
             for publication in publications
         ]
