@@ -18,11 +18,12 @@ import binascii
 import html
 import json
 import logging
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from threading import RLock
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 from weakref import WeakSet
 
@@ -106,6 +107,7 @@ class Secrets:
         # For each kind, the name of the secret, keyed by each of the secret's forms.
         self._forms: dict[_Kind, dict[str, str]] = {"any": {}, "certain": {}, "leaking": {}}
         self._finders: dict[_Kind, _Finder] = {}
+        # Whether JSON escapes a character in any secret.
         self._is_escaped = False
         # The length of the longest secret, with each byte percent-encoded.
         self._longest = 0
@@ -120,24 +122,26 @@ class Secrets:
                 of its name or format.
         """
         certain = certain or is_secret_name(name)
-        if (
-            len(value) < MIN_LENGTH
-            or _WORD.fullmatch(value)
-            or (not certain and _is_harmless(value))
-        ):
+        if len(value) < MIN_LENGTH or _WORD.fullmatch(value):
+            return
+        if not certain and _is_harmless(value):
             return
 
+        kinds: list[_Kind] = ["any"]
+        if certain:
+            kinds.append("certain")
+        if certain or _TOKEN.fullmatch(value):
+            kinds.append("leaking")
+
         for form in forms_of(value):
-            self._forms["any"].setdefault(form, name)
-            self._longest = max(self._longest, 3 * len(form.encode("utf-8", "surrogatepass")))
-            if certain:
-                self._forms["certain"].setdefault(form, name)
+            # A percent-encoded byte takes three characters.
+            length = 3 * len(form.encode("utf-8", "surrogatepass"))
+            self._longest = max(self._longest, length)
+            for kind in kinds:
+                self._forms[kind].setdefault(form, name)
 
-            if certain or _TOKEN.fullmatch(value):
-                self._forms["leaking"].setdefault(form, name)
-
-        # Record whether JSON escapes a character in any secret.
-        self._is_escaped = self._is_escaped or any(char in '"\\' or char < " " for char in value)
+        if any(char in '"\\' or char < " " for char in value):
+            self._is_escaped = True
         self._finders.clear()
 
     def add_env(self, name: str, value: str) -> None:
@@ -165,16 +169,20 @@ class Secrets:
         """
         try:
             parts = urlsplit(url)
-            user, password = unquote(parts.username or ""), unquote(parts.password or "")
+            user = unquote(parts.username or "")
+            password = unquote(parts.password or "")
         except ValueError:
             self.add(name, url, certain=True)
             return
 
-        for secret in (password, user if not password else ""):
-            self.add(name, secret, certain=True)
-
         if password:
-            self.add(name, base64.b64encode(f"{user}:{password}".encode()).decode(), certain=True)
+            self.add(name, password, certain=True)
+            # The form that a header for basic authentication has.
+            basic = base64.b64encode(f"{user}:{password}".encode()).decode()
+            self.add(name, basic, certain=True)
+        else:
+            # A user without a password is often a token.
+            self.add(name, user, certain=True)
 
         for pair in parts.query.split("&"):
             key, _, value = pair.partition("=")
@@ -196,7 +204,8 @@ class Secrets:
         finder = self._finder("leaking")
         if finder is None:
             return []
-        return list(dict.fromkeys(name for _, _, name in finder.spans(text)))
+        names = dict.fromkeys(span.name for span in finder.spans(text))
+        return list(names)
 
     def mask(self, text: str) -> str:
         """Mask this instance's secrets in a string (`mask_own`), and replace bearer tokens with
@@ -217,9 +226,9 @@ class Secrets:
         finder = self._finder("any")
         end = limit
         if finder is not None:
-            for start, stop, _ in finder.spans(text):
-                if start < limit < stop:
-                    end = stop
+            for span in finder.spans(text):
+                if span.start < limit < span.end:
+                    end = span.end
 
         return self.mask(text[:end])
 
@@ -236,12 +245,17 @@ class Secrets:
         object. If the value contains no secrets, this takes a single search.
         """
         finder = self._finder_in(value)
-        return [] if finder is None else list(dict.fromkeys(_found(value, "", finder)))
+        if finder is None:
+            return []
+        places = dict.fromkeys(_places_in(value, "", finder))
+        return list(places)
 
     def _finder(self, kind: _Kind) -> _Finder | None:
         finder = self._finders.get(kind)
         if finder is None and self._forms[kind]:
-            finder = self._finders[kind] = _Finder(self._forms[kind], self._is_escaped)
+            finder = _Finder(self._forms[kind], self._is_escaped)
+            self._finders[kind] = finder
+
         return finder
 
     def _finder_in(self, value: JSON) -> _Finder | None:
@@ -259,32 +273,56 @@ def forms_of(value: str) -> list[str]:
     When a longer text is encoded in base64, only some characters depend on the secret alone. The
     base64 forms consist of just these.
     """
-    data = value.encode("utf-8", "surrogatepass")
-    escaped = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
-    quoted = quote(value, safe="", errors="replace"), quote(value, errors="replace"), unquote(value)
-    if " " in value:
-        # The encoding that HTML forms use.
-        quoted = *quoted, quote_plus(value, errors="replace")
-
     forms = [
         value,
-        *quoted,
-        *escaped,
+        quote(value, safe="", errors="replace"),
+        quote(value, errors="replace"),
+        unquote(value),
+    ]
+    if " " in value:
+        # The encoding that HTML forms use.
+        forms.append(quote_plus(value, errors="replace"))
+
+    data = value.encode("utf-8", "surrogatepass")
+    json_text = _json_text(value)
+    forms += [
+        json.dumps(value)[1:-1],
+        json_text,
         html.escape(value),
-        escaped[1].replace("/", "\\/"),
+        # Some encoders of JSON escape slashes, too.
+        json_text.replace("/", "\\/"),
         data.hex(),
         data.hex().upper(),
+        *_base64_forms(data),
     ]
-    for before in range(3):
-        text = base64.b64encode(bytes(before) + data).decode()
-        # Four characters encode three bytes. The characters that also encode a neighbouring
-        # byte are left out.
-        first = -(-8 * before // 6)
-        inner = text[first : 8 * (before + len(data)) // 6]
-        if len(inner) >= _LEAST_BASE64:
-            forms += [inner, inner.replace("+", "-").replace("/", "_")]
-
     return [form for form in dict.fromkeys(forms) if len(form) >= MIN_LENGTH]
+
+
+def _json_text(text: str) -> str:
+    """Return a string as JSON, without the quotes around it."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _base64_forms(data: bytes) -> Iterator[str]:
+    """Yield what base64, also in its form for addresses, makes of data inside a longer text."""
+    # Four characters encode three bytes, so what precedes the data can shift them in three ways.
+    for preceding in range(3):
+        text = base64.b64encode(bytes(preceding) + data).decode()
+        # The characters that also encode a neighbouring byte are left out.
+        first = math.ceil(8 * preceding / 6)
+        end = 8 * (preceding + len(data)) // 6
+        inner = text[first:end]
+        if len(inner) >= _LEAST_BASE64:
+            yield inner
+            yield inner.replace("+", "-").replace("/", "_")
+
+
+class _Span(NamedTuple):
+    """Where a secret is in a string, and the secret's name."""
+
+    start: int
+    end: int
+    name: str
 
 
 class _Finder:
@@ -303,9 +341,7 @@ class _Finder:
         self._names = names
         self._text = AhoCorasick(self._forms)
         # Values are searched as JSON, which escapes quotes, backslashes and line endings.
-        self._json = BytesAhoCorasick(
-            [json.dumps(form, ensure_ascii=False)[1:-1].encode() for form in self._forms]
-        )
+        self._json = BytesAhoCorasick([_json_text(form).encode() for form in self._forms])
         self._plain = BytesAhoCorasick([form.encode() for form in self._forms])
         self._is_escaped = is_escaped
         self._percent: dict[str, re.Pattern[str]] = {}
@@ -316,72 +352,92 @@ class _Finder:
         """
         if self._json.find_matches_as_indexes(data):
             return True
-        if rb"\n" in data and self._json.find_matches_as_indexes(
-            data.replace(rb"\r\n", b"").replace(rb"\n", b"")
-        ):
+        if rb"\n" in data:
             # This might be base64 with line endings.
-            return True
+            unwrapped = data.replace(rb"\r\n", b"").replace(rb"\n", b"")
+            if self._json.find_matches_as_indexes(unwrapped):
+                return True
 
         if _PERCENT.search(data) is None:
             return False
         # A JSON string that mixes escapes and percent-encoding cannot be searched in one pass.
         return self._is_escaped or bool(self._plain.find_matches_as_indexes(_unquoted(data)))
 
-    def spans(self, text: str) -> list[tuple[int, int, str]]:
-        """Return (start, end, name) for every secret in a string, in order and without overlaps."""
+    def spans(self, text: str) -> list[_Span]:
+        """Return where the secrets in a string are, in order and without overlaps."""
         if not text.isascii():
             # A lone surrogate cannot be encoded as UTF-8, and belongs to no secret.
             text = _HALF.sub("\ufffd", text)
 
-        spans = [
-            (start, end, self._names[self._forms[number]])
-            for number, start, end in self._text.find_matches_as_indexes(text, overlapping=True)
-        ]
+        spans = self._plain_spans(text)
         if "\n" in text and _WRAPPED.search(text):
             spans += self._unwrapped_spans(text)
+        if "%" in text:
+            spans += self._percent_spans(text)
 
-        if "%" in text and _PERCENT.search(data := text.encode()):
-            spans_unquoted = self._plain.find_matches_as_indexes(_unquoted(data), overlapping=True)
-            for form in {self._forms[number] for number, _, _ in spans_unquoted}:
-                pattern = self._percent.get(form)
-                if pattern is None:
-                    pattern = self._percent[form] = _percent_pattern(form)
-                spans += [(*match.span(), self._names[form]) for match in pattern.finditer(text)]
-
-        apart: list[tuple[int, int, str]] = []
-        for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
-            if apart and start < apart[-1][1]:
-                apart[-1] = (apart[-1][0], max(end, apart[-1][1]), apart[-1][2])
+        # Of the spans that begin at one place, the longest comes first and gives its name.
+        spans.sort(key=lambda span: (span.start, -span.end))
+        merged: list[_Span] = []
+        for span in spans:
+            if merged and span.start < merged[-1].end:
+                before = merged.pop()
+                merged.append(_Span(before.start, max(before.end, span.end), before.name))
             else:
-                apart.append((start, end, name))
+                merged.append(span)
 
-        return apart
+        return merged
 
-    def _unwrapped_spans(self, text: str) -> list[tuple[int, int, str]]:
+    def _plain_spans(self, text: str) -> list[_Span]:
+        spans: list[_Span] = []
+        for number, start, end in self._text.find_matches_as_indexes(text, overlapping=True):
+            spans.append(_Span(start, end, self._names[self._forms[number]]))
+
+        return spans
+
+    def _unwrapped_spans(self, text: str) -> list[_Span]:
         """Search a string as if base64 in it had no line endings, and return the spans in the
         original string.
         """
-        # For each piece, where it starts in the text without line endings and where in the original
-        # text.
+        # Where each piece starts in the text without line endings, and in the original text.
         starts = [0]
-        places = [0]
+        original_starts = [0]
         pieces: list[str] = []
         for match in _WRAPPED.finditer(text):
-            pieces.append(text[places[-1] : match.start()])
-            starts.append(starts[-1] + len(pieces[-1]))
-            places.append(match.end())
+            piece = text[original_starts[-1] : match.start()]
+            pieces.append(piece)
+            starts.append(starts[-1] + len(piece))
+            original_starts.append(match.end())
 
-        pieces.append(text[places[-1] :])
-        spans: list[tuple[int, int, str]] = []
-        for number, start, end in self._text.find_matches_as_indexes(
-            "".join(pieces), overlapping=True
-        ):
-            first = bisect_right(starts, start) - 1
-            last = bisect_right(starts, end - 1) - 1
-            name = self._names[self._forms[number]]
-            spans.append(
-                (places[first] + start - starts[first], places[last] + end - starts[last], name)
-            )
+        pieces.append(text[original_starts[-1] :])
+
+        def original(position: int) -> int:
+            piece = bisect_right(starts, position) - 1
+            return original_starts[piece] + position - starts[piece]
+
+        spans: list[_Span] = []
+        for start, end, name in self._plain_spans("".join(pieces)):
+            # The end is the position after the last character, which can be in the next piece.
+            spans.append(_Span(original(start), original(end - 1) + 1, name))
+
+        return spans
+
+    def _percent_spans(self, text: str) -> list[_Span]:
+        """Return where secrets are, also if some of their characters are percent-encoded."""
+        data = text.encode()
+        if _PERCENT.search(data) is None:
+            return []
+
+        matches = self._plain.find_matches_as_indexes(_unquoted(data), overlapping=True)
+        forms = {self._forms[number] for number, _, _ in matches}
+        spans: list[_Span] = []
+        for form in forms:
+            pattern = self._percent.get(form)
+            if pattern is None:
+                pattern = _percent_pattern(form)
+                self._percent[form] = pattern
+
+            for match in pattern.finditer(text):
+                spans.append(_Span(match.start(), match.end(), self._names[form]))
 
         return spans
 
@@ -389,10 +445,11 @@ class _Finder:
         """Replace each secret in a string with `[secret:NAME]`."""
         parts: list[str] = []
         last = 0
-        for start, end, name in self.spans(text):
-            parts += [text[last:start], f"[secret:{name}]"]
-            last = end
-        return "".join([*parts, text[last:]]) if parts else text
+        for span in self.spans(text):
+            parts += [text[last : span.start], f"[secret:{span.name}]"]
+            last = span.end
+
+        return "".join([*parts, text[last:]])
 
 
 def _unquoted(data: bytes) -> bytes:
@@ -481,17 +538,22 @@ def clean_logs() -> None:
         logging.setLogRecordFactory(_CleanRecords(make))
 
 
-def _found(value: JSON, path: str, finder: _Finder) -> Iterator[tuple[str, str]]:
+def _places_in(value: JSON, path: str, finder: _Finder) -> Iterator[tuple[str, str]]:
+    """Yield (path, name) for every secret in the value at `path`; see `Secrets.places`."""
+    prefix = f"{path}." if path else ""
     if isinstance(value, str):
-        yield from ((path, name) for _, _, name in finder.spans(value))
+        for span in finder.spans(value):
+            yield path, span.name
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _found(item, f"{path}.{index}" if path else str(index), finder)
+            yield from _places_in(item, f"{prefix}{index}", finder)
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from ((path, name) for _, _, name in finder.spans(key))
-            shown = finder.replaced(key)
-            yield from _found(item, f"{path}.{shown}" if path else shown, finder)
+            for span in finder.spans(key):
+                yield path, span.name
+
+            # The key can contain a secret, and the path is shown.
+            yield from _places_in(item, f"{prefix}{finder.replaced(key)}", finder)
 
 
 def _redacted(value: JSON, finder: _Finder) -> JSON:

@@ -164,7 +164,7 @@ def _approval(pending: Pending) -> JSONObject:
         "approval": pending.approval,
         "what": title,
         "call": content.content,
-        "why": content.why,
+        "why": content.reasons,
         "omitted": content.omitted,
         "choices": [choice for choice in choices if choice in ("approve", "deny")],
     }

@@ -135,7 +135,7 @@ class Card:
         """Why a decision is asked for. The title of the card names the tool, so the reason refers
         to the tool as "it".
         """
-        why = self.shown.why.rstrip(".")
+        why = self.shown.reasons.rstrip(".")
         tool = self.pending.question.tool
         named = "" if tool is None else f"{named_tool(tool)} "
         if named and why.startswith(named):
@@ -148,7 +148,7 @@ class Card:
         read-only.
         """
         tool = self.pending.question.tool
-        return tool is not None and self.shown.why == f"{named_tool(tool)} {UNDECLARED}"
+        return tool is not None and self.shown.reasons == f"{named_tool(tool)} {UNDECLARED}"
 
     @property
     def is_python(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
@@ -9,7 +10,9 @@ from typing import Final, Literal, TypeAlias
 from ideabridge.bridge.store.journal import CallMark
 from ideabridge.server.ui.timeline import Axis
 
-_MOST_BARS: Final = 24
+_MAX_BARS: Final = 24
+"""Maximum number of calls, and of questions, that are drawn."""
+
 _LANES: Final = 4
 """Maximum number of bars above each other. If more calls ran at once, the rest share the last
 lane.
@@ -19,6 +22,7 @@ _HEIGHT: Final = 3
 """The height of a lane. The drawing is 100 wide and `_LANES` lanes high."""
 
 _NARROWEST: Final = 1.0
+"""Minimum width of a bar, so that a short call is visible."""
 
 
 BarKind: TypeAlias = Literal["done", "running", "failed", "asked"]
@@ -64,37 +68,41 @@ def mini_timeline(marks: Sequence[CallMark], end: float) -> MiniTimeline | None:
         marks: what happened to the run's first calls, in order.
         end: the time at which the run ended, or the current time, in seconds since 1970.
     """
-    ran: dict[int, _Stretch] = {}
-    asked: dict[int, _Stretch] = {}
+    executions: dict[int, _Stretch] = {}
+    questions: dict[int, _Stretch] = {}
     for mark in marks:
-        stretches = ran if mark.event in ("call_started", "call_finished") else asked
+        is_execution = mark.event in ("call_started", "call_finished")
+        stretches = executions if is_execution else questions
         stretch = stretches.get(mark.call)
         if mark.event in ("call_started", "approval_asked"):
-            if stretch is None and len(stretches) < _MOST_BARS:
+            if stretch is None and len(stretches) < _MAX_BARS:
                 stretches[mark.call] = _Stretch(mark.at)
         elif stretch is not None:
             stretch.ended = mark.at
             stretch.has_failed = stretch.has_failed or mark.is_failure
 
-    if not ran and not asked:
+    drawn = [*executions.values(), *questions.values()]
+    if not drawn:
         return None
 
-    begun = min(stretch.begun for stretch in (*ran.values(), *asked.values()))
-    last = max(stretch.ended or end for stretch in (*ran.values(), *asked.values()))
-    spans = [(stretch.begun, stretch.ended or last) for stretch in ran.values()]
-    axis = Axis.of(spans, begun, last)
+    begun = min(stretch.begun for stretch in drawn)
+    last = max(stretch.ended or end for stretch in drawn)
+    working = [(stretch.begun, stretch.ended or last) for stretch in executions.values()]
+    axis = Axis.of(working, begun, last)
+
+    # The time at which each lane becomes free.
     lanes = [begun] * _LANES
-    paths: dict[BarKind, str] = {}
-    for stretch in ran.values():
-        paths[stretch.kind] = paths.get(stretch.kind, "") + _bar(stretch, lanes, axis)
+    bars = defaultdict[BarKind, list[str]](list)
+    for stretch in executions.values():
+        bars[stretch.kind].append(_bar(stretch, lanes, axis))
+    for stretch in questions.values():
+        bars["asked"].append(_bar(stretch, lanes, axis))
 
-    if asked:
-        paths["asked"] = "".join(_bar(stretch, lanes, axis) for stretch in asked.values())
-
+    used_lanes = sum(free_at > begun for free_at in lanes)
     return MiniTimeline(
-        paths,
-        len(ran.keys() | asked.keys()),
-        _HEIGHT * sum(until > begun for until in lanes) or _HEIGHT,
+        paths={kind: "".join(paths) for kind, paths in bars.items()},
+        calls=len(executions.keys() | questions.keys()),
+        height=_HEIGHT * max(1, used_lanes),
     )
 
 
@@ -103,9 +111,12 @@ def _bar(stretch: _Stretch, lanes: list[float], axis: Axis) -> str:
     free.
     """
     ended = stretch.ended or axis.end
-    free = (lane for lane, until in enumerate(lanes) if until <= stretch.begun)
-    lane = next(free, _LANES - 1)
+    free_lanes = (lane for lane, free_at in enumerate(lanes) if free_at <= stretch.begun)
+    lane = next(free_lanes, _LANES - 1)
     lanes[lane] = max(lanes[lane], ended)
-    width = max(_NARROWEST, axis.place(ended) - axis.place(stretch.begun))
-    left = min(axis.place(stretch.begun), 100 - width)
+
+    start = axis.place(stretch.begun)
+    width = max(_NARROWEST, axis.place(ended) - start)
+    # A bar that was widened must not extend beyond the right edge.
+    left = min(start, 100 - width)
     return f"M{left:.1f} {lane * _HEIGHT}h{width:.1f}v2h-{width:.1f}z"

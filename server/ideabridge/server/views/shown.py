@@ -26,6 +26,7 @@ full.
 """
 
 _COLUMNS: Final = 80
+"""The width of a line, in characters, by which the lines of a question are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class ShownQuestion:
     Attributes:
         content: what would happen, as indented and readable JSON, or only its beginning if the
             question is not shown in full.
-        why: the reasons, or only their beginning.
+        reasons: the reasons, or only their beginning.
         omitted: the approximate number of characters that are not shown; 0 if the question is shown
             in full.
         sums: how often something would happen, such as `3,000 executions`; empty if only once.
@@ -79,7 +80,7 @@ class ShownQuestion:
     """
 
     content: str
-    why: str
+    reasons: str
     omitted: int
     sums: str
     whole: bool
@@ -103,34 +104,58 @@ class ShownQuestion:
         return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
 
 
-def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> ShownQuestion:
+def show_question(content: JSONObject, reasons: str, room: Room, sums: str = "") -> ShownQuestion:
     """Return a question as a place shows it, including whether it is shown in full.
 
     Args:
         content: what would happen: the call with its values, the plan, or what a module asks.
-        why: the reasons for the question.
+        reasons: the reasons for the question.
         room: the place.
         sums: see `ShownQuestion.sums`.
     """
     line = _line_of(content, room)
-    reasons = _reasons_of(why, room)
-    if line is not None and reasons is not None:
-        digest = hashlib.sha256(f"{line}\n{sums}\n{reasons}".encode()).hexdigest()
-        return ShownQuestion(readable_json(content, 2), reasons, 0, sums, True, digest)
+    all_reasons = _reasons_of(reasons, room)
+    if line is None or all_reasons is None:
+        return _beginning_of_question(content, reasons, room, sums)
 
+    covered = f"{line}\n{sums}\n{all_reasons}"
+    return ShownQuestion(
+        content=readable_json(content, 2),
+        reasons=all_reasons,
+        omitted=0,
+        sums=sums,
+        whole=True,
+        digest=hashlib.sha256(covered.encode()).hexdigest(),
+    )
+
+
+def _beginning_of_question(
+    content: JSONObject, reasons: str, room: Room, sums: str
+) -> ShownQuestion:
+    """Return the beginning of a question that does not fit in a place."""
     # A call can be megabytes in size, and formatting readable JSON takes a second per megabyte.
     part = Beginning(content, room.characters)
     text = readable_json(part.value, 2)
     beginning = _beginning(text, room)
     length = len(encode(content)) if part.is_cut else len(text)
-    first_reasons = visible(why[: room.reasons], "\n")[: room.reasons]
-    omitted = max(0, length - len(beginning)) + max(0, len(why) - len(first_reasons))
-    return ShownQuestion(beginning, first_reasons, max(1, omitted), sums, False, "")
+    first_reasons = visible(reasons[: room.reasons], "\n")[: room.reasons]
+
+    omitted_content = max(0, length - len(beginning))
+    omitted_reasons = max(0, len(reasons) - len(first_reasons))
+    return ShownQuestion(
+        content=beginning,
+        reasons=first_reasons,
+        # Escaping can lengthen a text, but 0 would mean that it is shown in full.
+        omitted=max(1, omitted_content + omitted_reasons),
+        sums=sums,
+        whole=False,
+        digest="",
+    )
 
 
-def fits(content: JSONObject, why: str, room: Room) -> bool:
+def fits(content: JSONObject, reasons: str, room: Room) -> bool:
     """Return whether a question can be shown in full in a place; see `show_question`."""
-    return _line_of(content, room) is not None and _reasons_of(why, room) is not None
+    return _line_of(content, room) is not None and _reasons_of(reasons, room) is not None
 
 
 def choices_if(choices: Iterable[Choice], *, whole: bool) -> tuple[Choice, ...]:
@@ -145,20 +170,23 @@ def _line_of(content: JSONObject, room: Room) -> str | None:
     if Beginning(content, room.characters).is_cut:
         return None
     line = readable_json(content)
+    # A line break in a string is written as \\n, and begins another line where it is shown.
     lines = 1 + len(line) // _COLUMNS + line.count("\\n")
     if len(line) > room.characters or lines > room.lines:
         return None
     return line
 
 
-def _reasons_of(why: str, room: Room) -> str | None:
-    """Return the reasons for a question, or None if they do not fit."""
-    if len(why) > room.reasons:
-        return None
-    reasons = visible(why, "\n")
+def _reasons_of(reasons: str, room: Room) -> str | None:
+    """Return the reasons for a question with invisible characters escaped, or None if they do not
+    fit.
+    """
     if len(reasons) > room.reasons:
         return None
-    return reasons
+    escaped = visible(reasons, "\n")
+    if len(escaped) > room.reasons:
+        return None
+    return escaped
 
 
 def _beginning(text: str, room: Room) -> str:
@@ -216,10 +244,15 @@ def _planned_call(call: JSON, places: Mapping[JSON, JSON]) -> JSON:
     members: JSONObject = {key: value for key, value in call.items() if key != "_id"}
     after = members.get("_after")
     if isinstance(after, list):
-        members["_after"] = [
-            places.get(name, name) if isinstance(name, str) else name for name in after
-        ]
+        members["_after"] = [_planned_name(name, places) for name in after]
     return members
+
+
+def _planned_name(name: JSON, places: Mapping[JSON, JSON]) -> JSON:
+    """Return the place of the call with this id, or the value itself if no call has it."""
+    if not isinstance(name, str):
+        return name
+    return places.get(name, name)
 
 
 def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
@@ -232,8 +265,11 @@ def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
         instances: the number of instances of the run, or 0 if it has none.
     """
     if kind == "plan":
-        text = counted(len(read_as(PublishedPlan, content).calls), "call")
-        return f"{text} for each of {counted(instances, 'instance')}" if instances else text
+        calls = read_as(PublishedPlan, content).calls
+        text = counted(len(calls), "call")
+        if instances:
+            text += f" for each of {counted(instances, 'instance')}"
+        return text
 
     each = content.get("_each")
     if not isinstance(each, list):
