@@ -166,7 +166,7 @@ def test_from_the_first_page_to_a_tool_that_is_called(
         assert (tmp_path / "project" / "saved.txt").read_text(encoding="utf-8") == "read"
 
         make_a_tool(page, site, "save_ticket")
-        page.locator("#call-form").get_by_role("button", name="Call").click()
+        page.locator("#call-form").get_by_role("button", name="Run", exact=True).click()
         approve(page, "read")
         page.goto(f"{site}runs?status=done")
         expect(page.locator("#runs tbody tr")).to_have_count(2)

@@ -78,7 +78,7 @@ def test_the_tools_of_a_server_are_a_table_with_a_page_for_each(page: Page, site
     expect(save.locator("code")).to_have_text("[text]")
     table.get_by_role("link", name="speak").click()
     page.get_by_label("text", exact=True).fill("hello there")
-    page.get_by_role("button", name="Call").click()
+    page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_label("The output of the run")).to_contain_text("hello there")
 
 

@@ -71,7 +71,7 @@ def test_the_owner_signs_in_and_the_server_is_used_at_once(
     page.get_by_role("link", name="See its tools").click()
     expect(page.locator("#state")).to_contain_text("up")
     page.get_by_role("link", name="read", exact=True).click()
-    page.get_by_role("button", name="Call").click()
+    page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_label("The output of the run")).to_have_text("read")
 
 

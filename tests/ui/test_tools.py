@@ -53,7 +53,10 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
         pass
     # The draft shows the plan before it is published, and proposes a name.
     assert 'name="name" value="count_orders"' in draft
-    assert "The plan that a call runs" in draft
+    assert f'From <a href="/ui/runs/{made}">count orders</a>' in draft
+    assert "Default: c1 . Used by list_orders." in words_of(draft)
+    steps = words_of(draft.partition('<ol class="plan-steps">')[2].partition("</ol>")[0])
+    assert steps.startswith("list_orders gives orders customer †input.customer compute")
     assert "list_orders" in draft.partition('aria-label="What a call runs">')[2]
 
     tool = send(http, "/ui/ideas/publish", path, ref=made, name="count_orders", answer="plan").text
@@ -91,14 +94,91 @@ def rows_of(http: httpx.Client) -> dict[str, str]:
     return {words_of(row).split()[0]: row for row in rows}
 
 
-def test_tools_that_are_written_by_hand_have_a_list(http: httpx.Client) -> None:
-    assert "No tool is written by hand yet" in http.get("/ui/ideas?show=written").text
-    made = ask(http, ORDERS, output="†results.0")
+def test_a_draft_names_runs_by_their_titles_and_says_each_value_once(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    for customer in ("c1", "c2"):
+        made = ask(http, ORDERS | {"customer": customer}, output="†results.0", name="all orders")
+        ended(http, made)
+
+    page.goto(f"{site}ideas/publish?ref={made}")
+    form = page.get_by_role("main").locator("form.draft")
+    expect(form).to_contain_text("it gives the recorded output again")
+    expect(page.get_by_role("table")).to_have_count(0)
+    expect(form.get_by_role("group", name="Parameters").locator("code")).to_have_text(["c2"])
+    form.get_by_text("Learn from 1 more run").click()
+    expect(form.get_by_role("link", name="all orders")).to_be_visible()
+    expect(form).to_contain_text("customer c1")
+    assert "run_" not in page.get_by_role("main").inner_text()
+    form.get_by_label("Name", exact=True).first.fill("some_orders")
+    form.get_by_role("button").click()
+    expect(page.get_by_role("heading", name="some_orders version 1")).to_be_visible()
+    page.get_by_role("link", name="Change its parameters").click()
+    expect(page.get_by_role("heading", name="Change some_orders")).to_be_visible()
+
+
+def publish_orders(http: httpx.Client, **fields: str) -> None:
+    """Make a tool `orders` of a run that lists orders. Further fields belong to the form."""
+    made = ask(http, ORDERS | {"customer": "c1"}, output="†results.0")
     ended(http, made)
     path = f"/ui/ideas/publish?ref={made}"
     while "it gives the recorded output again" not in http.get(path).text:
         pass
-    send(http, "/ui/ideas/publish", path, ref=made, name="orders", answer="plan")
+    send(http, "/ui/ideas/publish", path, ref=made, name="orders", answer="plan", **fields)
+
+
+def test_a_tool_shows_its_parameters_once(page: Page, site: str, http: httpx.Client) -> None:
+    write_idea(http, WRITTEN.replace("input: {", "required: [net]\n    input: {"), "with_tax")
+    page.goto(f"{site}ideas/with_tax")
+    field = page.locator("#call-form").get_by_label(re.compile("net"))
+    expect(field).to_have_attribute("placeholder", "for example: 100")
+    expect(page.get_by_role("main").get_by_role("table")).to_have_count(0)
+    field.fill("7")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.get_by_label("The output of the run")).to_contain_text("14")
+
+
+def test_what_is_done_less_often_unfolds_and_says_what_it_does(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    publish_orders(http)
+    page.goto(f"{site}ideas/orders")
+    more = page.get_by_role("main").get_by_text("More", exact=True)
+    unpublish = page.get_by_role("button", name="Unpublish")
+    expect(unpublish).to_be_hidden()
+    more.click()
+    expect(unpublish).to_have_accessible_description(re.compile("no longer call it"))
+    verify = page.get_by_role("button", name="Verify")
+    expect(verify).to_have_accessible_description(re.compile("recorded output"))
+
+    # One version is no list of versions, but it can be pinned.
+    expect(page.get_by_role("heading", name="Versions")).to_have_count(0)
+    page.get_by_role("button", name="Pin", exact=True).click()
+    expect(page.get_by_role("status")).to_contain_text("orders means version 1, pinned.")
+    more.click()
+    page.get_by_role("button", name="Unpin").click()
+    expect(page.get_by_role("status")).to_contain_text("orders means version 1.")
+
+    publish_orders(http, description="All orders")
+    page.reload()
+    expect(page.get_by_role("group", name="Versions").locator("tbody tr")).to_have_count(2)
+    more.click()
+    unpublish.click()
+    expect(page.get_by_role("status")).to_contain_text("orders is no longer a tool.")
+
+
+def test_a_reader_gets_no_menu_of_changes(http: httpx.Client) -> None:
+    publish_orders(http)
+    with stranger(str(http.base_url)) as reader:
+        shown = reader.get("/ui/ideas/orders").text
+        assert "What it runs" in shown
+        assert "Unpublish" not in shown
+        assert "Verify" not in shown
+
+
+def test_tools_that_are_written_by_hand_have_a_list(http: httpx.Client) -> None:
+    assert "No tool is written by hand yet" in http.get("/ui/ideas?show=written").text
+    publish_orders(http)
     write_idea(http, WRITTEN, "with_tax")
     listed = http.get("/ui/ideas?show=written").text
     assert 'href="/ui/ideas/with_tax"' in listed

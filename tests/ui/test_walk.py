@@ -95,14 +95,14 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     expect(page.get_by_role("heading", name=re.compile("refund_largest version 2"))).to_be_visible()
     page.get_by_role("link", name="Change its parameters").click()
     expect(page.locator("input[name='a.customer.description']")).to_have_value("The customer's id")
-    page.get_by_label("Description for assistants").fill("Refund a customer's largest order.")
+    page.get_by_label("What it does").fill("Refund a customer's largest order.")
     page.get_by_role("button", name="Publish").click()
     expect(page.get_by_role("heading", name=re.compile("refund_largest version 3"))).to_be_visible()
     expect(page.locator("#call-form")).to_contain_text("The customer's id")
 
     # Another customer, from the form that was made from the schema.
     page.locator("#call-form input[name='p.who']").fill("c2")
-    page.get_by_role("button", name="Call", exact=True).click()
+    page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator("#head .status")).to_have_text("needs approval")
     expect(page.locator("article.asking")).to_contain_text('"order": 5')
     page.get_by_role("button", name="Approve", exact=True).click()

@@ -4,12 +4,12 @@ numbers from outside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ideabridge.server.ui.access import FormFields
-from ideabridge.server.ui.showing import as_json
+from ideabridge.server.ui.showing import as_json, in_one_line
 from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.keywords import SchemaKeywords
@@ -17,6 +17,7 @@ from ideabridge.tools.typed import read_as
 
 _INPUTS: Final = {"integer": "number", "number": "number", "string": "text"}
 _LONG: Final = 80
+_JSON: Final = "JSON"
 _DATES: Final = {"date": "date", "email": "email", "uri": "url"}
 
 
@@ -80,13 +81,28 @@ def number_from(text: str) -> int | None:
     return None
 
 
-def fields_of(schema: JSONObject | None) -> list[Field]:
-    """Return the fields for an object with this schema."""
+def fields_of(schema: JSONObject | None, examples: Mapping[str, JSON] | None = None) -> list[Field]:
+    """Return the fields for an object with this schema.
+
+    Args:
+        schema: the JSON Schema of the object.
+        examples: a value for each member that has one. The field of a member without a default
+            shows it.
+    """
     takes = read_as(SchemaKeywords, schema)
-    return [
+    fields = [
         _field(name, object_or_empty(member), name in takes.required)
         for name, member in takes.properties.items()
     ]
+    return [_with_example(field, examples or {}) for field in fields]
+
+
+def _with_example(field: Field, examples: Mapping[str, JSON]) -> Field:
+    if field.name not in examples or field.kind == "choice" or field.hint not in ("", _JSON):
+        return field
+
+    example = f"for example: {in_one_line(examples[field.name], _LONG)}"
+    return replace(field, hint=f"{field.hint}, {example}" if field.hint else example)
 
 
 def _field(name: str, schema: JSONObject, required: bool) -> Field:
@@ -117,7 +133,7 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
         html = _DATES.get(str(schema.get("format")), _INPUTS[kind])
         return replace(field, kind=_kind_of_text(html, default), type=html)
 
-    return replace(field, hint=field.hint or "JSON")
+    return replace(field, hint=field.hint or _JSON)
 
 
 def _kind_of_text(html: str, default: JSON) -> str:

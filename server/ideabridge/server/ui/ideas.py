@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -22,7 +22,6 @@ from ideabridge.bridge.lifting.choices import Choices, read_choices
 from ideabridge.bridge.lifting.evidence import KINDS, explained_in, read_record
 from ideabridge.bridge.lifting.plain import read_open
 from ideabridge.bridge.lifting.report import ToolReport
-from ideabridge.bridge.lifting.rows import publication_rows
 from ideabridge.bridge.publishing.drafting import Drafted
 from ideabridge.bridge.publishing.publish_request import PublishRequest, program_to_publish
 from ideabridge.bridge.store.daily_use import TitledRuns
@@ -277,16 +276,17 @@ class IdeaPages:
     def _rows_of(
         self, ideas: Sequence[IdeaRecord | IdeaHit | StoredIdea], visitor: Visitor
     ) -> dict[str, RunRow]:
-        """Return the rows for the runs that ideas come from, keyed by run. Runs that the visitor
-        does not see are left out.
+        """Return the rows for the runs that ideas come from, keyed by run."""
+        return self._rows([idea.meta.run for idea in ideas if idea.meta.run], visitor)
+
+    def _rows(self, runs: Iterable[str], visitor: Visitor) -> dict[str, RunRow]:
+        """Return the rows for runs, keyed by run. Runs that the visitor does not see are left
+        out.
         """
         records: dict[str, RunRecord] = {}
-        for idea in ideas:
-            if idea.meta.run:
-                with contextlib.suppress(UnknownRunError):
-                    records[idea.meta.run] = self._bridge.store.runs.find(
-                        idea.meta.run, caller=visitor.scope
-                    )
+        for run in runs:
+            with contextlib.suppress(UnknownRunError):
+                records[run] = self._bridge.store.runs.find(run, caller=visitor.scope)
 
         rows = self._run_rows.of(list(records.values()), visitor)
         return {row.record.id: row for row in rows}
@@ -370,6 +370,9 @@ class IdeaPages:
         scope = visitor.scope
         after = number_from(request.query_params.get("after", "")) or None
         versions = store.publications.versions(name, caller=scope, limit=VERSIONS + 1, before=after)
+        # The only version is no list.
+        if len(versions) == 1 and after is None:
+            versions = []
         older = ""
         if len(versions) > VERSIONS:
             query = {"after": versions[VERSIONS - 1].version}
@@ -389,7 +392,7 @@ class IdeaPages:
             "tool.html",
             one=publication,
             audience=self._audience(publication),
-            fields=fields_of(publication.input_schema),
+            fields=fields_of(publication.input_schema, object_or_empty(recorded.get("input"))),
             recorded=recorded,
             choices=_choices_of(publication),
             evidence=[_evidence(record) for record in evidence[-_EVIDENCE:]],
@@ -401,14 +404,13 @@ class IdeaPages:
             may_change=visitor.manages or publication.owner == owner_of(visitor.caller),
             hints=self._bridge.hints(publication, caller=visitor.caller),
             lack=self._lacks(publication, visitor),
-            program=_program_of(publication),
+            program=_coloured_program(publication.program),
             plan=plan,
             written_plan="" if plan is None else await compute_in_thread(_coloured_json, plan),
             steps=() if plan is None else _steps_of(plan),
             uses=await compute_in_thread(self._uses, publication.name, visitor),
             confirmed=len(evidence),
             origin=record,
-            rows=publication_rows(publication),
             words_of_assistant=publication.is_by_assistant,
         )
 
@@ -571,33 +573,42 @@ class IdeaPages:
 
         values: dict[str, Any] = {
             "report": None,
-            "rows": [],
             "open": [],
             "choices": [],
             "fields": [],
             "settled": _settled(decided.choices, []),
-            "runs_plan": "",
-            "runs_program": False,
+            "steps": (),
+            "written_plan": "",
+            "program": "",
         }
+        run = ref.partition(":")[0]
+        shown_runs = [other.partition(":")[0] for other in runs]
         if draft is not None:
             # Reading the literals of many calls takes a long time.
             copied = await compute_in_thread(_choices_in, draft)
+            report = read_as(ToolReport, draft.report)
+            plan = _readable_plan(draft.plan)
             values = {
-                "report": draft.report,
-                "rows": read_as(ToolReport, draft.report).rows,
+                "report": report,
                 "open": read_open(draft.open),
                 "choices": copied,
                 "fields": _fields(draft, decided.parameters),
                 "settled": _settled(decided.choices, copied),
-                "runs_plan": await compute_in_thread(_written_plan, draft.plan),
-                "runs_program": "program" in draft.plan,
+                "steps": _steps_of(plan),
+                "written_plan": await compute_in_thread(_coloured_json, plan),
+                "program": _coloured_program(draft.plan.get("program")),
             }
+            run = draft.run
+            shown_runs += [*report.confirmed_by, *(offer.run for offer in report.offers)]
 
         return self._site.page(
             request,
             "publish.html",
             ref=ref,
+            run=run,
+            rows=await compute_in_thread(self._rows, [run, *shown_runs], visitor),
             name=name,
+            is_new=before is None,
             proposed=name or self._proposed_name(ref, visitor),
             longest=MAX_NAME,
             description="" if before is None else before.description,
@@ -780,6 +791,8 @@ class ParameterField:
         may_require: whether a person can make it required: calls can currently leave it out, or a
             person has already made it required.
         is_required: whether a person has already made it required.
+        used_by: the tools of the calls that use it, each once.
+        recorded: the value that it had in the run, on one line, or "" if it had none.
     """
 
     key: str
@@ -787,6 +800,8 @@ class ParameterField:
     description: str
     may_require: bool
     is_required: bool
+    used_by: list[str]
+    recorded: str
 
 
 def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
@@ -800,9 +815,29 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
         is_required = decision.get("required") is True
         may_require = is_required or not about.get("required")
         description = str(decision.get("description") or "")
-        fields.append(ParameterField(key, about, description, may_require, is_required))
+        used_by = _used_by(list_or_empty(about.get("fills")), draft.calls)
+        recorded = in_one_line(draft.arguments[name], 80) if name in draft.arguments else ""
+        fields.append(
+            ParameterField(key, about, description, may_require, is_required, used_by, recorded)
+        )
 
     return fields
+
+
+def _used_by(fills: Iterable[JSON], calls: Sequence[JSON]) -> list[str]:
+    """Return the tools of the calls that have a value at one of these paths, each once, and `the
+    output` for a path outside the calls.
+    """
+    tools: dict[str, None] = {}
+    for path in fills:
+        first, _, rest = str(path).partition(".")
+        place = number_from(rest.partition(".")[0])
+        if first == "calls" and place is not None and place < len(calls):
+            tools[tool_of(object_or_empty(calls[place]))] = None
+        else:
+            tools["the output"] = None
+
+    return list(tools)
 
 
 def _decision(decided: JSONObject, parameter: str) -> JSONObject:
@@ -925,24 +960,16 @@ def _readable_plan(plan: JSONObject) -> JSONObject:
     )
 
 
-def _written_plan(plan: JSONObject) -> Markup | str:
-    """Return the program or the plan that a call runs, coloured unless it is long."""
-    program = plan.get("program")
-    if isinstance(program, str):
-        text = source_text(program)
-        return coloured(text, "python") or bounded(text)
-
-    return _coloured_json(_readable_plan(plan))
-
-
 def _coloured_json(plan: JSONObject) -> Markup | str:
     text = as_json(plan)
     return coloured(text, "json") or bounded(text)
 
 
-def _program_of(publication: Publication) -> Markup | str:
-    """Return the program that a call runs, coloured unless it is long, or ""."""
-    text = source_text(publication.program or "")
+def _coloured_program(program: JSON) -> Markup | str:
+    """Return a program, coloured unless it is long, or "" if there is none."""
+    if not isinstance(program, str):
+        return ""
+    text = source_text(program)
     return coloured(text, "python") or text
 
 
