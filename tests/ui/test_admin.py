@@ -147,9 +147,11 @@ def test_what_is_wrong_says_what_helps(page: Page, tmp_path: Path, site: str, fi
 
 def test_limits_are_written_in_place_and_hold_at_once(page: Page, site: str, file: Path) -> None:
     page.goto(f"{site}admin?show=limits")
-    expect(page.get_by_label("Calls of a run", exact=True)).to_have_value("500")
-    page.get_by_label("Calls of a run", exact=True).fill("1")
-    page.get_by_label("Tokens of a run").fill("1000")
+    calls = page.get_by_label("Calls per run")
+    expect(calls).to_have_value("500")
+    expect(calls).to_have_accessible_description("calls Failed calls count, too.")
+    calls.fill("1")
+    page.get_by_label("Tokens per run").fill("1000")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("status")).to_contain_text("The limits are written")
     text = file.read_text(encoding="utf-8")

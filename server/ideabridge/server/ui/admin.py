@@ -294,36 +294,64 @@ class LimitField:
     """A limit for runs that can be changed on the page.
 
     Attributes:
+        limit: what is limited.
+        value: its value, or "" for none.
+    """
+
+    limit: ChangedLimit
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedLimit:
+    """What the page says about a limit for runs that it changes.
+
+    Attributes:
         key: the limit's key in the configuration.
         label: what is limited.
-        value: its value, or "" for none.
+        unit: what it is counted in.
+        hint: a sentence about it.
         may_be_empty: whether the limit can be left out.
     """
 
     key: str
     label: str
-    value: str
-    may_be_empty: bool
+    unit: str
+    hint: str
+    may_be_empty: bool = False
 
 
 _CHANGED_LIMITS: Final = (
-    ("parallel_calls", "Calls of a run at the same time"),
-    ("calls", "Calls of a run"),
-    ("requests", "Requests of a run to a model"),
-    ("tokens", "Tokens of a run"),
-    ("cost", "Cost of a run, in US dollars"),
-    ("wall_seconds", "Seconds that a run may take"),
+    ChangedLimit("parallel_calls", "Calls at once", "calls", "Further calls of the run wait."),
+    ChangedLimit("calls", "Calls per run", "calls", "Failed calls count, too."),
+    ChangedLimit(
+        "requests", "Requests per run", "requests", "How often the run may ask its model."
+    ),
+    ChangedLimit(
+        "tokens",
+        "Tokens per run",
+        "tokens",
+        "What its models read and write.",
+        may_be_empty=True,
+    ),
+    ChangedLimit(
+        "cost",
+        "Cost per run",
+        "US dollars",
+        "What its models cost, if the price is known.",
+        may_be_empty=True,
+    ),
+    ChangedLimit("wall_seconds", "Time per run", "seconds", "Waiting for a person does not count."),
 )
-_OPTIONAL_LIMITS: Final = ("tokens", "cost")
 
 
 def _limit_fields(limits: Limits) -> list[LimitField]:
     written = limits.model_dump()
     fields: list[LimitField] = []
-    for key, label in _CHANGED_LIMITS:
-        value = written[key]
+    for limit in _CHANGED_LIMITS:
+        value = written[limit.key]
         text = "" if value is None else encode_text(value)
-        fields.append(LimitField(key, label, text, key in _OPTIONAL_LIMITS))
+        fields.append(LimitField(limit, text))
     return fields
 
 
@@ -339,35 +367,35 @@ def _write_limits(path: Path, form: FormFields, present: Limits) -> None:
     text = read_host_text(path, "json")
     limits = {**text.entries(("limits",))}
     values = present.model_dump()
-    for key, label in _CHANGED_LIMITS:
-        number = _limit(form.get(key).strip(), key, label)
-        if number == values[key]:
+    for limit in _CHANGED_LIMITS:
+        number = _number_of(form.get(limit.key).strip(), limit)
+        if number == values[limit.key]:
             continue
         if number is None:
-            text = text.without_entry(("limits",), key)
-            limits.pop(key, None)
+            text = text.without_entry(("limits",), limit.key)
+            limits.pop(limit.key, None)
         else:
-            text = text.with_entry(("limits",), key, number)
-            limits[key] = number
+            text = text.with_entry(("limits",), limit.key, number)
+            limits[limit.key] = number
 
     parse_configuration({"limits": limits}, project=path.parent)
     text.edit(private=path == user_file())
 
 
-def _limit(text: str, key: str, label: str) -> int | float | None:
+def _number_of(text: str, limit: ChangedLimit) -> int | float | None:
     """Return the number that a field contains, or None for no limit.
 
     Raises:
         ArgumentError: the text is not a number.
     """
-    if not text and key in _OPTIONAL_LIMITS:
+    if not text and limit.may_be_empty:
         return None
     try:
-        number = number_or_none(decode(text, what=label))
+        number = number_or_none(decode(text, what=limit.label))
     except IdeabridgeError:
         number = None
     if number is None:
-        raise ArgumentError(f"{label}: expected a number, found {text[:80]!r}")
+        raise ArgumentError(f"{limit.label}: expected a number, found {text[:80]!r}")
     return number
 
 
@@ -428,9 +456,9 @@ def _limits(configuration: Configuration) -> list[tuple[str, str]]:
     limits = configuration.limits
     users = configuration.users
     return [
-        ("A result", size_text(limits.result_bytes)),
-        ("All results of a run", size_text(limits.run_bytes)),
-        ("Runs of a user at the same time", f"{users.runs:,}"),
+        ("Size of one result", size_text(limits.result_bytes)),
+        ("Size of all results of a run", size_text(limits.run_bytes)),
+        ("Active runs per user", f"{users.runs:,}"),
         ("Requests of a user per minute", f"{users.requests_per_minute:,}"),
         ("Who may share tools", users.share),
     ]
