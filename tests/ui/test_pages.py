@@ -303,6 +303,29 @@ def test_no_page_is_wider_than_a_small_phone(browser: Browser, shop_site: tuple[
         assert {path: width for path, width in widths.items() if width > 320} == {}
 
 
+@pytest.mark.parametrize("has_scripts", [True, False])
+def test_titles_are_searched_together_with_the_other_filters(
+    browser: Browser, shop_site: tuple[str, str], *, has_scripts: bool
+) -> None:
+    url, _ = shop_site
+    with browser.new_context(java_script_enabled=has_scripts) as context:
+        page = context.new_page()
+        page.goto(link_to(url))
+        page.goto(f"{url}runs")
+        search = page.get_by_role("searchbox", name="Search titles")
+        search.fill("refund for")
+        search.press("Enter")
+        expect(page.locator("#runs tbody tr")).to_have_count(2)
+        expect(search).to_have_value("refund for")
+        # The other filters stay folded until one of them is set.
+        expect(page.get_by_label("Status")).not_to_be_visible()
+        page.get_by_text("Filters", exact=True).click()
+        page.get_by_label("Status").select_option("done")
+        page.get_by_role("button", name="Filter").click()
+        expect(page.locator("#runs tbody tr")).to_have_count(1)
+        expect(page.get_by_label("Status")).to_be_visible()
+
+
 def test_a_run_that_waits_for_a_worker_says_so(page: Page, shop_site: tuple[str, str]) -> None:
     url, _ = shop_site
     page.goto(f"{url}runs")

@@ -94,11 +94,11 @@ def test_the_log_is_searched_by_words_and_by_level(page: Page, site: str) -> Non
     # The page follows the store, in which the calls are.
     expect(log).to_contain_text("said second")
     expect(log).to_contain_text("own server starts")
-    page.get_by_label("Words").fill("FIRST")
+    page.get_by_label("Search the log").fill("FIRST")
     page.get_by_role("button", name="Filter").click()
     expect(log).to_contain_text("said first")
     expect(log).not_to_contain_text("second")
-    page.get_by_label("Words").fill("")
+    page.get_by_label("Search the log").fill("")
     page.get_by_label("Messages of at least").select_option("warning")
     page.get_by_role("button", name="Filter").click()
     expect(log.locator("tbody tr")).to_have_count(2)
