@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 _COMMENT: Final = re.compile(r"//[^\r\n]*|/\*.*?\*/|#[^\r\n]*", re.DOTALL)
@@ -129,8 +129,10 @@ def unit_of(text: str, default: str = "  ") -> str:
 
 def line_indent(text: str, place: int) -> str:
     """Return the indentation of the line that contains a position."""
-    start = max(text.rfind("\n", 0, place), text.rfind("\r", 0, place)) + 1
-    return text[start : min(_blanks_end(text, start), place)]
+    line_break = max(text.rfind("\n", 0, place), text.rfind("\r", 0, place))
+    start = line_break + 1
+    end = min(_blanks_end(text, start), place)
+    return text[start:end]
 
 
 def with_item(text: str, inside: Bracketed, render: Render, *, one_line: bool = False) -> str:
@@ -147,25 +149,35 @@ def with_item(text: str, inside: Bracketed, render: Render, *, one_line: bool = 
 
     last = inside.items[-1]
     layout = layout_of(text, inside, last, one_line=one_line)
-    comma = _comma(text, last.end, inside.end - 1)
-    place = last.end if comma is None else comma + 1
     splices: list[Splice] = []
+    comma = _comma(text, last.end, inside.end - 1)
     if comma is None:
+        place = last.end
+        closing_comma = ""
         splices.append(Splice(place, place, ","))
-
-    if layout.indent is None:
-        before = "" if layout.compact else " "
     else:
+        # The text writes a comma after the last item, too.
+        place = comma + 1
+        closing_comma = ","
+
+    if layout.indent is not None:
         # A comment after the last item belongs to that item.
         place = _comments_end(text, place)
         before = layout.newline + layout.indent
+    elif layout.compact:
+        before = ""
+    else:
+        before = " "
 
-    after = "" if comma is None else ","
-    splices.append(Splice(place, place, f"{before}{render(layout)}{after}"))
+    new = f"{before}{render(layout)}{closing_comma}"
+    splices.append(Splice(place, place, new))
     return spliced(text, splices)
 
 
 def _with_first_item(text: str, inside: Bracketed, render: Render, *, one_line: bool) -> str:
+    """Return the text with an item added to brackets that contain none. The item gets a line of its
+    own if the brackets already have several lines, or if they are empty and the text has several.
+    """
     interior = text[inside.start + 1 : inside.end - 1]
     if interior:
         own_line = "\n" in interior
@@ -185,6 +197,7 @@ def _with_first_item(text: str, inside: Bracketed, render: Render, *, one_line: 
 
     outer = line_indent(text, inside.start)
     layout = Layout(outer + unit, unit, newline, compact=False)
+    # The whitespace that is already before the closing bracket stays there.
     closing = "" if interior else newline + outer
     new = f"{newline}{layout.indent}{render(layout)}{closing}"
     return spliced(text, [Splice(place, place, new)])
@@ -195,9 +208,10 @@ def with_value(
 ) -> str:
     """Return the text with the value of an item replaced by what `render` writes."""
     layout = layout_of(text, inside, item, one_line=one_line)
-    if layout.indent is None and not one_line and "\n" in text[item.value_start : item.end]:
-        indent = line_indent(text, item.start)
-        layout = Layout(indent, layout.unit, layout.newline, layout.compact)
+    has_several_lines = "\n" in text[item.value_start : item.end]
+    if layout.indent is None and has_several_lines and not one_line:
+        # The new value has several lines, too, although the item begins within a line.
+        layout = replace(layout, indent=line_indent(text, item.start))
 
     return spliced(text, [Splice(item.value_start, item.end, render(layout))])
 
@@ -208,19 +222,19 @@ def without_item(text: str, inside: Bracketed, item: TextItem) -> str:
     """
     number = inside.items.index(item)
     comma = _comma(text, item.end, inside.gap_after(number))
+    if comma is None and number > 0:
+        # The last item has no comma, so the comma before it is no longer needed.
+        comma = _comma(text, inside.gap_before(number), item.start)
+
     end = item.end
     splices: list[Splice] = []
     if comma is not None:
-        if text[end:comma].strip(" \t"):
-            # A comment between the item and its comma stays.
-            splices.append(Splice(comma, comma + 1, ""))
-        else:
+        is_beside = comma >= end and not text[end:comma].strip(" \t")
+        if is_beside:
             end = comma + 1
-    elif number > 0:
-        # The last item has no comma, so the comma before it is no longer needed.
-        comma_before = _comma(text, inside.gap_before(number), item.start)
-        if comma_before is not None:
-            splices.append(Splice(comma_before, comma_before + 1, ""))
+        else:
+            # The comma is removed by itself, because a comment between it and the item stays.
+            splices.append(Splice(comma, comma + 1, ""))
 
     if len(inside.items) == 1 and _is_alone(text, inside, item, end):
         return spliced(text, [Splice(inside.start + 1, inside.end - 1, "")])
@@ -242,7 +256,10 @@ def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int
     """
     start = inside.items[number].start
     following = inside.gap_after(number)
+    is_first = number == 0
     is_last = number == len(inside.items) - 1
+
+    # The positions of the neighbouring characters that are no blanks.
     left = len(text[:start].rstrip(" \t"))
     right = _blanks_end(text, end)
     starts_line = text[left - 1] in "\r\n"
@@ -260,8 +277,11 @@ def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int
         return before, end
 
     if is_last and not starts_line:
+        if is_first:
+            return start, end
         # The whitespace after the previous item is no longer needed.
-        return (left if number > 0 else start), end
+        return left, end
+
     if right == following and not ends_line:
         # The next item moves to the start of this one.
         return start, right
@@ -307,19 +327,23 @@ def layout_of(text: str, inside: Bracketed, item: TextItem, *, one_line: bool = 
     """Return the layout of an item between brackets."""
     newline = newline_of(text)
     compact = _is_compact(text)
+    unit = unit_of(text)
     left = len(text[: item.start].rstrip(" \t"))
-    if one_line or left == 0 or text[left - 1] not in "\r\n":
-        return Layout(None, unit_of(text), newline, compact)
+    starts_line = left > 0 and text[left - 1] in "\r\n"
+    if one_line or not starts_line:
+        return Layout(None, unit, newline, compact)
 
     indent = text[left : item.start]
     outer = line_indent(text, inside.start)
-    unit = indent.removeprefix(outer) if indent.startswith(outer) else ""
-    return Layout(indent, unit or unit_of(text), newline, compact)
+    if indent.startswith(outer) and indent != outer:
+        unit = indent.removeprefix(outer)
+    return Layout(indent, unit, newline, compact)
 
 
 def _is_compact(text: str) -> bool:
-    """Return whether a line of text has no spaces after its colons."""
-    return "\n" not in text.strip() and '": ' not in text and '":' in text
+    """Return whether the text is a single line without spaces after its colons."""
+    is_one_line = "\n" not in text.strip()
+    return is_one_line and '":' in text and '": ' not in text
 
 
 def _comma(text: str, start: int, end: int) -> int | None:

@@ -101,16 +101,18 @@ def put_yaml(text: str, change: EntryChange) -> str:
     if node is None:
         return _with_root(text, nested(change.keys, change))
 
-    for depth, key in enumerate(change.keys):
+    for depth, key in enumerate(change.keys, start=1):
+        rest = change.keys[depth:]
         member = node.find(key) if node.kind == "mapping" else None
-        rest = change.keys[depth + 1 :]
         if member is None:
             return _with_member(text, node, key, nested(rest, change))
-        if _is_null(member[1]):
+
+        _, value = member
+        if _is_null(value):
             return _in_place_of_null(text, node, member, nested(rest, change))
 
-        node = member[1]
-        _check(node, change.keys[: depth + 1], allows_list=not rest)
+        _check(value, change.keys[:depth], allows_list=not rest)
+        node = value
 
     return _with_entry(text, node, change)
 
@@ -183,7 +185,8 @@ def _at(node: _Node | None, keys: Sequence[str]) -> _Node | None:
 def _check(node: _Node, keys: Sequence[str], *, allows_list: bool) -> None:
     if node.kind == "mapping" or (node.kind == "sequence" and allows_list):
         return
-    actual = {"sequence": "a list", "alias": "an alias"}.get(node.kind, repr(node.text)[:40])
+    names = {"sequence": "a list", "alias": "an alias"}
+    actual = names.get(node.kind, repr(node.text)[:40])
     raise UneditableError(f"{key_path(keys)} is {actual}; expected an object")
 
 
@@ -202,27 +205,36 @@ def _tree(text: str) -> _Node | None:
     root: _Node | None = None
     parser: Any = YAML(typ="safe", pure=True)
     for event in parser.parse(io.StringIO(text)):
+        if type(event).__name__ in ("MappingEndEvent", "SequenceEndEvent"):
+            ended = open_nodes.pop()
+            # The parser ends a block at the next token, after comments and blank lines.
+            ended.end = event.end_mark.index if ended.flow else ended.children[-1].end
+            continue
+
         node = _begun(event)
         if node is None:
-            if type(event).__name__ in ("MappingEndEvent", "SequenceEndEvent"):
-                ended = open_nodes.pop()
-                ended.end = event.end_mark.index if ended.flow else ended.children[-1].end
             continue
 
         if open_nodes:
             parent = open_nodes[-1]
             if node.kind == "scalar" and node.start == node.end:
-                node.start = node.end = _empty_place(text, parent, node)
+                place = _empty_place(text, parent, node)
+                node.start = place
+                node.end = place
             parent.children.append(node)
         else:
             root = node
+
         if node.kind in ("mapping", "sequence"):
             open_nodes.append(node)
 
-    return None if root is None or (root.kind == "scalar" and not root.text) else root
+    if root is None or (root.kind == "scalar" and not root.text):
+        return None
+    return root
 
 
 def _begun(event: Any) -> _Node | None:
+    """Return the value that begins with an event of the parser, or None if none does."""
     start: int = event.start_mark.index
     end: int = event.end_mark.index
     match type(event).__name__:
@@ -243,8 +255,9 @@ def _empty_place(text: str, parent: _Node, node: _Node) -> int:
     The parser reports the position of the next token instead.
     """
     before = parent.children[-1].end if parent.children else parent.start
-    mark = _outside_comments(text, ":" if parent.kind == "mapping" else "-", before, node.start)
-    return before if mark is None else mark + 1
+    mark = ":" if parent.kind == "mapping" else "-"
+    place = _outside_comments(text, mark, before, node.start)
+    return before if place is None else place + 1
 
 
 def _outside_comments(text: str, mark: str, start: int, end: int) -> int | None:
@@ -263,23 +276,30 @@ def _outside_comments(text: str, mark: str, start: int, end: int) -> int | None:
 
 
 def _name_of(node: _Node) -> str | None:
-    member = node.find("name") if node.kind == "mapping" else None
-    return None if member is None else member[1].text
+    """Return the `name` in an element of a sequence, or None if it has none."""
+    if node.kind != "mapping":
+        return None
+    member = node.find("name")
+    if member is None:
+        return None
+
+    _, value = member
+    return value.text
 
 
 def _bracketed(text: str, node: _Node) -> Bracketed:
+    """Return the collection that is written in brackets."""
+    items: list[TextItem] = []
     if node.kind == "mapping":
-        items = [
-            TextItem(key.text, key.start, value.start, value.end) for key, value in node.members()
-        ]
+        opening = text.index("{", node.start)
+        for key, value in node.members():
+            items.append(TextItem(key.text, key.start, value.start, value.end))
     else:
-        items = [
-            TextItem(_name_of(child), child.start, child.start, child.end)
-            for child in node.children
-        ]
+        opening = text.index("[", node.start)
+        for child in node.children:
+            items.append(TextItem(_name_of(child), child.start, child.start, child.end))
 
-    opening = "{" if node.kind == "mapping" else "["
-    return Bracketed(text.index(opening, node.start), node.end, tuple(items))
+    return Bracketed(opening, node.end, tuple(items))
 
 
 def _dashes(text: str, sequence: _Node) -> list[int]:
@@ -314,7 +334,7 @@ def _indent_of(text: str, place: int) -> str:
 
 def _own_end(text: str, end: int) -> int:
     """Return the end of a value, without the line break that ends a block of text."""
-    return end - len(text[:end]) + len(text[:end].rstrip("\r\n"))
+    return len(text[:end].rstrip("\r\n"))
 
 
 def _line_end(text: str, end: int) -> int:
@@ -322,11 +342,13 @@ def _line_end(text: str, end: int) -> int:
     of text includes its last line break.
     """
     if text[:end].endswith("\n"):
-        return len(text[:end].removesuffix("\n").removesuffix("\r"))
-    place = text.find("\n", end)
-    if place < 0:
-        return len(text)
-    return place - 1 if text[place - 1] == "\r" else place
+        line_break = end - 1
+    else:
+        line_break = text.find("\n", end)
+        if line_break < 0:
+            return len(text)
+
+    return len(text[:line_break].removesuffix("\r"))
 
 
 def _with_lines(text: str, end: int, lines: Sequence[str]) -> str:
@@ -348,6 +370,7 @@ def _without_lines(text: str, start: int, end: int) -> str:
 
 
 def _with_root(text: str, value: JSON) -> str:
+    """Return a text that has no value yet, with this one after its comments."""
     newline = newline_of(text)
     lines = newline.join(_value_lines(value, ""))
     if not text or text.endswith("\n"):
@@ -356,6 +379,7 @@ def _with_root(text: str, value: JSON) -> str:
 
 
 def _with_member(text: str, mapping: _Node, name: str, value: JSON) -> str:
+    """Return the text with a member added to a mapping."""
     if mapping.flow:
         inside = _bracketed(text, mapping)
         one_line = "\n" not in text[inside.start : inside.end]
@@ -379,6 +403,9 @@ def _in_place_of_null(text: str, mapping: _Node, member: tuple[_Node, _Node], va
 
 
 def _put_element(text: str, sequence: _Node, name: str, value: JSON) -> str:
+    """Return the text with an element in place of the one with this name, or added to a
+    sequence.
+    """
     if sequence.flow:
         inside = _bracketed(text, sequence)
         item = inside.find(name)
@@ -392,6 +419,7 @@ def _put_element(text: str, sequence: _Node, name: str, value: JSON) -> str:
     lines = _element_lines(value, indent)
     for element, dash in zip(sequence.children, dashes, strict=True):
         if _name_of(element) == name:
+            # Raises an error if the element shares its line.
             _indent_of(text, dash)
             new = newline_of(text).join(lines).removeprefix(indent)
             return spliced(text, [Splice(dash, _own_end(text, element.end), new)])
@@ -445,7 +473,8 @@ def _flow_value(value: JSON) -> Render:
     def write(layout: Layout) -> str:
         if layout.indent is None:
             return _quoted(value)
-        return f"{layout.newline}{layout.indent}".join(_quoted(value, layout.unit).split("\n"))
+        lines = _quoted(value, layout.unit).split("\n")
+        return f"{layout.newline}{layout.indent}".join(lines)
 
     return write
 
