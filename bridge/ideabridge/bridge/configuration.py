@@ -1617,7 +1617,11 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
             "modules": {**user.modules, **project.modules},
             "notes": (*user.notes, *project.notes),
             "unusable": {
-                **{name: why for name, why in user.unusable.items() if name not in project.modules},
+                **{
+                    name: reason
+                    for name, reason in user.unusable.items()
+                    if name not in project.modules
+                },
                 **project.unusable,
             },
             "tools": tuple(dict.fromkeys((*user.tools, *project.tools))),
@@ -1798,10 +1802,12 @@ def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
     rules: list[ApprovalRule] = []
     for name in modules if len(modules) <= _MAX_STRICT else ("*",):
         pattern = name if name == "*" else glob.escape(name)
-        why = f"server {name!r} belongs to the project; it is not the one that your rules refer to"
+        reason = (
+            f"server {name!r} belongs to the project; it is not the one that your rules refer to"
+        )
         rules += [
             ApprovalRule(module=pattern, read_only=True, then="allow"),
-            ApprovalRule(module=pattern, then="ask", why=why),
+            ApprovalRule(module=pattern, then="ask", why=reason),
         ]
     return ApprovalRules(default="allow", rules=tuple(rules))
 

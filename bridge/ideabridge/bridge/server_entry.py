@@ -485,8 +485,8 @@ def _read_tools(entry: ServerEntry) -> None:
 
         for key in ("enabled", "disabled"):
             if key in settings:
-                why = "to forbid a tool, name it in 'deny' of the server"
-                entry.refuse(f"tools.{name}.{key}", why)
+                reason = "to forbid a tool, name it in 'deny' of the server"
+                entry.refuse(f"tools.{name}.{key}", reason)
 
         hidden = settings.get("hide")
         if isinstance(hidden, list) and "hide_parameters" not in settings:

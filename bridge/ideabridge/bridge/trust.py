@@ -1314,7 +1314,7 @@ class Untrusted:
             further = [problem for problem in self.problems if self.reason not in problem]
             return "\n".join([*lines, *map(visible, further[:_MOST_PROBLEMS])])
 
-        why = "nobody has trusted it"
+        reason = "nobody has trusted it"
         if self.changed:
             if len(self.changed) > 3:
                 more = f" and {len(self.changed) - 3} more"
@@ -1322,12 +1322,12 @@ class Untrusted:
                 more = ""
             # A file can have any name. `visible` removes line endings, so no name can pose as a
             # line from ideabridge.
-            why = f"{visible(', '.join(self.changed[:3]))}{more} changed since it was trusted"
+            reason = f"{visible(', '.join(self.changed[:3]))}{more} changed since it was trusted"
 
         problem = f"{self.problem}\n" if self.problem else ""
         command = trust_command(self.file, anywhere=anywhere)
         return (
-            f"{problem}{visible(str(self.file))} is not used: {why}. To review and trust it: "
+            f"{problem}{visible(str(self.file))} is not used: {reason}. To review and trust it: "
             f"{command}"
         )
 
@@ -1356,15 +1356,15 @@ class Untrusted:
         else:
             shown = "`ideabridge trust`, in the project's folder"
 
-        why = "is not trusted and not used"
+        reason = "is not trusted and not used"
         if self.changed:
-            why = (
+            reason = (
                 "is not used, because it or a file that it names has changed since the user "
                 "trusted it"
             )
 
         if self.problem:
-            why = "is not used, because the file that says what the user trusts cannot be used"
+            reason = "is not used, because the file that says what the user trusts cannot be used"
 
         if not keeps_earlier:
             count = len(self.servers)
@@ -1374,6 +1374,6 @@ class Untrusted:
             consequence = f"so {servers}its tools are missing"
 
         return (
-            f"The project's ideabridge.json {why}, {consequence}. Only the user can trust it, with "
-            f"{shown}. Then it takes effect at once."
+            f"The project's ideabridge.json {reason}, {consequence}. Only the user can trust it, "
+            f"with {shown}. Then it takes effect at once."
         )

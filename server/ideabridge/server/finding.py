@@ -306,9 +306,9 @@ class Finding:
         refused: list[JSONObject] = []
         if offer.profile is not None:
             for name in sorted(names):
-                why = offer.missing.why_refused(name, module)
-                if why is not None:
-                    refused.append({"tool": name, "why": why})
+                reason = offer.missing.why_refused(name, module)
+                if reason is not None:
+                    refused.append({"tool": name, "why": reason})
             return refused[:_QUESTIONS]
 
         for owner in self._bridge.modules.names if module is None else [module]:

@@ -334,8 +334,8 @@ class Reloading:
         )
         with scope:
             return await anyio.to_thread.run_sync(load, abandon_on_cancel=True)
-        why = f"was not imported within {TOOL_FILE_SECONDS:g} s"
-        return {file: ToolFileError(f"{file}: {why}") for file in files}
+        reason = f"was not imported within {TOOL_FILE_SECONDS:g} s"
+        return {file: ToolFileError(f"{file}: {reason}") for file in files}
 
 
 def _is_withdrawn(untrusted: Untrusted) -> bool:

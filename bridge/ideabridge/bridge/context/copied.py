@@ -131,11 +131,11 @@ class CopiedLiterals:
 
             passed = self._passed_companion(literal, read)
             if passed is not None:
-                why = (
+                reason = (
                     f"{passed} was passed, but this value was recorded together with the one "
                     "that it replaces"
                 )
-                doubts.assumed.append(assumption(literal, settled.value, why))
+                doubts.assumed.append(assumption(literal, settled.value, reason))
 
         return computed
 
@@ -269,8 +269,10 @@ class CopiedInCall(CopiedLiterals):
         """
         for novelty in novelties:
             if novelty["at"] in self.call.watched:
-                why = f"{novelty['at']} is {novelty['what']}: it may have decided about this call"
-                doubts.assumed.append({"at": f"calls.{self.call.place}", "why": why})
+                reason = (
+                    f"{novelty['at']} is {novelty['what']}: it may have decided about this call"
+                )
+                doubts.assumed.append({"at": f"calls.{self.call.place}", "why": reason})
 
 
 def reading(values: Mapping[str, JSON]) -> Read:

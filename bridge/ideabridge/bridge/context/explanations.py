@@ -659,8 +659,10 @@ def read_explained(
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 0:
         raise ExplanationError(f"{where}.runs: expected a number of runs, found {show(runs)}")
 
-    why = raw.get("why")
-    if not isinstance(raw.get("cut", False), bool) or not (why is None or isinstance(why, str)):
+    reason = raw.get("why")
+    if not isinstance(raw.get("cut", False), bool) or not (
+        reason is None or isinstance(reason, str)
+    ):
         raise ExplanationError(f"{where}: expected cut to be true or false, and why to be text")
 
     given = raw.get("given")
@@ -676,7 +678,7 @@ def read_explained(
             read_explanation(form, where=name) if reader is None else reader(form, name)
         )
 
-    return Explained(at, tuple(explanations), runs, raw.get("cut") is True, why, given)
+    return Explained(at, tuple(explanations), runs, raw.get("cut") is True, reason, given)
 
 
 _MEMBERS: Final = ("at", "by", "runs", "cut", "why", "given")
@@ -751,17 +753,17 @@ def settle(explained: Explained, read: Read) -> Settled:
 
     chosen, value = cheapest
     alternatives = _other_values(values, value)
-    why = _doubt(explained) or _choice(
+    reason = _doubt(explained) or _choice(
         explained, chosen, read, differ=bool(alternatives or without)
     )
-    if why is not None:
+    if reason is not None:
         # Other values tell people more than explanations that have no value.
         instead: list[JSON] = [
             {**shortened_member("value", alternative), "from": each.shown}
             for each, alternative in alternatives
         ]
         instead.extend({"from": explanation.shown} for explanation in without)
-        return Settled(value, assumption(explained, value, why, chosen, instead[:_OTHERS]))
+        return Settled(value, assumption(explained, value, reason, chosen, instead[:_OTHERS]))
 
     if explained.why in NOTED:
         return Settled(value, note=explained.why)

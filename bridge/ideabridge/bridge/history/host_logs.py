@@ -61,8 +61,8 @@ _UNREAD_HOSTS: Final[Mapping[str, str]] = {
 
 
 def _unread(host: str) -> str:
-    why = _UNREAD_HOSTS.get(host)
-    return f" {host}'s conversations cannot be read: {why}" if why else ""
+    reason = _UNREAD_HOSTS.get(host)
+    return f" {host}'s conversations cannot be read: {reason}" if reason else ""
 
 
 class HostLogs:

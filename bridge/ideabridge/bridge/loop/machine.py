@@ -986,10 +986,10 @@ def finish_events(machine: Machine, finished: events.CallFinished, now: float) -
     journaled: list[Event] = []
     question = progress.items[finished.item or 0].inquiry
     if question is not None:
-        why = "the call that asked has ended"
+        reason = "the call that asked has ended"
         journaled.append(
             events.QuestionAnswered(
-                question.call, question.digest, "cancel", MODULE, question.item, reason=why
+                question.call, question.digest, "cancel", MODULE, question.item, reason=reason
             )
         )
 

@@ -215,8 +215,8 @@ def ruled(
             if not exact and (rule.then == "allow" or not rule.matches_folded(tool, also)):
                 continue
 
-            why = rule.why or f"approval.rules[{number}] says {rule.then} for {named_tool(tool)}"
-            verdict = ALLOW if rule.then == "allow" else PolicyVerdict(rule.then, why)
+            reason = rule.why or f"approval.rules[{number}] says {rule.then} for {named_tool(tool)}"
+            verdict = ALLOW if rule.then == "allow" else PolicyVerdict(rule.then, reason)
             if exact:
                 return _stricter(least, verdict)
             # The rule matches only an alternative name for the tool, so a later rule might be
@@ -235,8 +235,8 @@ def ruled(
             return least
 
         how: Then = "deny" if otherwise == "deny" else "ask"
-        why = f"no rule matches {named_tool(tool)}, and approval.default says {how}"
-        return _stricter(least, PolicyVerdict(how, why))
+        reason = f"no rule matches {named_tool(tool)}, and approval.default says {how}"
+        return _stricter(least, PolicyVerdict(how, reason))
 
     return policy
 

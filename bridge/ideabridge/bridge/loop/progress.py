@@ -442,12 +442,12 @@ class Judge:
             (writer.call.label for writer in bound if _reads_wrapper(operand, writer)), None
         )
         if unwrapped is not None:
-            why = f"the value is already the 'result' of {unwrapped}; leave out '.result'"
+            reason = f"the value is already the 'result' of {unwrapped}; leave out '.result'"
         else:
             document = self._memory.document(where, operand.kind, writers)
-            why = describe_missing(document, operand.full, operand.instance)
+            reason = describe_missing(document, operand.full, operand.instance)
 
-        return Absent("missing", f"{clipped(operand.text)}: {why}")
+        return Absent("missing", f"{clipped(operand.text)}: {reason}")
 
 
 def _reads_wrapper(operand: Reference, writer: Progress) -> bool:

@@ -187,19 +187,21 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
     place = call.index if number is None else f"{call.index}.{number}"
     cut_off = None if item.in_doubt is None else item.in_doubt.why
     unknown_outcome = unknown(cut_off, progress.hints)
-    why = (
+    reason = (
         f"{unknown_outcome}. retry: run it again; skip: it fails as unknown; value: give its result"
     )
     approval = f"o{place}-{digest[:12]}"
     tool = progress.tool
     hints = progress.hints
-    return Question("outcome", approval, digest, shown, why, call.index, number, tool, hints=hints)
+    return Question(
+        "outcome", approval, digest, shown, reason, call.index, number, tool, hints=hints
+    )
 
 
 def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
     """Return the question that a module asks while it runs a call."""
     shown = executed_call(progress, progress.items[event.item or 0].parameters)
-    why = (
+    reason = (
         f"server {event.module!r} asks this while it runs the call; the text is the server's, not "
         "ideabridge's. value: fill in its form; deny: refuse to answer; skip: give the server no "
         "answer"
@@ -209,7 +211,7 @@ def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
         event.approval,
         event.digest,
         shown,
-        why,
+        reason,
         event.call,
         event.item,
         progress.tool,

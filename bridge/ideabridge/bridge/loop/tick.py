@@ -248,8 +248,8 @@ class Tick:
         read are exempt.
         """
         if progress.tool is not None and progress.hints.read_only is not True:
-            why = f"no recorded run has made the call in line {line} of the program"
-            progress.doubts.assumed.append({"at": f"calls.{progress.call.index}", "why": why})
+            reason = f"no recorded run has made the call in line {line} of the program"
+            progress.doubts.assumed.append({"at": f"calls.{progress.call.index}", "why": reason})
 
     def take_up(self) -> None:
         """Add every call of a Solution that arrived in one piece. Its graph is already closed."""
@@ -659,10 +659,10 @@ class Tick:
             and self.group.reports_failures
             and (self.unheard is None or progress.call.index in self.unheard)
         ]
-        why = self.group.cancelled
-        if why is None:
+        reason = self.group.cancelled
+        if reason is None:
             return failed
-        return [*failed, error_message("cancelled", f"the solution was cancelled: {why}")]
+        return [*failed, error_message("cancelled", f"the solution was cancelled: {reason}")]
 
     def cut_off(self) -> list[JSONObject]:
         """Return the errors for the calls whose outcome is unknown if the run ends now, except for
@@ -680,10 +680,10 @@ class Tick:
             for number, item in enumerate(progress.items):
                 if item.started and not item.finished:
                     doubt = item.in_doubt
-                    why = ENDED if doubt is None else doubt.why or ENDED
+                    reason = ENDED if doubt is None else doubt.why or ENDED
                     error: JSONObject = {
                         "kind": "unknown",
-                        "message": unknown(why, progress.hints),
+                        "message": unknown(reason, progress.hints),
                     }
                     if progress.call.has_each:
                         error["item"] = number

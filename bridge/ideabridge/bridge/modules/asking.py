@@ -637,11 +637,11 @@ class Asking:
                 message = normalise({"data": None, **parts}, what="a log message")
                 size = len(encode(message))
                 if size > QUESTION_BYTES:
-                    why = (
+                    reason = (
                         f"(a log message of {size:,} bytes is left out; the limit is "
                         f"{QUESTION_BYTES:,})"
                     )
-                    message = {"level": sent["level"], "data": why}
+                    message = {"level": sent["level"], "data": reason}
 
                 await self.client.log(_LOG_MESSAGE.validate_python(message, by_name=False))
         except Exception as error:  # noqa: BLE001 - a client that is gone must not end the connection of the module
@@ -803,11 +803,11 @@ class Asking:
             checked = [types.ElicitRequest(params=self._address(address)) for address in asked]
         except (FormError, ValidationError) as fault:
             if isinstance(fault, FormError):
-                why = str(fault)
+                reason = str(fault)
             else:
-                why = "its data does not consist of addresses"
+                reason = "its data does not consist of addresses"
             return MCPError(
-                types.INVALID_REQUEST, f"{error.message} ({NOBODY} to open an address: {why})"
+                types.INVALID_REQUEST, f"{error.message} ({NOBODY} to open an address: {reason})"
             )
 
         marked = [wire(client.marked(self._module, address, None))["params"] for address in checked]

@@ -695,31 +695,29 @@ class Authorization(httpx2.Auth):
         return ModuleSignInError(self._module, needed(self._module, self._user, more))
 
     def _failed(self, error: Exception) -> ModuleSignInError:
-        why = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         origin = error.__cause__ if error.__suppress_context__ else error.__context__
         if isinstance(error, OverflowError):
-            why = "an answer has a number that is too large"
+            reason = "an answer has a number that is too large"
         elif isinstance(error, ValidationError) or isinstance(origin, ValidationError):
             # pydantic's message quotes the answer, which can contain tokens
-            why = "an answer does not follow OAuth"
+            reason = "an answer does not follow OAuth"
         elif isinstance(error, ValueError | httpx2.InvalidURL):
-            why = f"an address is malformed: {why}"
+            reason = f"an address is malformed: {reason}"
 
         if isinstance(error, OAuthRegistrationError):
             if self._provider.context.oauth_metadata is None:
-                why = (
+                reason = (
                     "it names no authorization server. If it wants a token, write it "
                     f"into {self._place}.headers"
                 )
             else:
-                why += (
+                reason += (
                     ". If it does not register clients by itself, write the id of a registered "
                     f"client into {self._place}.auth"
                 )
 
-        text = (
-            f"server {self._module!r} cannot be signed in to: {shown(why, self._secrets, _SHOWN)}"
-        )
+        text = f"server {self._module!r} cannot be signed in to: {shown(reason, self._secrets, _SHOWN)}"
         return ModuleSignInError(self._module, text, lasting=not isinstance(error, TemporaryError))
 
     # -- what is kept ------------------------------------------------------------------------------

@@ -223,32 +223,34 @@ class Backchannel:
             return await self._answer_of(live[0], question)
 
         if len(live) == len(unanswered):
-            why = (
+            reason = (
                 f"{len(live)} of its calls were running, and the question does not say which "
                 "of them it belongs to"
             )
         else:
-            why = "one of its earlier calls was cancelled, and the question may belong to that call"
+            reason = (
+                "one of its earlier calls was cancelled, and the question may belong to that call"
+            )
 
         is_for_people = isinstance(question, types.ElicitRequest)
         if any(asking.is_mixed for asking in live):
             # The callers already know this, and these calls end or are sent again.
-            return types.ElicitResult(action="cancel") if is_for_people else _refusal(why)
+            return types.ElicitResult(action="cancel") if is_for_people else _refusal(reason)
 
         message = question.params.message if is_for_people else question.method
         sessions = {asking.session for asking in live}
         if len(sessions) > 1:
             self._on_mixed(len(sessions))
-            advice = f"{why}. From now on, each session has its own process of the server"
+            advice = f"{reason}. From now on, each session has its own process of the server"
         else:
-            advice = f"{why}. From now on, its calls run one at a time: run the call again"
+            advice = f"{reason}. From now on, its calls run one at a time: run the call again"
         for asking in live:
             asking.is_mixed = len(sessions) > 1
             asking.refuse(message, advice)
 
         if is_for_people and not any(asking.client for asking in live):
             return types.ElicitResult(action="cancel")
-        return _refusal(why)
+        return _refusal(reason)
 
     async def _answer_of(
         self, owner: Asking, question: types.InputRequest

@@ -218,11 +218,11 @@ def _read(response: httpx2.Response) -> _Answer:
     except ValidationError as error:
         fields = ".".join(str(part) for part in error.errors()[0]["loc"])
         if fields:
-            why = f"the field {fields!r} is missing or malformed"
+            reason = f"the field {fields!r} is missing or malformed"
         else:
-            why = "it is not a JSON object"
+            reason = "it is not a JSON object"
         raise OAuthFlowError(
-            f"its answer to a device authorization request does not follow RFC 8628: {why}"
+            f"its answer to a device authorization request does not follow RFC 8628: {reason}"
         ) from None
 
 

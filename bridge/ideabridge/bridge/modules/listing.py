@@ -114,7 +114,7 @@ def make_listing(
         if remark:
             remarks.append(remark)
 
-    omitted = {name: why for name, why in omitted.items() if name not in tools}
+    omitted = {name: reason for name, reason in omitted.items() if name not in tools}
     return Listing(tools, bounded_notes(remarks), omitted, frozenset(denied), unfinished)
 
 
@@ -125,8 +125,8 @@ def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
     tools: dict[str, Tool] = {}
     notes = [secrets.mask(note) for note in listing.notes]
     left_out = {
-        name: secrets.mask(why)
-        for name, why in listing.left_out.items()
+        name: secrets.mask(reason)
+        for name, reason in listing.left_out.items()
         if secrets.mask(name) == name
     }
     for name, tool in listing.tools.items():

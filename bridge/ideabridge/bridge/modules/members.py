@@ -192,24 +192,24 @@ class MessageRepair:
                 if not isinstance(part, Unusable):
                     fixed[name] = part
                     continue
-                why = part.why
+                reason = part.why
             elif member.is_required:
-                why = "is missing"
+                reason = "is missing"
             else:
                 continue
 
             if name in QUESTIONS and name in before:
                 # A module that asks questions relies on getting back all answers and its state.
-                return Unusable(f"{name}: {why}")
+                return Unusable(f"{name}: {reason}")
 
             if member.has_default:
                 fixed[name] = member.default
-                self.note(where, f"{why}; taken as {json_of(member.default)}", before.get(name))
+                self.note(where, f"{reason}; taken as {json_of(member.default)}", before.get(name))
             elif member.is_required:
-                return Unusable(f"`{name}` {why}" if name not in before else f"{name}: {why}")
+                return Unusable(f"`{name}` {reason}" if name not in before else f"{name}: {reason}")
             else:
                 del fixed[name]
-                self.note(where, f"{why}; left out", before.get(name))
+                self.note(where, f"{reason}; left out", before.get(name))
 
         if shape.accepts(fixed):
             return fixed

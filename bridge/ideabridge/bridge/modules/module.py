@@ -530,16 +530,16 @@ class Module:
         """
         label = f"tool {name[:100]!r}"
         if not is_allowed(self.name, name, self.configuration):
-            why = f"mcpServers.{self.name} does not allow {label} ('allow' and 'deny')"
-            return ToolNotAllowedError(self.name, why)
+            reason = f"mcpServers.{self.name} does not allow {label} ('allow' and 'deny')"
+            return ToolNotAllowedError(self.name, reason)
 
         listing = None if self._connection is None else self._connection.listing
         if listing is not None and name in listing.left_out:
-            why = (
+            reason = (
                 f"server {self.name!r} lists {label}, which cannot be called: "
                 f"{listing.left_out[name]}"
             )
-            return ToolLeftOutError(self.name, why)
+            return ToolLeftOutError(self.name, reason)
 
         if not self._listed and self._state == "up":
             return ModuleListError(

@@ -817,12 +817,12 @@ class ModuleStatus:
         """Why the module is not up, how long it has been away, and when the next attempt will be
         made.
         """
-        why = self.error or self.state
+        reason = self.error or self.state
         if self.away is not None and self.away >= _LONG_AWAY:
-            why = f"{why}; away for {duration_text(round(self.away))}"
+            reason = f"{reason}; away for {duration_text(round(self.away))}"
 
         if self.next_try is None:
-            return why
+            return reason
         if self.next_try:
-            return f"{why}; next try in {math.ceil(self.next_try)} s"
-        return f"{why}; it is tried now"
+            return f"{reason}; next try in {math.ceil(self.next_try)} s"
+        return f"{reason}; it is tried now"

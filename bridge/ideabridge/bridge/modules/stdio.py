@@ -349,9 +349,9 @@ class ChildProcess:
         except (OSError, ValueError) as error:
             # The message can name the command. Any secret in the command comes from the
             # configuration, so `expand` has registered it and it is masked.
-            why = everywhere_masked(_why_not_started(launch, error))
+            reason = everywhere_masked(_why_not_started(launch, error))
             raise ModuleConnectError(
-                module, f"server {module!r} cannot be started: {why}", lasting=True
+                module, f"server {module!r} cannot be started: {reason}", lasting=True
             ) from None
 
         assert process is not None

@@ -153,10 +153,10 @@ class MissingTools:
         """
         servers: dict[str, str] = {}
         for name in self._modules.names:
-            why = self.why_away(name)
-            if why is not None and not (self._has_server(name) and self._modules[name].tools):
-                servers[identifier(name)] = why
-                servers[name] = why
+            reason = self.why_away(name)
+            if reason is not None and not (self._has_server(name) and self._modules[name].tools):
+                servers[identifier(name)] = reason
+                servers[name] = reason
         return AbsentServers(servers, self.sentences())
 
     # -- tools that cannot be called ---------------------------------------------------------------
@@ -180,14 +180,14 @@ class MissingTools:
         if hidden is not None:
             return hidden
 
-        why = self._modules[module].why_without(name)
-        if isinstance(why, ToolNotAllowedError):
-            return str(why)
+        reason = self._modules[module].why_without(name)
+        if isinstance(reason, ToolNotAllowedError):
+            return str(reason)
 
         away = self.why_away(module)
-        if away is not None or why is None:
+        if away is not None or reason is None:
             return away
-        return str(why)
+        return str(reason)
 
     def why_hidden(self, name: str) -> str | None:
         """Return why the profile does not contain a tool with this name, from any server. Return

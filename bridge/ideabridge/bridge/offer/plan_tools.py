@@ -203,9 +203,9 @@ class PlanTools:
             if call.module is not None:
                 continue
             for module, names in away.items():
-                why = self._offer.missing.why_away(module) if call.tool in names else None
-                if why is not None:
-                    raise PlanError(f"calls[{place}]: {call.tool}: {why}")
+                reason = self._offer.missing.why_away(module) if call.tool in names else None
+                if reason is not None:
+                    raise PlanError(f"calls[{place}]: {call.tool}: {reason}")
 
     def _expect_versions(self, catalogue: Catalogue) -> None:
         """Raise an error if a call names a version of an idea that does not exist."""
@@ -232,9 +232,9 @@ class PlanTools:
                 method with that name.
         """
         for place, call in self._places_unknown_to(catalogue):
-            why = self._offer.missing.why_refused(call.tool, call.module)
-            if why is not None:
-                raise PlanError(f"calls[{place}]: {call.tool[:100]}: {why}")
+            reason = self._offer.missing.why_refused(call.tool, call.module)
+            if reason is not None:
+                raise PlanError(f"calls[{place}]: {call.tool[:100]}: {reason}")
 
     def _places_unknown_to(self, catalogue: Catalogue) -> list[tuple[int, WrittenCall]]:
         """Return (place, call) for each call whose tool is not in a catalogue. A call that names no

@@ -45,9 +45,9 @@ def catalogue_of_program(offer: Offer, names: ProgramNames, *, asks: bool) -> Ca
     for tool in tools:
         if tool.module is None or tool.in_room or present.get(tool.key) is not None:
             continue
-        why = offer.missing.why_away(tool.module)
-        if why is not None:
-            raise PlanError(f"{tool.label}: {why}")
+        reason = offer.missing.why_away(tool.module)
+        if reason is not None:
+            raise PlanError(f"{tool.label}: {reason}")
 
     if asks:
         tools = [*tools, SOLVE]

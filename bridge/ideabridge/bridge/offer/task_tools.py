@@ -104,9 +104,9 @@ class TaskTools:
         names = [*(tool.name for tool in offer.known), *offer.idea_names(self._caller)]
         near = did_you_mean(self._patterns[0].removeprefix(IDEA), names)
         hidden = [
-            why
+            reason
             for pattern in self._patterns[:_SHOWN_PATTERNS]
-            if (why := offer.missing.why_hidden(pattern)) is not None
+            if (reason := offer.missing.why_hidden(pattern)) is not None
         ]
         reasons = f" {'; '.join(hidden)}." if hidden else ""
         return f"tools: nothing matches {shown}.{near}{reasons}{offer.missing.sentences()}"

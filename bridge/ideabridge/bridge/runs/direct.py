@@ -375,7 +375,9 @@ class DirectSessions:
             logger.error("session %s is not stored: %s", row.id, error)
 
         if run is not None and run.unkept:
-            origin["unkept"] = [{"call": place, "why": why} for place, why in run.unkept.items()]
+            origin["unkept"] = [
+                {"call": place, "why": reason} for place, reason in run.unkept.items()
+            ]
 
         def keep() -> None:
             # Another process that uses this store might have ended the session in the meantime.
@@ -417,13 +419,13 @@ class DirectSessions:
         for body, step in zip(bodies[first:], steps, strict=True):
             place = len(session.calls)
             tool = self._tool(body, bodies, row.caller)
-            why = body.get("unkept")
+            reason = body.get("unkept")
             if tool is None:
-                why = f"you no longer have a published idea {body['name']}"
+                reason = f"you no longer have a published idea {body['name']}"
                 tool = Tool(str(body["name"]), "", {"type": "object"})
 
-            if isinstance(why, str):
-                session.unkept[place] = why
+            if isinstance(reason, str):
+                session.unkept[place] = reason
 
             call = self._call(tool, body, step)
             if "run" in body and call.error is not None and call.error.get("kind") == _OPEN:

@@ -711,8 +711,8 @@ class People:
 
     def _refusal(self, question: Question) -> Decision:
         seconds = approval_timeout(self._run.runner.machine.settings.approval) or 0.0
-        why = f"nobody decided within {seconds:g} s"
-        return Decision(question.refusal, reason=why, by=TIME_OUT)
+        reason = f"nobody decided within {seconds:g} s"
+        return Decision(question.refusal, reason=reason, by=TIME_OUT)
 
     # -- the approver ------------------------------------------------------------------------------
 

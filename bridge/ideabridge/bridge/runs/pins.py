@@ -302,12 +302,12 @@ def _present_tool(
     try:
         return catalogue.find(call.tool, call.module)
     except UnknownToolError as error:
-        why: str | None = None
+        reason: str | None = None
         name = call.tool
         if call.module is not None and call.module != ANONYMOUS:
-            why = away(call.module)
+            reason = away(call.module)
             name = f"{call.module}.{name}"
-        result.faults.append(f"{where}{name} is not available here now: {why or error}")
+        result.faults.append(f"{where}{name} is not available here now: {reason or error}")
         return None
 
 

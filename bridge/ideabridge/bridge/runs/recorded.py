@@ -100,18 +100,18 @@ class RecordedRun:
         for progress in self.machine.history:
             call = progress.call
             if call.index in edited:
-                why = "a person changed it"
+                reason = "a person changed it"
             elif (progress.error or {}).get("kind") == "denied":
-                why = "it was denied"
+                reason = "it was denied"
             elif progress.status is CallStatus.FAILED:
-                why = "it failed"
+                reason = "it failed"
             else:
                 continue
 
             name = call.name
             if call.instance:
                 name += f", instance {call.instance}"
-            calls.append(f"calls.{call.place} ({name}): {why}")
+            calls.append(f"calls.{call.place} ({name}): {reason}")
 
         return calls
 
@@ -175,12 +175,12 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
 
     ended = [run for run in own if store.ideas.of_run(run.id)[-1].id == stored.id]
     if not ended:
-        why = "it was made elsewhere"
+        reason = "it was made elsewhere"
         if own:
-            why = "its runs continued after this idea; publish the run"
+            reason = "its runs continued after this idea; publish the run"
         raise NoFinishedRunError(
             f"no finished run of idea {stored.id[:12]} is in this store, so there is nothing "
-            f"to answer from: {why}"
+            f"to answer from: {reason}"
         )
 
     return stored, max(ended, key=_preference).id

@@ -129,11 +129,11 @@ def _reasons(
                 continue
 
             if companion is not None:
-                why = _beside(companion)
+                reason = _beside(companion)
             else:
-                why = _why_assumed(defaults[name], passed)
-            if why is not None:
-                reasons[at] = {**form, "why": why}
+                reason = _why_assumed(defaults[name], passed)
+            if reason is not None:
+                reasons[at] = {**form, "why": reason}
 
     return reasons
 

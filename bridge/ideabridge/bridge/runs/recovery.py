@@ -329,10 +329,10 @@ class Recovery:
         self._delay(record.id, error).by_store = passes
         if not is_known:
             if isinstance(error, InterruptedRunError):
-                why = str(error)
+                reason = str(error)
             else:
-                why = cause(error, self._mask)
-            self._tell(record, why)
+                reason = cause(error, self._mask)
+            self._tell(record, reason)
 
     def _delay(self, run_id: str, error: Exception | None) -> _Failed:
         """Wait before taking up a run again, because of `error` or, if that is None, because

@@ -1270,9 +1270,9 @@ class Run:
         )
 
     def _expect_written(self) -> None:
-        why = self.unwritten
-        if why is not None:
-            raise UnwrittenRunError(f"run {self.id}: {why}")
+        reason = self.unwritten
+        if reason is not None:
+            raise UnwrittenRunError(f"run {self.id}: {reason}")
 
     def calls(self) -> list[Progress]:
         """Return every call of the run, in the order in which they were listed."""

@@ -71,9 +71,9 @@ def start_plan(
     """
     machine = Machine(catalogue)
     context = [*(before or []), *plan.context()]
-    mind, why = (None, None) if choice is None else (choice.name, choice.why)
+    mind, reason = (None, None) if choice is None else (choice.name, choice.why)
     start = RunStarted(
-        "plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why
+        "plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, reason
     )
     calls, places = plan.expanded()
     # Check the plan before anything is stored, so that a malformed plan leaves no run behind.
@@ -138,9 +138,9 @@ def start_program(
     """
     machine = Machine(catalogue)
     context = [*(before or []), *plan.context()]
-    mind, why = (None, None) if choice is None else (choice.name, choice.why)
+    mind, reason = (None, None) if choice is None else (choice.name, choice.why)
     start = RunStarted(
-        "plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why
+        "plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, reason
     )
     machine.receive(start)
     faults = machine.opening_faults()

@@ -112,8 +112,8 @@ class EndedRun:
         Raises:
             PublicationError: a call cannot be published; the message says why.
         """
-        for place, why in self.unkept.items():
-            raise _not_publishable(first + place, why)
+        for place, reason in self.unkept.items():
+            raise _not_publishable(first + place, reason)
         return self
 
 
@@ -329,9 +329,9 @@ def store_part(store: Store, run_id: str, first: int, last: int, caller: str) ->
     if not 0 <= first <= last < count:
         raise PublicationError(f"run {run_id} has calls 0 to {count - 1}, not {first} to {last}")
 
-    for place, why in unkept(record).items():
+    for place, reason in unkept(record).items():
         if first <= place <= last:
-            raise _not_publishable(place, why)
+            raise _not_publishable(place, reason)
 
     calls = calls_of(run, range(first, last + 1))
     part = ended_run(calls, run.machine.settings, _task_of(run), f"a part of run {run_id}")

@@ -132,8 +132,8 @@ class Families:
         for run, number in newest:
             self._keep(number if run is None else run, NEWEST)
 
-        for key, why in holders(self._database):
-            self._keep(key, why)
+        for key, reason in holders(self._database):
+            self._keep(key, reason)
 
     def _keep(self, key: Key, why: str) -> None:
         family = self.of(key)
@@ -184,9 +184,9 @@ def holders(
     tagged: list[tuple[int]] = execute(
         f"{tags}{where or ' WHERE 1 = 1'} AND tags > 0", values
     ).fetchall()
-    for idea, why in {**{row[0]: TAGGED for row in tagged}, **published}.items():
+    for idea, reason in {**{row[0]: TAGGED for row in tagged}, **published}.items():
         if idea not in lifted:
-            yield _best_run(database, idea), why
+            yield _best_run(database, idea), reason
 
 
 def _best_run(database: Database, idea: int) -> Key:

@@ -108,8 +108,8 @@ async def _take(history: HistoryImport) -> None:
     with working(f"reading the logs of {history.logs.title}"):
         imported = await history.take()
 
-    for path, why in imported.failed.items():
-        report(f"{path}: {why}")
+    for path, reason in imported.failed.items():
+        report(f"{path}: {reason}")
     new = [run for run in imported.runs if not run.why]
     calls = counted(sum(run.calls for run in new), "call")
     _tell(f"{history.logs.title}: {counted(len(new), 'run')} with {calls} saved", "green")

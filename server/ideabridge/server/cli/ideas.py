@@ -544,7 +544,7 @@ def _print_prunable(prunable: Prunable) -> None:
         deletion = f"{counted(prunable.runs, 'run')} and {counted(prunable.ideas, 'idea')}"
         say(f"{deletion} would be deleted, {between}; {size_text(prunable.used)} are in use")
     if prunable.kept:
-        reasons = ", ".join(f"{why}: {count}" for why, count in sorted(prunable.kept.items()))
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(prunable.kept.items()))
         say(f"equally old, but kept: {reasons}")
 
 

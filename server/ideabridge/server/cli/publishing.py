@@ -357,19 +357,19 @@ async def lift_run(
         if live:
             function = draft.lifted.function
             plan = draft.with_input(draft.arguments(draft.lifted.aligned))
-            why, different = await bridge.drift(
+            reason, different = await bridge.drift(
                 plan, function.run.result, effects=options.allow_all
             )
-            report["live"] = {"not_run": why, "difference": different}
-            if why is not None:
-                result = f"not run: {why}"
+            report["live"] = {"not_run": reason, "difference": different}
+            if reason is not None:
+                result = f"not run: {reason}"
             else:
                 result = different or "when run again, it gives the same result"
 
             lines.append(
                 (
                     f"live: {result}",
-                    "yellow" if why is not None or different is not None else "green",
+                    "yellow" if reason is not None or different is not None else "green",
                 )
             )
 

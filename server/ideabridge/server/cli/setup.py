@@ -403,8 +403,8 @@ def _undo_refusal(
     if yes:
         return None
     if options.json or not at_terminal():
-        why = "nothing was changed, because undoing needs a terminal; --yes does not ask"
-        return why, ExitCode.USAGE
+        reason = "nothing was changed, because undoing needs a terminal; --yes does not ask"
+        return reason, ExitCode.USAGE
 
     say("These will be restored:")
     for line in lines:

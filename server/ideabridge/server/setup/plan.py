@@ -362,8 +362,8 @@ def _planned_host(
         # The host connects to the user's service, as the user chose.
         return replace(planned, state="present")
     if not isinstance(present, dict) or not (connects or is_ourselves(present)):
-        why = f"{place.path} has another server named {SERVER_NAME!r}"
-        return replace(planned, state="blocked", why=why)
+        reason = f"{place.path} has another server named {SERVER_NAME!r}"
+        return replace(planned, state="blocked", why=reason)
     own_keys = {key: value for key, value in present.items() if key in entry}
     return replace(planned, state="present" if own_keys == entry else "replaced")
 
@@ -396,9 +396,9 @@ class _Merging:
         adoption = source.adoption
         if adoption.verdict == "ourselves":
             return
-        why = self._refusal(adoption)
-        if why:
-            self.refused.append(RefusedServer(adoption.shown_name, source.host, why))
+        reason = self._refusal(adoption)
+        if reason:
+            self.refused.append(RefusedServer(adoption.shown_name, source.host, reason))
             return
 
         digest = start_digest(adoption.host_entry)
@@ -473,12 +473,12 @@ class _Merging:
 
 
 def _with_secret(source: ServerSource, places: Sequence[str]) -> RefusedServer:
-    why = (
+    reason = (
         f"{', '.join(places)} may be executed and contain what looks like a secret, and "
         f"{source.adoption.target.file} may be in a repository. Write ${{VAR}} there, and set the "
         "variable"
     )
-    return RefusedServer(source.adoption.shown_name, source.host, why)
+    return RefusedServer(source.adoption.shown_name, source.host, reason)
 
 
 def _known_name(digests: Mapping[str, str], group: _Group) -> str | None:

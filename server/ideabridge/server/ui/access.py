@@ -411,8 +411,8 @@ class Access:
         form = FormFields(fields)
         secret = form.get("secret").encode()
         if visitor is not None and not hmac.compare_digest(secret, visitor.secret.encode()):
-            why = "the page is out of date: go back, load it again, and repeat what you did"
-            return self.refusal(403, why, {})
+            reason = "the page is out of date: go back, load it again, and repeat what you did"
+            return self.refusal(403, reason, {})
         return form
 
     # -- sessions ----------------------------------------------------------------------------------

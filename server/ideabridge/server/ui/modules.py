@@ -80,8 +80,8 @@ class ServerRow:
         if not self.status.error.startswith(named):
             # It may begin with a key of a file, whose case matters.
             return self.status.error
-        why = self.status.error.removeprefix(named)
-        return f"{why[:1].upper()}{why[1:]}"
+        reason = self.status.error.removeprefix(named)
+        return f"{reason[:1].upper()}{reason[1:]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +203,8 @@ class ModulePages:
             if tool.name == remote_name:
                 return tool
 
-        why = self._bridge.offer.to(visitor.caller).missing.why_refused(remote_name, name)
-        raise UnknownToolError(why or f"{name} has no tool {remote_name[:80]!r}")
+        reason = self._bridge.offer.to(visitor.caller).missing.why_refused(remote_name, name)
+        raise UnknownToolError(reason or f"{name} has no tool {remote_name[:80]!r}")
 
     def _row(self, tool: Tool) -> ToolRow:
         verdict = policy_named(self._bridge.configuration.approval_setting)(tool, {})

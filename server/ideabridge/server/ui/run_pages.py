@@ -317,8 +317,8 @@ def call_values(
     calls = machine.history
     events = [entry for entry in history.entries if getattr(entry.event, "call", None) == number]
     waits = [
-        (other, calls[other].call.name, why)
-        for other, why in sorted(awaited(progress).items())
+        (other, calls[other].call.name, reason)
+        for other, reason in sorted(awaited(progress).items())
         if other < len(calls)
     ]
     readers = [(other.call.index, other.call.name) for other in calls if number in suppliers(other)]

@@ -367,21 +367,21 @@ class Site:
     # -- refusals ----------------------------------------------------------------------------------
 
     async def _refused(self, request: Request, error: Exception) -> Response:
-        why = self.bridge.secrets.mask(str(error))
+        reason = self.bridge.secrets.mask(str(error))
         ways = [way for kind, way in _LISTS.items() if isinstance(error, kind)]
         status = 404 if ways else 400
         if request.scope.get(VISITOR) is None:
             return HTMLResponse("this cannot be done now", status)
         if ways:
-            return self.refused(request, status, "Not found", why, ways[0])
-        return self.refused(request, status, "This cannot be shown", why)
+            return self.refused(request, status, "Not found", reason, ways[0])
+        return self.refused(request, status, "This cannot be shown", reason)
 
     async def _missing(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         if request.scope.get(VISITOR) is None:
             return HTMLResponse("not found", status)
-        why = f"There is no page at {request.url.path}."
-        return self.refused(request, status, "Page not found", why)
+        reason = f"There is no page at {request.url.path}."
+        return self.refused(request, status, "Page not found", reason)
 
     def refused(
         self, request: Request, status: int, title: str, why: str, way: PageLink = _HOME

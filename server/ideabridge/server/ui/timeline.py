@@ -164,10 +164,10 @@ def timeline(
 
 def _row(bar: CallBar, trace: Trace, machine: Machine | None, axis: Axis, is_left: bool) -> Row:
     progress = None
-    why = ""
+    reason = ""
     if machine is not None and 0 <= bar.number < len(machine.history):
         progress = machine.history[bar.number]
-        why = why_waited(progress, bar, trace, machine)
+        reason = why_waited(progress, bar, trace, machine)
 
     status = _status(bar, progress)
     if is_left and bar.status == "running":
@@ -199,7 +199,7 @@ def _row(bar: CallBar, trace: Trace, machine: Machine | None, axis: Axis, is_lef
         took=took,
         items=bar.items,
         error=bar.error or _error(progress),
-        why=why,
+        why=reason,
     )
 
 

@@ -191,8 +191,8 @@ def _question_line(event: Event, machine: Machine) -> Line:
     match event:
         case events.OutcomeAsked():
             label = _label(machine, event.call, event.item)
-            why = _because(event.why)
-            return f"? {label} was cut off{why}: what is its outcome?", "yellow"
+            reason = _because(event.why)
+            return f"? {label} was cut off{reason}: what is its outcome?", "yellow"
         case events.OutcomeDecided():
             label = _label(machine, event.call, event.item)
             return f"! {label} {event.decision}{_by(event.by, event.reason)}", "yellow"

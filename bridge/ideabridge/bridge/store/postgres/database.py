@@ -587,9 +587,9 @@ class PostgresDatabase(Database):
         if self._closed:
             return StoreClosedError(f"{self.path}: the store is closed")
 
-        for cause, kind, why in _CAUSES:
+        for cause, kind, reason in _CAUSES:
             if isinstance(error, cause):
-                return kind(f"{self.path}: {why}")
+                return kind(f"{self.path}: {reason}")
 
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             return StoreAccessError(

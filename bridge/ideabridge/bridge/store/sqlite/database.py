@@ -458,13 +458,13 @@ class SqliteDatabase(Database):
         if cause is None:
             return StoreError(f"{self.path}: {error}")
 
-        kind, why = cause
+        kind, reason = cause
         if kind is StoreBusyError and self.patience > 0:
             waited = f" (waited {self.patience:g} s)"
         else:
             waited = ""
 
-        return kind(f"{self.path}: {why}{waited}")
+        return kind(f"{self.path}: {reason}{waited}")
 
 
 def _code(error: sqlite3.Error) -> int:
