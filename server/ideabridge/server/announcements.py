@@ -122,8 +122,8 @@ class Announcements:
             self.poke()
 
     def begun(self, context: Context) -> float | None:
-        """Return when the client that sent a request connected, on the clock of `time.monotonic`,
-        or None if the client has no HTTP session.
+        """Return the time at which the client that sent a request connected, as `time.monotonic`
+        measures it, or None if the client has no HTTP session.
         """
         session = session_id(context)
         client = self._sessions.get(session) if session else None
@@ -277,8 +277,8 @@ class Announcements:
                 await self._look(poked=poked)
                 reported = ""
             except StoreError as error:
-                # The store is busy, full or missing. The next poll finds the same change, and often
-                # fails in the same way.
+                # The store is busy, full or missing. The next poll looks again and often fails in
+                # the same way, so an error is logged only if it differs from the last one.
                 if str(error) != reported:
                     reported = str(error)
                     logger.warning("looking for changes: %s", error)

@@ -62,8 +62,8 @@ omits; the structured content lists them all."""
 
 
 def answer(structured: JSONObject, text: str, blocks: Sequence[JSONObject] = ()) -> ToolAnswer:
-    """Return a result with structured content, text, and the content blocks of its values (see
-    `Blocks.place`).
+    """Return a result with structured content, text, and the content blocks that its values contain
+    (see `Blocks.place`).
     """
     content = [{"type": "text", "text": text}, *blocks]
     return {"content": content, "structuredContent": structured, "resultType": "complete"}
@@ -122,8 +122,8 @@ async def value_answer(
         value: the value.
         wrapped: whether the output schema describes `{"result": value}`, because the protocol
             requires an object.
-        schema: the schema that clients check the value against. If a placeholder does not satisfy
-            it, the structured content also contains the blocks.
+        schema: the schema that clients check the value against. If the value with placeholders does
+            not satisfy the schema, the structured content contains the blocks themselves.
     """
     plain, blocks = _without_blocks(value)
     checked = plain
@@ -193,8 +193,8 @@ def size_of(part: JSON | ToolAnswer) -> int:
 
 
 def fitting(value: JSON, reference: str, left: int) -> JSON:
-    """Return `value`, or its reference, type, size and a preview if its JSON is larger than `left`
-    bytes.
+    """Return `value` if its JSON fits in `left` bytes. Otherwise, return its reference, type and
+    size, and a preview.
     """
     size = len(encode(value))
     if size <= left:
@@ -357,7 +357,7 @@ def _approval_line(approval: dict[str, Any]) -> str:
     takes = f" ({', '.join(choices)})" if choices is not None else ""
     head = f"{approval['approval']}{takes}"
     if question is not None:
-        # The question is encoded as JSON, so that no line in it can pass for one that ideabridge
+        # The question is encoded as JSON, so that no line in it can pass for a line that ideabridge
         # wrote.
         text = readable_json(question.get("message"), compact=True)
         return (

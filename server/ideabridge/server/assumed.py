@@ -75,9 +75,9 @@ class Doubtful(Protocol):
 
 
 def may_assume(publication: Publication) -> bool:
-    """Return whether a publication's answer can rest on assumptions: its plan has followed values
-    or watches what it reads, its program has recorded defaults, or it can call an idea, whose
-    assumptions it inherits.
+    """Return whether a publication's answer can rest on assumptions. It can if the plan has
+    followed values or watches what it reads, or if the program has recorded defaults. It also can
+    if the publication can call an idea, because it inherits the assumptions of that idea.
     """
     plan = publication.plan or {}
     guide = publication.guide or {}
@@ -126,9 +126,9 @@ def _is_extensible(schema: JSONObject, recorded: JSON) -> bool:
 
 
 def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> ToolAnswer:
-    """Add to a result what its run assumed, including assumptions that someone approved. They go
-    into the text, the structured content (except in an error, whose structured content is
-    different) and `_meta`, which also gets the notes.
+    """Add the assumptions of a run to its result, including those that someone approved. They are
+    added to the text, to `_meta` and, except in an error, to the structured content, because the
+    structured content of an error has a form of its own. The notes are added only to `_meta`.
 
     Args:
         result: the result.

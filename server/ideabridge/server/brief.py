@@ -46,7 +46,8 @@ def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = Fal
     """
     usage = result.get("usage", {})
     if not usage.get("tokens"):
-        # With the mind `turns`, the host's own model answers, and nobody counts its tokens.
+        # With the mind `turns`, the host's own model answers. Its tokens are not counted, so the
+        # usage says nothing.
         result.pop("usage", None)
 
     # Every tool that accepts an idea also accepts the run.
@@ -65,8 +66,8 @@ def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = Fal
 
 
 def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
-    """In the answer of a plan without an output, keep the values that no call reads, and name the
-    others.
+    """In the answer of a plan without an output, keep only the values that no call reads. Add a
+    note that names the other values.
     """
     values = {key: result[key] for key in ("state", "results") if result.get(key)}
     if not values or len(encode(values)) <= _SMALL:
@@ -119,8 +120,8 @@ def _reads(progress: Progress) -> Iterator[Path]:
 
 
 def _remove(values: JSONObject, path: Path) -> bool:
-    """Remove the value at a path, and any object that this leaves empty. Return whether there was a
-    value.
+    """Remove the value at a path, and each object around the value that becomes empty. Return
+    whether there was a value.
     """
     *above, last = path
     parent = object_or_empty(part_at(values, [*map(str, above)]))
@@ -271,7 +272,7 @@ def _changed(
     search: ToolSearch,
 ) -> JSONObject | None:
     """Return a Request without what the host already knows from the previous turn. Return None if
-    its schema differs from the previous one in more than added tools.
+    its schema differs from the previous schema by more than added tools.
     """
     messages = entry["context"]
     schema = entry["schema"]

@@ -72,7 +72,7 @@ def session_id(context: Context) -> str:
 
 
 def client_session_of(context: Context) -> ClientSession | None:
-    """Return the session of a request over HTTP, or None on stdio, where there is one client."""
+    """Return the session of a request over HTTP, or None on stdio, which has only one client."""
     if isinstance(context.request, Request):
         return ClientSession(session_id(context) or None)
     return None
@@ -95,8 +95,8 @@ def client_text(context: Context, mask: Callable[[str], str]) -> str:
 
 
 def client_key(context: Context) -> Hashable:
-    """Return a key that identifies a client: its session, or its connection over HTTP without a
-    session. The user and the address are not enough, because all assistants on one machine share
+    """Return a key that identifies a client: its session or, over HTTP without sessions, its
+    connection. The user and the address are not enough, because all assistants on one machine share
     them.
     """
     http = context.request

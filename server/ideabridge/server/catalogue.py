@@ -79,12 +79,12 @@ def exposed_names(
     """Return a name for each tool, in order, of at most `MAX_EXPOSED` characters `a-z`, `0-9` and
     `_`.
 
-    A tool keeps the name that it had earlier. Otherwise it gets the first of these names that is
-    free: its own name; its own name prefixed with its module's name; its own name followed by a
-    hash of both. If tools of two modules want the same name, both get the next form, so that no
-    name depends on which module connected first. In-process tools come before the tools of modules.
-    `is_taken` reports whether a name already belongs to something else, so that a tool cannot get
-    it.
+    A tool that had a name earlier keeps that name. Any other tool gets the first of these names
+    that is free: its own name; its own name prefixed with its module's name; its own name followed
+    by a hash of both. If tools of two modules want the same name, both get the next form, so that
+    no name depends on which module connected first. In-process tools come before the tools of
+    modules. `is_taken` reports whether a name already belongs to something else, so that a tool
+    cannot get it.
     """
     tools = list(tools)
     names: dict[int, str] = {}
@@ -273,8 +273,8 @@ class ToolCatalogue:
 
     def _earlier_names(self, tools: list[Tool]) -> dict[ToolKey, str]:
         """Return the name under which a host has seen each tool, keyed by `Tool.origin`. A tool
-        that the configuration renames gets its new name, and clients can go on using the earlier
-        one.
+        that the configuration renames gets its new name, and clients can go on using its earlier
+        name.
         """
         names: dict[ToolKey, list[str]] = {}
         for name, origin in self._kept_names.items():
@@ -347,7 +347,7 @@ class ToolCatalogue:
 
     def _is_exposed(self, tool: Tool) -> bool:
         if tool.passes_to is not None and not tool.is_changed:
-            # The tool that this one passes its calls to is exposed instead.
+            # This tool passes its calls to another tool, which is exposed instead.
             return False
         if tool.module is not None:
             return self._expose_modules and tool.module not in self.bridge.configuration.unexposed
@@ -358,8 +358,8 @@ class ToolCatalogue:
         )
 
     def _is_taken(self, name: str, tool: Tool) -> bool:
-        """Return whether a name belongs, or used to belong, to something else, because a host might
-        still use it. A tool's own name is not taken.
+        """Return whether a tool cannot have a name because the name belongs, or used to belong, to
+        something else. A host might still use a name for what it used to mean.
         """
         origin = self._kept_names.get(name)
         if origin is not None:
@@ -428,8 +428,8 @@ class ToolCatalogue:
 
     def _may_come(self, name: str) -> bool:
         """Return whether a module that is not connected yet might have the tool. If a connected
-        module rejects the tool, nobody waits for it, unless another module used to have a tool with
-        that name.
+        module lists the tool but it cannot be called, no other module is expected to have it,
+        unless some module used to have a tool with that name.
         """
         return name in self._kept_names or self.bridge.offer.missing.why_refused(name) is None
 

@@ -98,10 +98,10 @@ class Deciding:
         self.changed: Callable[[], None] = lambda: None
         self._store = bridge.store
         self._process = secrets.token_hex(8)
-        # The sessions that have declined at once. For clients without a session, the runs whose
-        # forms were declined.
+        # The sessions that have declined a form immediately or, for clients without a session, the
+        # runs whose forms were declined that way.
         self._formless: OrderedDict[str, None] = OrderedDict()
-        # The time at which a client last declined at once.
+        # The time at which each client last declined a form immediately.
         self._declined: OrderedDict[str, float] = OrderedDict()
         # The pairs of client and run that this process has stored.
         self._holdings: OrderedDict[str, None] = OrderedDict()
@@ -111,9 +111,9 @@ class Deciding:
     def shows_forms(self, request: ToolRequest, run: Run | None = None) -> bool:
         """Return whether the client that sent a request shows a person forms about a run.
 
-        If a client without a session (2026-07-28 over HTTP) has declined at once, ideabridge
-        assumes that it has no forms, but only for that run, because it cannot be distinguished from
-        the user's other clients.
+        If a client without a session (2026-07-28 over HTTP) has immediately declined the forms
+        about a run, ideabridge assumes that the client cannot show forms. The assumption covers
+        only that run, because the client cannot be distinguished from the user's other clients.
         """
         if not request.takes_forms:
             return False
@@ -125,8 +125,8 @@ class Deciding:
     def declined_at_once(
         self, request: ToolRequest, run: Run | None, seconds: float, forms: int = 1
     ) -> bool:
-        """Record that the forms about a run were declined together. Return whether that was too
-        fast for a person.
+        """Record that the forms about a run were declined together. Return whether they were
+        declined too fast for a person.
 
         `seconds` is the time between sending the forms and getting the answer.
         """
@@ -138,8 +138,9 @@ class Deciding:
         if since >= AT_ONCE_S + EACH_S * (forms - 1) or seconds < 0:
             return False
         _note(self._declined, key, now)
-        # Remove only the holds of this client, because another client with a person might hold the
-        # same run. The form's run is included, because another process might have sent the form.
+        # Remove only the holds of this client, because another client, which does ask a person,
+        # might hold the same run. The form's run is included, because another process might have
+        # recorded the hold on that run.
         runs = set(self._runs_of(key))
         if run is not None:
             runs.add(run.root.id)
@@ -164,26 +165,26 @@ class Deciding:
 
     @asynccontextmanager
     async def holding(self, run: Run, request: ToolRequest) -> AsyncGenerator[None]:
-        """Prevent the assistant from deciding about a run while a request waits for the run, if the
-        client shows forms.
+        """If the client shows forms, prevent the assistant from deciding about a run while a
+        request waits for that run.
 
-        The hold begins when the run asks something, or when the request ends before the run. It is
-        stored, so it applies to all sessions and processes. It ends when a form is declined at
-        once.
+        The hold begins when the run asks something, or when the request ends before the run. The
+        hold is stored, so it applies to all sessions and processes. It ends when a form is declined
+        immediately.
         """
 
         def watch(_room: Run, event: Event) -> None:
             # The event is journaled and this process still drives the run, so no other process can
             # take over the run before the hold is written.
             if isinstance(event, AskedEvent):
-                # A watcher must not raise an error. At the end of the wait, the hold is written or
-                # the request fails.
+                # A watcher must not raise an error. If the hold is not written here, it is written
+                # at the end of the wait, or the request fails.
                 with suppress(StoreError):
                     self._hold(run, request)
 
         with suppress(InterruptedRunError, StoreError):
             # Nobody is asked about a call that the current rules deny. If another process drives
-            # the run, it applies its own rules.
+            # the run, that process applies its own rules.
             run.root.follow_configuration()
 
         if run.pending():
@@ -304,9 +305,10 @@ def _decision_of(
 ) -> Decision | str | None:
     """Return the decision in the answer to a form.
 
-    A declined form denies a call, and skips a call with an unknown outcome. None means that the
-    person has not decided, so the call keeps waiting. A string says why the answer is not accepted.
-    The answer to a module's question is passed on: filled in, declined or cancelled.
+    Declining the form denies the call or, if the outcome of the call is unknown, skips it. None
+    means that the person has not decided, so the call keeps waiting. A string says why the answer
+    is not accepted. The answer to a module's question is passed on, whether the form was filled in,
+    declined or cancelled.
     """
     if approval.kind == "question":
         return _reply(result, by)
@@ -572,7 +574,8 @@ async def note_answers(
 
     Returns:
         The round, with the approvals that stay open and those that the person is asked about again.
-        After three answers that are not accepted, `request.notes` reports it.
+        If the third answer to a form is not accepted either, the person is not asked again, and a
+        note in `request.notes` says so.
     """
     left = list(last.left)
     faults = dict[str, tuple[int, str]]()

@@ -120,7 +120,8 @@ class CallsElsewhere:
                 return
             await self._delete(row)
         except StoreError:
-            # The asker hears nothing more from this server, so it reports an error to its client.
+            # The asking server hears nothing more from this server, and reports an error to its
+            # client.
             return
         finally:
             self._serving.discard(row)

@@ -452,7 +452,9 @@ def _is_whole(request: ApprovalRequest) -> bool:
 
 
 def _sums(request: ApprovalRequest) -> str:
-    """Return a note on how often something would happen, if the listed values do not show it."""
+    """Return a note that says how many calls or executions an approval covers, if the listed values
+    do not show the number.
+    """
     if request.question is not None:
         return ""
     if request.plan is None:

@@ -144,8 +144,8 @@ class RelayedClient:
 
     @property
     def capabilities(self) -> JSONObject:
-        """The answering capabilities that the client declares, in wire form; empty if it cannot be
-        asked.
+        """The capabilities for answering questions that the client declares, in wire form. There
+        are none if the client cannot be asked.
         """
         if self._capabilities is None:
             session = self._context.session
@@ -186,8 +186,8 @@ class RelayedClient:
         """Send the question as a request to the client, as protocols up to 2025-11-25 do.
 
         Raises:
-            MCPError: the client answered with this error, with something that is not an answer, or
-                too late.
+            MCPError: the client returned this error, its response is not a valid answer, or it did
+                not respond in time.
         """
         session = self._context.session
         metadata = ServerMessageMetadata(related_request_id=self._context.request_id)
@@ -210,8 +210,8 @@ class RelayedClient:
 
 
 class _ParkedCall:
-    """A call to a module of the handshake era, whose questions wait for a client of 2026-07-28. It
-    is the module's `DirectClient`.
+    """A call to a module of the handshake era for a client of 2026-07-28. A question of the module
+    waits until the client repeats its request. The parked call acts as the module's `DirectClient`.
     """
 
     takes_rounds = False
@@ -450,7 +450,8 @@ class Relaying:
         except SharedQuestionError as error:
             if not error.repeatable:
                 raise
-            # The session has a connection of its own now.
+            # The session has a connection of its own now, so the module's question can be passed to
+            # its client.
             return await send()
 
     def _checked(
@@ -532,7 +533,8 @@ class Relaying:
         except ModuleProtocolError as error:
             if error.code != types.MISSING_REQUIRED_CLIENT_CAPABILITY or not client.takes_rounds:
                 raise
-            # The module knows which capabilities this client declares, and names the missing one.
+            # The module knows which capabilities this client declares, and its error names the
+            # missing one, so the error is passed on.
             raise MCPError(error.code, str(error), error.data) from None
 
     async def _begun(

@@ -42,9 +42,9 @@ class ToolRequest:
         sampled: the number of questions sent to the client's model on the back-channel.
         halted: whether to stop asking the client's model within this request.
         key: identifies a client without a session; carried through the rounds of the request.
-        form_answer: the answer to a form that does not belong to a run, and the seconds since the
-            form was sent.
-        notes: notes for the caller, such as the reason why it is asked for a solution.
+        form_answer: the answer to a form that does not belong to a run, and the number of seconds
+            since the form was sent.
+        notes: notes for the caller, such as the reason why the caller is asked for a solution.
         relayed: the last round of a repeated direct call whose module asked a question.
         responses: the answers in the request, keyed by the names of their questions.
     """

@@ -420,8 +420,8 @@ class Sampler:
         """
         waiting = _waiting(run)
         # A client that refused is not asked again just because someone looks at the run. The
-        # Requests that this same request sent do not count: the client has come back with their
-        # answers.
+        # Requests that this same request sent do not count: the client has returned with the
+        # answers to them.
         if request.round is not None:
             own = {sample.run for sample in request.round.samples}
         else:
@@ -474,8 +474,8 @@ class Sampler:
 
     async def ask(self, run: Run, request: ToolRequest) -> bool:
         """Send the open Requests to the client's model and submit the answers, until no Request is
-        left. Return False if none was sent. If another client is answering a Request, wait for it,
-        and send the Request here if that client fails.
+        left. Return False if none was sent. If another client is already answering a Request, wait
+        for that client, and send the Request to this client's model only if the other client fails.
         """
         if self.waits_for_others(run, request):
             await run.runner.wait_changed()
@@ -555,8 +555,8 @@ class Sampler:
         return None
 
     def _cannot_ask(self, run: Run, error: SampleError, request: ToolRequest) -> None:
-        # If the run has ended because of a limit, which its answer names, nothing more can be
-        # submitted.
+        # If a limit has ended the run, nothing more can be submitted. The answer about the run
+        # names the limit.
         instead = "" if run.machine.phase in ("ending", "ended") else f"; {_HAND_IN}"
         self._halt(request, f"the client's model cannot be asked: {error}{instead}")
 

@@ -84,7 +84,7 @@ async def sign_in(
         user: the user whose calls use the sign-in, or None for whoever starts ideabridge.
 
     Raises:
-        IdeabridgeError: the sign-in failed. It might be inside an exception group.
+        IdeabridgeError: the sign-in failed. The error might be inside an exception group.
     """
     seconds = SECONDS + _CONNECT_SECONDS
     patient = configuration.modules[name].model_copy(

@@ -455,8 +455,8 @@ def called(application: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
     """Return the application with only the command that the arguments name, because Typer would
     build every command in the application.
 
-    Return it with all its commands if the first argument names no command, because it is an option,
-    missing, or a mistake for which the error message suggests names.
+    Return the application with all its commands if the first argument names no command: it might be
+    missing or an option, or it might be misspelled, in which case the error message suggests names.
     """
     word = arguments[0] if arguments else None
     commands = [

@@ -119,7 +119,7 @@ def show_line(text: str, style: str | None = None) -> None:
 
 def terminal_width(*, of_errors: bool = False) -> int | None:
     """Return the width, in columns, of the terminal that shows results or, with `of_errors`, of the
-    one that shows what `say` prints. None means a pipe or a file.
+    terminal that shows what `say` prints. None means a pipe or a file.
     """
     if of_errors:
         return err().width if sys.stderr.isatty() else None

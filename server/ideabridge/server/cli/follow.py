@@ -84,8 +84,8 @@ class Followed:
 
     Attributes:
         run: the run.
-        started, finished: the times of each call, keyed by its index, in seconds of the monotonic
-            clock.
+        started, finished: the times at which the calls started and finished, keyed by call index,
+            in seconds of the monotonic clock.
         notes: the last progress message of each running call.
         asked: the number and the size of the latest Request, as text.
         stopped: whether the person stopped the command.
@@ -225,7 +225,7 @@ class LiveDisplay(PlainDisplay):
 
     def _start(self) -> Live:
         """Start a new display below the current output, because a stopped display would draw over
-        it.
+        that output.
         """
         from rich.live import Live
 
@@ -423,7 +423,8 @@ async def follow(
     turns = Turns(run, quiet=quiet) if by_turns else None
     for progress in run.calls():
         if progress.status.value == "running":
-            # The first calls were started before the watchers were added.
+            # The first calls were started before the watchers were added, so no watcher has seen
+            # their starts.
             followed.take(events.CallStarted(progress.call.index))
 
     run.runner.watchers.append(followed.take)

@@ -158,7 +158,8 @@ async def _take(
         line.enter_context(working(_progress("reading logs", history), quiet=quiet))
 
         async def connect() -> None:
-            # Modules are started only if there are calls to import. They show a line of their own.
+            # Modules are started only if there are calls to import. While they connect, they show a
+            # line of their own, so the line of the import is removed.
             line.close()
             await stack.enter_async_context(connected(bridge))
             line.enter_context(working(_progress("saving runs", history), quiet=quiet))

@@ -555,7 +555,7 @@ plans are always shown in full."""
 
 def idea_result(store: Store, stored: StoredIdea) -> JSONObject:
     """Return the result of the idea's run. Return an empty object if this store does not have the
-    run, or if the idea is not the run's last one.
+    run, or if the run has a later idea.
     """
     from ideabridge.bridge.loop.event import JournalError, event_from_json
     from ideabridge.bridge.loop.machine import Machine
