@@ -217,7 +217,7 @@ class WaitingCalls:
 
     async def give(self, run: Run) -> None:
         """Record that the result of a call is being returned. From then on, an identical call is a
-        new one.
+        new call.
         """
         key = f"{_WAITING}{run.id}"
         settings = self._bridge.store.settings
@@ -329,8 +329,8 @@ class DirectCalls:
         self._wake()
 
     def end_idea(self, entry: Entry) -> None:
-        """Complete the record of a call to a published idea. The run that answered the call is
-        recorded instead of a line.
+        """Complete the record of a call to a published idea. The call gets no line of its own,
+        because the run that answered it is recorded.
         """
         if entry.error is not None:
             entry.outcome = "error"

@@ -251,8 +251,8 @@ class Finding:
     def _describe(
         self, hit: Tool | Publication, searched_names: set[str], caller: str, search: ToolSearch
     ) -> tuple[JSONObject, str]:
-        """Describe a tool or a published idea, as JSON and as text: in full if a question is its
-        name, otherwise by its signature and the first line of its description.
+        """Describe a tool or a published idea, as JSON and as text: in full if one of the questions
+        is exactly its name, otherwise by its signature and the first line of its description.
         """
         observed: JSONObject | None = None
         looks_like: str | None = None
@@ -478,8 +478,8 @@ def _explanations(tools: Sequence[JSONObject]) -> list[str]:
 
 
 def _idea_tool(publication: Publication) -> Tool:
-    """Return a published idea as a tool for plans. If a host lists the idea, it appears there under
-    the same name.
+    """Return a published idea as a tool for plans. The tool has the name under which hosts list the
+    idea.
     """
     parameters: JSONObject = publication.input_schema or {"type": "object", "properties": {}}
     module = f"{IDEA}{publication.name}"

@@ -278,8 +278,8 @@ def serve_arguments(options: Options, scope: Scope, folder: str = ".") -> list[s
 
 
 def checked_project(file: HostFile, environment: HostEnvironment) -> Path | None:
-    """Return the folder that links in the path of a host's file must not lead out of, or None for
-    the user's own files, which the user can link to anywhere.
+    """Return the project folder if links in the path of a host's file must not lead out of it.
+    Return None for the user's own files, whose paths can contain any links.
     """
     is_own = file.scope == "user" or environment.project == environment.home
     return None if is_own else environment.project

@@ -165,7 +165,7 @@ class Options:
 
     @property
     def again(self) -> str:
-        """The same options as text, to append to another command line."""
+        """The same options as text that can be appended to another command line."""
         words: list[str] = []
         if self.config is not None:
             words += ["--config", str(self.config)]
@@ -206,7 +206,7 @@ class Options:
         empty: str,
         more: str | None = None,
     ) -> None:
-        """With `--json`, print `value`. Otherwise print a table, or `empty` if it has no rows.
+        """With `--json`, print `value`. Otherwise print a table, or `empty` if there are no rows.
         `more` is the cursor for the next page.
         """
         if self.json:
@@ -231,10 +231,10 @@ class Options:
         """Return the absolute path of the project's configuration file, or None if `--config` names
         a file outside the project.
 
-        A repository can contain a host's configuration that starts ideabridge with any options in
-        any of its folders. So `--config` also counts as the project's file if it is in the current
-        folder while `--project` is another folder, or if it is anywhere in the repository of either
-        folder.
+        A repository can contain a host's configuration, which can start ideabridge with any options
+        and in any folder of the repository. So `--config` also counts as the project's file if it
+        is in the current folder while `--project` is another folder, or if it is anywhere in the
+        repository of either folder.
         """
         from ideabridge.bridge.trust import FILE_NAME, is_project_file, repository_of
 
@@ -331,8 +331,8 @@ _Command = Callable[..., int | None] | Callable[..., Coroutine[Any, Any, int | N
 
 
 def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
-    """Add the shared options in `names` to a command, as one argument `options`, and turn its
-    errors into exit codes.
+    """Add the shared options in `names` to a command, as one argument `options`, and turn the
+    command's errors into exit codes.
 
     The command returns an exit code, or None for 0. It can be a coroutine function.
     """

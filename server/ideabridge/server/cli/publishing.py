@@ -397,7 +397,7 @@ async def verify_ideas(
     """Check that published ideas still work: their tools are unchanged, and their plans give
     the same results.
 
-    The exit code is 1 if one does not.
+    The exit code is 1 if an idea no longer works.
     """
     async with open_bridge(options) as bridge:
         with working("checking published ideas", quiet=options.json):
@@ -421,7 +421,7 @@ async def verify_ideas(
 async def publish(
     bridge: Bridge, request: PublishRequest, options: Options, *, wants_program: bool = True
 ) -> Publication:
-    """Publish an idea or a run. Without `--json`, show what it became.
+    """Publish an idea or a run. Without `--json`, show the published tool.
 
     Args:
         bridge: the bridge that publishes.
@@ -584,7 +584,7 @@ async def _publish_program(
     bridge: Bridge, request: PublishRequest, options: Options, choice: _ProgramChoice
 ) -> Publication:
     """Publish the program in a file, or let the configured model write one. Without `--json`, show
-    it.
+    the program.
 
     Raises:
         PublicationError: the program does not do what the runs did, or no model is configured.
@@ -774,7 +774,7 @@ def _input_lines(name: str, publication: Publication) -> Iterator[str]:
 
 
 def _word(key: str, value: JSON) -> str:
-    # A string that would be read as other JSON is written as a JSON string.
+    # A string that would be read as a different JSON value is written as a JSON string.
     plain = isinstance(value, str) and value_of(value) == value
     text = str(value) if plain else encode_text(value)
     return shlex.quote(f"{key}={text}" if len(text) <= 100 else f"{key}=...")

@@ -131,7 +131,7 @@ async def run(
 
 
 def _expect_inputs(bridge: Bridge, plan: Plan, arguments: JSONObject) -> None:
-    """Raise a `UsageError` if the plan does not read one of the `arguments` in its input."""
+    """Raise a `UsageError` if `arguments` has a member that the plan does not read."""
     if not arguments or plan.input_schema is not None:
         # A declared input is checked when the run starts.
         expect_parameters(arguments, plan.input_schema or {}, "the plan")
@@ -549,9 +549,9 @@ async def solve(
 
 
 def _expect_inputs_of_task(task: str, arguments: JSONObject) -> None:
-    """Raise a `UsageError` if the task reads a member that the input lacks, while the input has a
-    member that the task does not read. Apart from this, a task accepts every member, because the
-    mind sees the input.
+    """Raise a `UsageError` if the input lacks a member that the task reads and has one that the
+    task does not read, because its name might be misspelled. Otherwise, a task accepts every
+    member, because the mind sees the whole input.
     """
     names = {match["name"] for match in _READ_BY_TASK.finditer(task)}
     if arguments and not names <= arguments.keys():

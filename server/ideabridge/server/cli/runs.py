@@ -442,8 +442,8 @@ def _lineage_lines(lineage: JSONObject) -> Iterator[str]:
 
 
 def _related(value: JSON) -> str:
-    """Describe something related to a run: another run, with its status or the event after which it
-    was forked, or an idea.
+    """Describe something related to a run: an idea, or another run with its status or with the
+    event after which it was forked.
     """
     if not isinstance(value, dict):
         text = str(value)
@@ -586,8 +586,8 @@ async def fork_run(
 def _expect_inputs(
     bridge: Bridge, run_id: str, solution: JSON, recorded_input: JSONObject, changes: JSONObject
 ) -> None:
-    """Raise a `UsageError` if a changed input for a plan's run adds a member that neither the run's
-    plan nor its replacement reads.
+    """Raise a `UsageError` if `changes` adds a member to a run's input that the plan of the fork
+    does not read. This is the plan in `solution` or, without one, the plan of the run.
     """
     from ideabridge.bridge.errors import PlanError
     from ideabridge.bridge.plan import read_plan
@@ -595,7 +595,7 @@ def _expect_inputs(
     try:
         plan = read_plan(solution_of_plan(bridge.store, run_id) if solution is None else solution)
     except PlanError:
-        # The fork itself will report what is wrong.
+        # The plan is malformed. The fork itself will report what is wrong with it.
         return
 
     names = inputs_taken(bridge, plan)

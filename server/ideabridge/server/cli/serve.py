@@ -282,8 +282,8 @@ async def show_ui(
 
 
 def _workspaces(options: Options, model: str | None) -> WorkspaceSource:
-    """Return where the service finds its workspaces. The options given on the command line apply to
-    all of them, except the one for the user's file, which every workspace has anyway.
+    """Return where the service finds its workspaces. The options on the command line apply to every
+    workspace, except `--config`: every workspace uses the user's own configuration anyway.
     """
     from ideabridge.server.serve import WorkspaceSource
     from ideabridge.server.workspaces import registered_workspaces, workspace_folder
@@ -332,7 +332,8 @@ def _print_link(options: Options, host: str, port: int) -> None:
 def _open_page(ready: Ready, *, opens: bool) -> None:
     """Open the page in a browser, signed in as the owner, and print the owner's link at a terminal.
     If standard output is not a terminal, it might be a log, where a secret link does not belong. In
-    that case, print only the address there; the command that creates a link goes to standard error.
+    that case, print only the address on standard output, and the command that creates a link on
+    standard error.
     """
     assert ready.page is not None
     assert ready.owner_link is not None

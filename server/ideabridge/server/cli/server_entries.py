@@ -68,8 +68,8 @@ def _file_of(options: Options, name: str) -> EntryFile:
     """Return the file that has a server.
 
     Raises:
-        UsageError: no file has the server, or both have it and `--scope` does not say which is
-            meant.
+        UsageError: no file has the server, or both files have it and `--scope` does not say which
+            file is meant.
     """
     files = _read_files(options)
     having = [file for file in files if name in file.servers]
@@ -167,7 +167,8 @@ def _chosen(entry: JSONObject, options: Options) -> dict[str, bool]:
     """Return whether the value in a place of an entry is a secret, as the command line says.
 
     Raises:
-        UsageError: the entry has no such variable or header, or both options name the same one.
+        UsageError: the entry has no such variable or header, or both options name the same variable
+            or header.
     """
     chosen: dict[str, bool] = {}
     for option, names, is_secret in (

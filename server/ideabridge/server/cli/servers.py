@@ -254,7 +254,7 @@ class _ShownServer:
 
     @property
     def folder(self) -> Path | None:
-        """The folder in which it runs, or None for a server over HTTP."""
+        """The folder in which the server runs, or None for a server over HTTP."""
         module = self.configuration.modules[self.status.name]
         if module.command is None:
             return None
@@ -374,8 +374,8 @@ async def check_server(
 ) -> int:
     """Connect to one server, say how long that took, and list its tools or call one of them.
 
-    A tool that might change something is called only after a question, or with --yes: one that does
-    not say that it only reads, unless the rules of `approval` allow it.
+    A tool that does not declare itself read-only is called only after a question, or with --yes,
+    unless the rules of `approval` allow the call.
     """
     from ideabridge.server.cli.connecting import SETTLE_SECONDS, Connecting
 
@@ -418,7 +418,7 @@ async def check_server(
         began = time.monotonic()
         result = await _call(module, tool, parameters)
         seconds = time.monotonic() - began
-        # The call might have added notes.
+        # The call might have added notes, so the status is read again.
         status = module.status()
         if options.json:
             called: JSONObject = {"tool": tool, "result": result, "seconds": round(seconds, 3)}

@@ -372,7 +372,7 @@ def say_all_saved(
     saved: list[tuple[str, SavedIdea]], missing: list[str], *, with_files: bool
 ) -> None:
     """Report the outcome for each saved idea, and which servers and tools are missing. `saved`
-    contains the file of each idea, with which the lines begin if `with_files` is true.
+    contains each idea with its file. If `with_files` is true, each line begins with the file.
     """
     for file, idea in saved:
         _say_saved(f"{visible(file)}: " if with_files else "", idea)

@@ -111,8 +111,8 @@ def trust(
 
 
 def ask_about(file: Path, project: Path) -> bool:
-    """Ask the person at the terminal whether to trust a project file as it is now, unless it is
-    trusted. Return whether it is trusted afterwards.
+    """Ask the person at the terminal whether to trust a project file as it is now, unless the file
+    is already trusted. Return whether it is trusted afterwards.
     """
     from ideabridge.bridge.configuration import user_configuration
 

@@ -250,7 +250,7 @@ def _difference(
 
 
 def _concerns_person(line: tuple[str, str]) -> bool:
-    """Return whether a person has to be told about an effect whatever has changed."""
+    """Return whether a person has to be told about an effect even if it has not changed."""
     topic, text = line
     if topic == "variable":
         return "not allowed" in text

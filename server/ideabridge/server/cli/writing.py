@@ -262,8 +262,8 @@ def _read(file: str, name: str | None, *, follow: bool) -> _Read:
 
 
 def _expect_own_name(idea: _Read, by_name: dict[str, _Read]) -> None:
-    """Refuse an idea that has the same name as another one but different content. Otherwise, record
-    its name.
+    """Refuse an idea that has the same name as another idea but different content. Otherwise,
+    record its name.
     """
     first = by_name.setdefault(idea.name, idea) if idea.name else idea
     if first.lines != idea.lines:
@@ -294,7 +294,7 @@ def _show(idea: _Read, *, alone: bool) -> None:
 async def _save(
     bridge: Bridge, idea: _Read, options: Options, replace: tuple[str, ...]
 ) -> SavedIdea:
-    """Save one idea. If it would replace another, first show the differences to the person and
+    """Save one idea. If it would replace another idea, first show the differences to the person and
     ask.
     """
     from ideabridge.bridge.errors import NameInUseError

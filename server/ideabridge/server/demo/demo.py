@@ -237,7 +237,8 @@ def check_answer(
     checks.same(f"{who}: the newest commit", answer["newest"], newest)
     newest_local = datetime.fromisoformat(answer["newest_there"])
     right = newest_local.astimezone(ZoneInfo(zone)).utcoffset() == newest_local.utcoffset()
-    # The time server converts only times of day, so it uses today's date.
+    # The time server converts only times of day, and uses today's date. So only the times of day,
+    # in UTC, are compared.
     time, expected = (f"{moment.astimezone(UTC):%H:%M}" for moment in (newest_local, date))
     check = f"{who}: the newest commit's time of day in {zone}"
     problem = f"got {newest_local}, expected {expected} UTC"

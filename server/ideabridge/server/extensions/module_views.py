@@ -88,8 +88,8 @@ class ModuleViews:
         return [self.part(module, entry) for entry in entries if not self._withholds(module, entry)]
 
     def for_models(self, tool: dict[str, Any]) -> dict[str, Any]:
-        """Return the definition of a tool from elsewhere, marked so that none of the module's views
-        can call it.
+        """Return the definition of a tool that does not belong to the module, marked so that none
+        of the module's views can call the tool.
         """
         meta = {**tool.get("_meta", {}), "ui": _FOR_MODELS}
         return {**tool, "_meta": meta}

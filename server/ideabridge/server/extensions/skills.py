@@ -103,7 +103,8 @@ class IdeaSkills:
         except CursorError as error:
             raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
 
-        # A skill tells its reader to call its tool, so it depends on that tool.
+        # A skill tells its reader to call a tool, so it is listed only if the tool can be called
+        # here.
         callable_here = [
             publication
             for publication in page.items

@@ -161,12 +161,12 @@ class Adoption:
 
     @property
     def host_entry(self) -> JSONObject:
-        """The entry with the secrets that the host's entry contains."""
+        """The entry with the secrets themselves in place of their names."""
         return with_secret_values(self.entry, {one.name: one.value for one in self.secrets})
 
     @property
     def all_notes(self) -> list[str]:
-        """The notes, and the places where secrets are stored."""
+        """The notes, and a line for each secret that says under which name it is stored."""
         moved = [
             _line(f"{place.place}: the secret moves to ${{secret:{place.name}}}", _MOST_REASON)
             for place in self.secrets
@@ -175,7 +175,7 @@ class Adoption:
 
     @property
     def scope(self) -> Scope:
-        """The people who use the servers in that file."""
+        """The people who use the servers in the host's file."""
         return self.place.scope
 
     @property
@@ -470,7 +470,8 @@ def _settle_folder(
     elif scope == "project" and is_program and target.file.parent == project:
         folder = Path(str(entry.get("cwd") or ""))
         if folder.is_absolute() and folder.is_relative_to(project):
-            # Other people have the project in a different folder.
+            # Other people have the project in a different folder, so the path is made relative to
+            # it.
             entry["cwd"] = str(folder.relative_to(project))
 
 

@@ -45,7 +45,7 @@ class TextItem:
 
     Attributes:
         name: the key of the member, or the `name` in the element; None if it has none.
-        start: the position where its key begins, or the element.
+        start: the position where the key of the member, or the element, begins.
         value_start: the position where its value begins.
         end: the position where its value ends.
     """
@@ -210,7 +210,8 @@ def with_value(
     layout = layout_of(text, inside, item, one_line=one_line)
     has_several_lines = "\n" in text[item.value_start : item.end]
     if layout.indent is None and has_several_lines and not one_line:
-        # The new value has several lines, too, although the item begins within a line.
+        # The old value has several lines, although the item begins within a line, so the new value
+        # gets several lines, too.
         layout = replace(layout, indent=line_indent(text, item.start))
 
     return spliced(text, [Splice(item.value_start, item.end, render(layout))])
@@ -259,7 +260,7 @@ def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int
     is_first = number == 0
     is_last = number == len(inside.items) - 1
 
-    # The positions of the neighbouring characters that are no blanks.
+    # The positions of the nearest characters on both sides that are not blanks.
     left = len(text[:start].rstrip(" \t"))
     right = _blanks_end(text, end)
     starts_line = text[left - 1] in "\r\n"
@@ -283,7 +284,7 @@ def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int
         return left, end
 
     if right == following and not ends_line:
-        # The next item moves to the start of this one.
+        # The next item moves to the place where this item starts.
         return start, right
     return start, end
 
