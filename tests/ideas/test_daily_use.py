@@ -48,10 +48,15 @@ def run(
 
 
 def direct_call(
-    day: date, tool: str, outcome: DirectOutcome = "ok", caller: str = "ada", hour: int = 12
+    day: date,
+    tool: str,
+    outcome: DirectOutcome = "ok",
+    caller: str = "ada",
+    hour: int = 12,
+    module: str | None = None,
 ) -> DirectCall:
     return DirectCall(
-        at(day, hour), caller, "", "", tool, None, tool, "", 0.1, outcome, None, 10, 10
+        at(day, hour), caller, "", "", tool, module, tool, "", 0.1, outcome, None, 10, 10
     )
 
 
@@ -144,3 +149,58 @@ def test_the_tools_used_most(used: Store) -> None:
         UsedTool("write", 3),
         UsedTool("read", 2),
     ]
+
+
+def calling_modules(store: Store, run_name: str, *modules: str) -> None:
+    """Save an idea of a run, whose calls name these modules."""
+    calls: list[JSON] = [{"_tool": "read", "_module": module} for module in modules]
+    solution: JSON = {"calls": calls, "output": None}
+    store.ideas.save(
+        Idea([], {"type": "object"}, solution),
+        IdeaMeta(run=run_name, step=1, time="2026-11-01T10:00:00.000+00:00", outcome="done"),
+    )
+
+
+def test_when_modules_were_used_last(store: Store) -> None:
+    run(store, "first", MONDAY, "done")
+    calling_modules(store, "first", "files", "mail")
+    # The same idea again: its row still names the first run.
+    run(store, "again", TUESDAY, "done")
+    calling_modules(store, "again", "files", "mail")
+    run(store, "others", WEDNESDAY, "done", caller="bob")
+    calling_modules(store, "others", "files")
+    store.direct_calls.add(
+        [
+            direct_call(MONDAY, "read", module="mail"),
+            direct_call(TUESDAY, "read", module="web", hour=9),
+            direct_call(WEDNESDAY, "read", module="mail", hour=9),
+            direct_call(WEDNESDAY, "pick"),
+        ],
+        at(WEDNESDAY),
+    )
+    store.ideas.index_all()
+
+    used = store.daily_use.modules_used
+    assert used(100, caller="ada") == {
+        "files": at(TUESDAY),
+        "mail": at(WEDNESDAY, 9),
+        "web": at(TUESDAY, 9),
+    }
+    assert used(100, caller=SEES_ALL)["files"] == at(WEDNESDAY)
+    assert used(100, caller="carol") == {}
+    # Only the newest are examined.
+    assert used(1, caller=SEES_ALL) == {"files": at(WEDNESDAY)}
+
+
+def test_imported_calls_do_not_use_a_module(store: Store) -> None:
+    store.runs.create(
+        "imported",
+        kind="session",
+        caller="ada",
+        title="",
+        fingerprint="",
+        source=RunSource(at(MONDAY)),
+    )
+    calling_modules(store, "imported", "files")
+    store.ideas.index_all()
+    assert store.daily_use.modules_used(100, caller="ada") == {}

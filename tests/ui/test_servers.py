@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.ui.serving import client, link_to, send, served
+from tests.ui.serving import ask, client, link_to, send, served
 
 OWN_SERVER = Path(__file__).parents[1] / "cli" / "own_server.py"
 OWN: dict[str, Any] = {"command": sys.executable, "args": ["-I", str(OWN_SERVER)]}
@@ -54,6 +55,35 @@ def test_the_list_has_a_light_for_each_server(page: Page, site: str) -> None:
     expect(reason.get_by_role("link", name="Edit broken")).to_be_visible()
     expect(page.locator("#failing")).to_have_text("1")
     expect(rows["later"]).to_contain_text("off")
+
+
+def test_the_list_says_when_a_server_was_used_last(page: Page, site: str) -> None:
+    page.goto(f"{site}modules")
+    table = page.get_by_role("table", name="Servers")
+    own = table.get_by_role("row").filter(has=page.get_by_role("link", name="own", exact=True))
+    expect(own).to_contain_text("up")
+    # Before a run or a direct call used one, nothing is known.
+    expect(table).not_to_contain_text("Last used")
+    with client(site) as http:
+        ask(http, {"_tool": "where", "_module": "own"})
+    expect(table.get_by_role("columnheader", name="Last used")).to_be_visible()
+    expect(own.locator("time")).to_have_text(re.compile("just now|ago"))
+    later = table.get_by_role("row").filter(has=page.get_by_role("link", name="later"))
+    expect(later.locator("time")).to_have_count(0)
+
+
+def test_a_reason_is_short_in_lists_and_whole_on_the_page_of_its_server(
+    page: Page, site: str
+) -> None:
+    why = "annot be started: there is no command '/nowhere/server'"
+    with client(site) as http:
+        # Before the first run, Home says how to begin.
+        ask(http, {"_tool": "list_orders"})
+    for path in ("modules", "home"):
+        page.goto(f"{site}{path}")
+        expect(page.locator(".failures")).to_have_text(f"C{why}")
+    page.goto(f"{site}modules/broken")
+    expect(page.locator("#state .note")).to_contain_text(f"c{why}; is it installed and on PATH?")
 
 
 def test_an_empty_list_offers_its_buttons_once(page: Page, tmp_path: Path) -> None:

@@ -182,6 +182,45 @@ class DailyUse:
             ).fetchall()
         return {title: TitledRuns(int(count), latest) for title, count, latest in rows}
 
+    def modules_used(self, newest: int, *, caller: Viewer) -> dict[str, float]:
+        """Return the modules that the newest runs and direct calls used, each with the time of its
+        latest use, in seconds since 1970: when that run began, or when that direct call ended. A
+        run uses the modules that its saved ideas call; imported calls do not count. Saved ideas
+        count once they are indexed; see `Ideas.index_all`.
+
+        Args:
+            newest: how many runs, and how many direct calls, are examined, which keeps this equally
+                fast in a large store.
+            caller: whose runs and direct calls are examined.
+        """
+        bound = (only_of(caller), newest)
+        with self._database.guard:
+            of_runs = self._database.execute(
+                "WITH newest(id, created) AS (SELECT id, created FROM runs WHERE parent IS NULL "
+                "AND kind <> 'session' AND (?1 IS NULL OR caller = ?1) "
+                "ORDER BY number DESC LIMIT ?2) "
+                "SELECT module, max(created) FROM ("
+                "SELECT module, created FROM newest JOIN ideas ON ideas.run = newest.id "
+                "JOIN idea_calls ON idea_calls.idea = ideas.number "
+                "UNION ALL "
+                "SELECT module, created FROM newest "
+                "JOIN occurrences ON occurrences.run = newest.id "
+                "JOIN idea_calls ON idea_calls.idea = occurrences.idea"
+                ") AS uses WHERE module <> '' GROUP BY module",
+                bound,
+            ).fetchall()
+            called_directly = self._database.execute(
+                "SELECT module, max(at) FROM (SELECT module, at FROM direct_calls "
+                "WHERE (?1 IS NULL OR caller = ?1) ORDER BY number DESC LIMIT ?2) AS newest "
+                "WHERE module IS NOT NULL GROUP BY module",
+                bound,
+            ).fetchall()
+
+        used = {module: datetime.fromisoformat(created).timestamp() for module, created in of_runs}
+        for module, at in called_directly:
+            used[module] = max(at, used.get(module, at))
+        return used
+
     def _runs(self, first: date, caller: Viewer) -> _Counts:
         """Count the runs, by the day on which they began."""
         with self._database.guard:

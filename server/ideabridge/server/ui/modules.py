@@ -40,6 +40,11 @@ _MOST_TOOLS: Final = 100
 _MOST_LINES: Final = 100
 """Maximum number of lines of a log on one page."""
 
+_NEWEST: Final = 500
+"""Number of the newest runs, and of the newest direct calls, among which the list looks for the
+latest use of each server.
+"""
+
 _RETRY_SECONDS: Final = 10.0
 """Time, in seconds, for which a page waits for an attempt to connect that a visitor has
 requested.
@@ -62,26 +67,15 @@ class ServerRow:
     Attributes:
         status: its state.
         latency: how long its calls take, in seconds, or None before the first one.
+        used: when one of the visitor's latest runs or direct calls used it, in seconds since 1970,
+            or None if none of them did.
         is_changed_here: whether the page can change its entry.
     """
 
     status: ModuleStatus
     latency: float | None
+    used: float | None
     is_changed_here: bool
-
-    @property
-    def problem(self) -> str:
-        """Why the server fails, without the server's name, which the row already shows; "" if it
-        does not fail.
-        """
-        if self.status.error is None or light(self.status) != "failing":
-            return ""
-        named = f"server {self.status.name!r} "
-        if not self.status.error.startswith(named):
-            # It may begin with a key of a file, whose case matters.
-            return self.status.error
-        reason = self.status.error.removeprefix(named)
-        return f"{reason[:1].upper()}{reason[1:]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +152,17 @@ class ModulePages:
         )
 
     def _rows(self, statuses: Sequence[ModuleStatus], visitor: Visitor) -> list[ServerRow]:
-        """Return the rows in the list. Blocks, because it reads configuration files."""
+        """Return the rows in the list. Blocks, because it reads configuration files and the
+        store.
+        """
+        store = self._bridge.store
+        store.ideas.index_all()
+        used = store.daily_use.modules_used(_NEWEST, caller=visitor.scope)
         rows = [
             ServerRow(
                 status,
                 self._bridge.modules[status.name].latency,
+                used.get(status.name),
                 visitor.manages and is_changed_here(self._bridge.configuration, status.name),
             )
             for status in statuses

@@ -167,6 +167,22 @@ def light(status: ModuleStatus) -> str:
     return _LIGHTS.get(status.state, "failing")
 
 
+def failure_reason(status: ModuleStatus) -> str:
+    """Return in a few words why a server fails, or "" if it does not fail. The server's own page
+    has the rest: hints, and what the server wrote.
+    """
+    if status.error is None or light(status) != "failing":
+        return ""
+
+    reason = status.error.partition("; ")[0]
+    named = f"server {status.name!r} "
+    if not reason.startswith(named):
+        # It may begin with a key of a file, whose case matters.
+        return reason
+    reason = reason.removeprefix(named)
+    return f"{reason[:1].upper()}{reason[1:]}"
+
+
 def answered(publication: Publication) -> str:
     """Return a text about how a call to a published tool is answered."""
     if publication.answer == "recorded":
@@ -205,6 +221,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "count": counted,
     "words": words,
     "light": light,
+    "failure_reason": failure_reason,
     "answered": answered,
     "answerer": answerer,
 }
