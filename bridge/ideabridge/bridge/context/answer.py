@@ -108,8 +108,8 @@ class AnswerReader:
         self._is_key = False
 
     def feed(self, piece: str | bytes) -> list[Piece]:
-        """Read the next part of the answer's text. Return the pieces that it completes, or [] after
-        an `EndPiece`.
+        """Read the next part of the answer's text. Return the pieces that this part completes, or
+        [] after an `EndPiece`.
         """
         if self._ended:
             return []
@@ -140,7 +140,7 @@ class AnswerReader:
         return self._state is _State.DONE
 
     def close(self) -> list[Piece]:
-        """End the answer, and return the pieces that this completes."""
+        """End the answer, and return its last pieces. Return [] if the answer has already ended."""
         if self._ended:
             return []
         self._begin_pieces()
@@ -171,8 +171,8 @@ class AnswerReader:
         self._pieces.append(EndPiece(broken, self._extra, program))
 
     def _program(self) -> tuple[str | None, str | None]:
-        """Return the answer's program, if it has one, and why the program is malformed, if it is. A
-        malformed program stays in `extra`.
+        """Return two things: the answer's program, or None if there is no valid program; and why
+        the program is malformed, or None if it is not. A malformed program stays in `extra`.
         """
         try:
             program = read_program(self._extra.get("program"))

@@ -33,7 +33,7 @@ from ideabridge.tools.names import readable_json, visible
 from ideabridge.tools.typed import member, read_as, read_whole
 
 TEXT_BYTES: Final = 2000
-"""The maximum size, in bytes, of the lines that say what a run assumed."""
+"""The maximum total size, in bytes, of the lines that say what a run assumed."""
 
 SENTENCE: Final = 300
 """The maximum length of `evidence_sentence`, in characters."""
@@ -70,8 +70,8 @@ class Candidate:
 
     @property
     def choice(self) -> str:
-        """The same line for a person who is to choose. It contains the whole value if the value can
-        be chosen.
+        """The line of `text` for a person who is to choose. If the value can be chosen, the line
+        contains the whole value.
         """
         return self._with_source(
             self.shown if isinstance(self.value, Missing) else readable_json(self.value)
@@ -122,8 +122,8 @@ class Assumption:
 
     @property
     def choices(self) -> tuple[Candidate, ...]:
-        """The values that a person can choose: the value that was used, then the others that are
-        shown in full. Empty if there are no others.
+        """The values that a person can choose: first the value that was used, then the other values
+        that are shown in full. Empty if no other value is shown in full.
         """
         alternatives = [
             candidate for candidate in self.instead if not isinstance(candidate.value, Missing)
@@ -135,7 +135,7 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """An assumption in the form of `Settled.assumed`, without the value that was taken."""
+    """An assumption in the form of `Settled.assumed`, but without the value that was used."""
 
     at: str
     why: str
@@ -186,8 +186,8 @@ def _candidate(form: JSONObject, key: str) -> Candidate:
 
 
 def assumption_lines(assumed: Iterable[JSON], most: int = TEXT_BYTES) -> list[str]:
-    """Return a run's assumptions, one per line, in at most `most` bytes. A last line counts those
-    that do not fit.
+    """Return a run's assumptions, one per line, in at most `most` bytes. If some do not fit, the
+    last line says how many.
     """
     return fitting_lines([read_assumption(entry).line for entry in assumed], most)
 
@@ -205,8 +205,8 @@ def note_lines(notes: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str
 
 
 def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
-    """Return as many distinct lines as together fit into `most` bytes, in order, and a line with
-    the number of the others.
+    """Return, in order, as many distinct lines as fit into `most` bytes together. If some do not
+    fit, a last line says how many.
     """
     lines = list(dict.fromkeys(lines))
     left = most
@@ -257,8 +257,8 @@ def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
 
 
 def _in_words(keys: Path, tools: Sequence[str], counts: Mapping[str, int]) -> str:
-    """Describe a place in a plan in users' words, such as `path of read_file`. If there are several
-    calls, the number of the call is added.
+    """Describe a place in a plan in users' words, such as `path of read_file`. If several calls
+    name the same tool, the description includes the number of the call.
     """
     if keys[:1] == ("output",):
         return _of_whole(keys[1:], "the output")
@@ -277,8 +277,8 @@ def _of_whole(keys: Sequence[str], whole: str) -> str:
 
 
 def _is_open(literal: StoredLiteral) -> bool:
-    """Return whether the explanations of a value can differ, or the value is selected by a position
-    that only few runs confirm.
+    """Return whether a literal's value is open: its explanations can yield different values, or it
+    is selected by a position that only a few runs confirm.
     """
     if len(literal.by) != 1 or literal.cut or literal.why is not None:
         return True
@@ -290,8 +290,8 @@ def _is_open(literal: StoredLiteral) -> bool:
 
 
 def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
-    """Return a resolved call in which some literals have other values. `values` are keyed by the
-    literals' places.
+    """Return a resolved call in which some literals have other values. `chosen` contains these
+    values, keyed by the literals' places.
 
     In a call with `_each`, a literal has the same value in every execution.
 

@@ -26,7 +26,8 @@ def body_of(value: JSON) -> Body:
         InvalidJSONError: the value is not JSON.
     """
     raw = encode(value)
-    # The encoder's bytes are not kept, because they take up more memory than their length suggests.
+    # Keep a string instead of the encoder's bytes, because the bytes take up more memory than their
+    # length suggests.
     return sha256(raw).digest(), raw.decode()
 
 
@@ -40,8 +41,8 @@ class EncodedRequest:
         messages: the bodies of its messages.
         schema: the body of its schema.
         shown: the body of the limits on what it shows, or None if no limits were recorded.
-        last: the previous Request in the same run. If this Request begins with all of its messages,
-            they are not hashed again.
+        last: the previous Request in the same run. If this Request begins with all messages of that
+            one, those messages are not hashed again.
 
     Attributes:
         messages, schema, shown: the arguments of the same names.
@@ -78,8 +79,8 @@ class EncodedRequest:
         self._context_size += len(new)
         limits = "" if shown is None else f',"shown":{shown[1]}'
         end = f'],"schema":{schema[1]}{limits}'.encode()
-        # Except for the last brace, the Request's bytes are a prefix of the idea's, so the context
-        # is hashed only once.
+        # The bytes of the Request, without the last brace, are also the beginning of the idea's
+        # bytes, so the context is hashed only once for both.
         self._open = self._context.copy()
         self._open.update(end)
         closed = self._open.copy()

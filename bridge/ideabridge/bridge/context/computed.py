@@ -34,7 +34,8 @@ class Doubts:
             anything else that is uncertain but hardly ever wrong. A note that is not mild is a
             reason to ask before a change.
         approved: the assumptions that someone was asked about and approved, in the form of
-            `assumed`. The member `approved` says who approved them. They might still be wrong.
+            `assumed`. The member `approved` says who approved them. An approved assumption might
+            still be wrong.
         strict: whether a person is also asked before a call that only reads.
 
     If there are instances, each entry has its `instance`.
@@ -150,15 +151,15 @@ class Computation(Protocol):
 
     @property
     def references(self) -> Sequence[str]:
-        """The references, as strings, that `compute` reads in addition to the call's own. They need
-        not all have a value.
+        """The references, as strings, that `compute` reads in addition to the call's own
+        references. Not every reference has to have a value.
         """
         ...
 
     @property
     def needs(self) -> Collection[str]:
-        """The members of `references` that the call cannot do without: it fails if the call that
-        writes their value has failed.
+        """The members of `references` that are essential: if the call that writes the value of such
+        a reference has failed, the call that reads the value fails, too.
         """
         ...
 

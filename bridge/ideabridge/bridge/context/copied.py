@@ -33,7 +33,9 @@ DECISION: Final = (
 )
 
 _TRIED: Final = 3
-"""The maximum number of explanations named in an error that none of them has a value."""
+"""The maximum number of explanations that are named in the error for a literal none of whose
+explanations has a value.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class PlanFacts:
         seen: profiles of the values that earlier runs read, keyed by reference; see
             `context/seen.py`.
         companions: for each literal's place, the other literals whose values come from the same
-            object and can be passed by the caller as parameters.
+            object. The caller can pass their values as parameters.
         strict: whether a person is asked before any undetermined value is used.
     """
 
@@ -76,8 +78,8 @@ class CopiedLiterals:
     Args:
         literals: the literals with their explanations.
         facts: what the plan records about its values.
-        depth: how many keys at the start of a place lead to the call or the output, before the keys
-            inside it.
+        depth: the number of leading keys in a place that identify the call or the output. The
+            remaining keys lead to the literal within it.
     """
 
     def __init__(self, literals: Sequence[Explained], facts: PlanFacts, depth: int) -> None:
@@ -144,8 +146,8 @@ class CopiedLiterals:
         return settle(literal, read)
 
     def note_of(self, literal: Explained, reason: str) -> JSONObject:
-        """Return the note that says why a literal is not determined, if the reason does not by
-        itself make the value doubtful.
+        """Return the note that says why a literal is not determined. The note is for a reason that
+        does not by itself make the value doubtful.
         """
         note: JSONObject = {"at": ".".join(literal.at), "what": reason}
         if NOTED.get(reason, True):
@@ -153,8 +155,8 @@ class CopiedLiterals:
         return note
 
     def _passed_companion(self, literal: Explained, read: Read) -> str | None:
-        """Return the reference to another value from the same object that the caller passed, unless
-        the caller passed this value, too.
+        """If the caller passed another value from the same object, but not the value of this
+        literal, return the reference to that other value. Otherwise return None.
         """
         if was_passed(literal, read):
             return None
@@ -171,7 +173,7 @@ class CopiedLiterals:
         Args:
             read: returns the value of a reference.
             references: the references as strings.
-            watched: those of the references that the call does not read.
+            watched: the members of `references` that the call does not read.
         """
         notes: list[JSONObject] = []
         for text in dict.fromkeys(references):
@@ -180,8 +182,9 @@ class CopiedLiterals:
                 continue
             for novelty in unseen(profile, read(text)):
                 if novelty.lone and text not in watched:
-                    # A number that the plan only passes on is expected to differ each time. A value
-                    # that the plan does not read, however, might have decided something.
+                    # A number that the plan only passes on is expected to differ each time, so it
+                    # gets no note. A value that the plan does not read does get a note, because it
+                    # might have decided something.
                     continue
 
                 if novelty.notation and text not in self._copied:
@@ -264,8 +267,8 @@ class CopiedInCall(CopiedLiterals):
         return notes
 
     def _doubt_watched(self, novelties: Iterable[JSONObject], doubts: Doubts) -> None:
-        """Take a value that the call does not read, and record everything new about it as an
-        assumption: the call's author can have used such a value only to decide.
+        """Record everything new about the values that the call does not read as assumptions. The
+        call's author had seen these values, and can have used them only to decide.
         """
         for novelty in novelties:
             if novelty["at"] in self.call.watched:

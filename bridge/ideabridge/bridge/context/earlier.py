@@ -30,11 +30,11 @@ from ideabridge.bridge.context.state import Missing
 from ideabridge.tools.encoding import JSON, JSONObject
 
 LAST_RULES: Final = 1
-"""The latest version of the rules for calls to which this file applies."""
+"""The last version of the rules for calls to which this file applies."""
 
 WHEN: Final = "_when"
-"""The key in a call under which the literal stands that decides whether the call is made. It is not
-a parameter.
+"""The key in a call for the literal that decides whether the call is made. The key is not a
+parameter.
 """
 
 

@@ -127,7 +127,7 @@ class Explanation:
     @property
     def family(self) -> str:
         """The kind of this explanation, regardless of what the explanation reads. If an explanation
-        has no value, only another of the same family can replace it.
+        has no value, only an explanation of the same family can replace it.
         """
         return type(self).__name__
 
@@ -141,7 +141,7 @@ class Explanation:
 
     @property
     def holder(self) -> str | None:
-        """A string that identifies the object in a result of which the value is a member. Members
+        """A string that identifies the object to which the value belongs, within a result. Members
         of the same object belong together.
         """
         path = operand_path(self.origin) if self.origin is not None else ()
@@ -239,7 +239,7 @@ class PathTo(Explanation):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The reference, plus references to the lists from which its positions select."""
+        """The reference, plus a reference to each list that a position in the path selects from."""
         return self._references
 
     @property
@@ -297,8 +297,8 @@ class ItemOf(Explanation):
 
     @property
     def family(self) -> str:
-        """The kind of this explanation. Selecting an item by a constant is another kind than
-        selecting it by an explained value.
+        """The kind of this explanation. Selecting an item by a constant and selecting an item by an
+        explained value are different kinds.
         """
         return f"ItemOf {self.where[1].family}"
 
@@ -323,8 +323,9 @@ class ItemOf(Explanation):
         return read_path(chosen, self.take)
 
     def positions(self, read: Read) -> bool:
-        """Return whether only order decides, because items whose members differ meet the condition,
-        or whether the condition compares with a value that is selected by position.
+        """Return whether the selection depends on a position: either several items with different
+        members meet the condition, so that only their order decides, or the condition compares with
+        a value that is itself selected by position.
         """
         if self.where[1].positions(read):
             return True
@@ -570,8 +571,8 @@ class Explained:
         why: another reason why the value is never determined, such as `recorded text`.
         given: the reference to an optional parameter. If the caller passes the parameter, the
             literal gets that value, and nothing is assumed.
-        among: references to the same part of other results from the tool whose result provides the
-            value. They are not stored but added when a plan is read.
+        among: if the value comes from a tool's result, references to the same part of the tool's
+            other results. They are not stored, but added when a plan is read.
     """
 
     at: Path
@@ -696,8 +697,8 @@ UNPROVED: Final = "its evidence is not in the document"
 """Why a literal in an imported plan is never determined."""
 
 COPIED_PART: Final = "a part of it appeared in an earlier text"
-"""Why a literal is not determined before three runs agree: its author might have copied the part
-from the earlier text.
+"""Why a literal is not determined before three runs agree: the literal's author might have copied
+part of it from an earlier text.
 """
 
 NOTED: Final[Mapping[str, bool]] = {CUT: True, MAYBE_DATA: True, UNPROVED: False}
@@ -777,7 +778,9 @@ _OTHERS: Final = 3
 def _other_values(
     values: Iterable[tuple[Explanation, JSON]], value: JSON
 ) -> list[tuple[Explanation, JSON]]:
-    """Return, for each value other than the one that is used, the first explanation that has it."""
+    """Return each value that differs from the value in use, together with the first explanation
+    that yields it.
+    """
     alternatives: list[tuple[Explanation, JSON]] = []
     for explanation, candidate in values:
         if not same(candidate, value) and not any(
@@ -860,8 +863,8 @@ def _has_siblings(chosen: Explanation, read: Read) -> bool:
 
 
 def _above(reference: str) -> list[str]:
-    """Return references to the values on the path to a value, beginning with the input, the result
-    or the state itself.
+    """Return a reference to each value that contains the value of `reference`. The first is the
+    input, the result or the state itself.
     """
     path = operand_path(reference)
     start = 2 if path[0] == "results" else 1
@@ -908,7 +911,8 @@ def as_it_runs(plan: JSONObject) -> JSONObject:
     if not isinstance(listed, list):
         return readable if listed is None else {**readable, "explained": listed}
 
-    # A literal inside another explained literal no longer has a place of its own.
+    # A literal inside another explained literal no longer has a place of its own, so its entry
+    # stays in `explained`.
     left = [form for form in listed if not _put(readable, object_or_empty(form))]
     return {**readable, "explained": left} if left else readable
 

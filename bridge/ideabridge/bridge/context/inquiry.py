@@ -53,7 +53,7 @@ class AnswerError(IdeabridgeError):
 
 
 def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
-    """Return the answer with which a person filled in a module's form, if it fits the form.
+    """Return what a person entered in a module's form, if it fits the form.
 
     Raises:
         AnswerError: the answer does not fit.
@@ -100,5 +100,7 @@ class Asker(Protocol):
         ...
 
     def refuse(self, message: str, why: str) -> None:
-        """Report a question that was not passed to anyone, by its text and the reason."""
+        """Report that a question was not passed to anyone. `message` is the text of the question,
+        and `why` is the reason.
+        """
         ...

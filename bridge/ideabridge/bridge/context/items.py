@@ -14,8 +14,8 @@ from ideabridge.tools.encoding import JSON
 
 
 def items_of(value: JSON | Missing) -> list[JSON] | None:
-    """Return the value if it is a list, or the list if a string contains one as JSON. Return None
-    for anything else.
+    """Return the value if it is a list. If it is a string that holds a list as JSON, return that
+    list. Return None for anything else.
     """
     items = opened(value)
     return items if isinstance(items, list) else None
@@ -27,13 +27,14 @@ def keys_of(field: str) -> Path:
 
 
 def column_of(items: list[JSON], name: str | Path) -> Sequence[JSON | Missing]:
-    """Return the member of every item that a field (or the list of its keys) names, or MISSING for
-    an item that has no such member.
+    """Return one member of every item, or MISSING for an item that has no such member. `name` is
+    the field that names the member, or the keys of that field.
     """
     keys = keys_of(name) if isinstance(name, str) else name
     if len(keys) != 1:
         return [read_path(item, keys) for item in items] if keys else items
-    # Most items are objects, whose members can be read faster this way.
+    # For a single key, skip `read_path`: most items are objects, and reading the member directly is
+    # faster.
     [key] = keys
     return [
         item.get(key, MISSING) if isinstance(item, dict) else read_path(item, keys)

@@ -401,8 +401,8 @@ contexts lead to equal Requests.
 
 
 def _json(value: JSON, line: Callable[[JSON], str] = line_of) -> str:
-    """Return a value's JSON with one line for each member or item, as written by `line`. More lines
-    would cost more tokens.
+    """Return a value's JSON with one line for each member or item. `line` writes each of them on
+    one line, because more lines would cost more tokens.
     """
     if isinstance(value, dict) and value:
         return (
@@ -432,7 +432,9 @@ def handle_text(message: Message, draft: Draft) -> None:
 
 
 def handle_value(message: Message, draft: Draft) -> None:
-    """Show the value of data, an input or a state. Results of calls in it might be shortened."""
+    """Show the value of data, an input or a state. Results of calls within the value might be
+    shortened.
+    """
     if message.type == "data":
         reference = f"†data.{message.kind}"
     else:
@@ -789,8 +791,8 @@ def _name_of_tool(message: Message) -> str:
 
 
 def merge_messages(messages: Iterable[Message]) -> list[Message]:
-    """Merge data, input and state messages that have the same kind and instance into the first of
-    them. A later definition of a tool replaces an earlier one.
+    """Merge data, input and state messages of the same kind and instance into the first such
+    message. A later definition of a tool replaces an earlier one.
     """
     merged: list[Message] = []
     places: dict[tuple[str, str, str], int] = {}

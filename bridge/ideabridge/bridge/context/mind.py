@@ -27,8 +27,8 @@ class Usage:
         output_tokens: tokens of the answer, including tokens for thinking.
         cost: in US dollars, or None if the price is unknown.
         model: the model that answered, by the name that its provider uses.
-        partial: whether the answer might have used more than this, because it was stopped or broke
-            off, or because its provider does not report usage.
+        partial: whether the answer might have used more than is recorded here, because the answer
+            was stopped or broke off, or because the provider does not report usage.
     """
 
     input_tokens: int = 0
@@ -72,13 +72,15 @@ def total(first: Usage, second: Usage) -> Usage:
 
 
 class MindError(IdeabridgeError):
-    """A mind cannot answer at all. The run ends as failed, with this message as the reason."""
+    """A mind cannot answer at all. The run ends as failed, with the error's message as the
+    reason.
+    """
 
 
 @runtime_checkable
 class Counting(Protocol):
     """An answer that can report its usage at any time. A mind's `answer` can return such an object.
-    The runner reads the usage when it stops the answer, because the rest is unusable or the run was
+    The runner reads the usage when it stops an answer whose rest is unusable or whose run was
     cancelled.
     """
 
@@ -122,7 +124,7 @@ class Mind(Protocol):
 
     @property
     def name(self) -> str:
-        """The mind's name in runs, ideas and `check_run`: `model`, `recorded`, or another."""
+        """The mind's name in runs, ideas and `check_run`, such as `model` or `recorded`."""
         ...
 
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:

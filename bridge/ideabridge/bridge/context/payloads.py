@@ -22,7 +22,7 @@ def payload_of(block: JSONObject) -> str:
 
 def with_payload(block: JSONObject, payload: str) -> JSONObject:
     """Return a copy of a block without nulls and with `payload` in place of the block's base64 or
-    text. A link has neither.
+    text. A link has neither base64 nor text.
     """
     copied: JSONObject = {key: member for key, member in block.items() if member is not None}
     resource = block.get("resource")
@@ -56,8 +56,8 @@ def without_payloads(value: JSON) -> JSON:
 
 
 def without_payload(value: JSONObject) -> JSONObject:
-    """Return an object for someone who reads it as text, if the object itself is such a block.
-    Otherwise return it unchanged.
+    """If the object is an image, a sound or a file, return it with the length in place of the
+    base64, for someone who reads it as text. Otherwise return it unchanged.
     """
     resource = value.get("resource")
     is_media = value.get("type") in ("image", "audio") and isinstance(value.get("data"), str)

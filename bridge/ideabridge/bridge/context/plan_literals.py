@@ -48,8 +48,8 @@ the event loop.
 """
 
 _NEAREST: Final = 3
-"""The maximum number of a tool's other results that are compared with the result that a value comes
-from.
+"""If a value comes from a tool's result, the maximum number of the tool's other results that are
+compared with that result.
 """
 
 _NAMED: Final = 20
@@ -83,7 +83,7 @@ def read_computations(
         explained: see the docstring of this file.
         calls: the calls of the plan.
         output: its output.
-        places: the place of each call, if the list contains each call once per instance, or None if
+        places: the place of each call, if `calls` contains each call once per instance. None if
             each call's place is its number.
         rules: the version of the rules for calls.
     """
@@ -108,7 +108,7 @@ class _Plan:
             describes.
         explained: see the docstring of this file.
         calls: its calls.
-        by_instance: the place of each call, if the list contains each call once per instance.
+        by_instance: the place of each call, if `calls` contains each call once per instance.
     """
 
     text: bytes
@@ -224,8 +224,8 @@ class _Reading:
             self._tests[place] = literal
 
     def _with_alike_results(self, literal: Explained) -> Explained:
-        """Return the literal with references to the same part of other results from the tool whose
-        result its value comes from.
+        """If the literal's value comes from a tool's result, return the literal with references to
+        the same part of the tool's other results.
         """
         origin = literal.by[0].origin
         if origin is None:
@@ -268,8 +268,8 @@ class _Reading:
 
 
 def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
-    """Return the tool that each call in a plan names, with the tool's module, keyed by place. For
-    `by_instance`, see `_Plan`.
+    """Return the names of the tool and the module of each call in a plan, keyed by the call's
+    place. For `by_instance`, see `_Plan`.
     """
     places = by_instance or range(len(calls))
     names = [""] * (1 + max(places, default=-1))

@@ -55,7 +55,7 @@ def _type(value: JSON) -> str:
 
 
 class _Room:
-    """How many more characters can be shown, in total and of any one string."""
+    """How many more characters can be shown: in total, and from any one string."""
 
     __slots__ = ("left", "text")
 
@@ -180,7 +180,8 @@ def shorten_literal(value: JSON, *, limit: int = 1024) -> JSON:
 
 
 def shorten_error(value: JSON) -> JSON:
-    """Return the value of an error message, usually `{"call", "place", "error"}`, for a mind.
+    """Return the value of an error message, usually `{"call", "place", "error"}`, shortened for a
+    mind.
 
     The limit for the error is larger than the limit for the call, because the text of an error says
     what to do next, and a mind has no other way to read it.

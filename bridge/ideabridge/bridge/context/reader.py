@@ -57,8 +57,8 @@ READ: Final = Tool(
     # Calls to this tool wait for other calls only because of the data that they read.
     reaches=(),
 )
-"""The reading tool. Its parameter `reference` is replaced with the value, as every parameter that
-is a reference is.
+"""The reading tool. Like every parameter that is a reference, its parameter `reference` is replaced
+with the value.
 """
 
 READERS: Final = (READ, replace(READ, name="read_shortened"))

@@ -40,7 +40,7 @@ _ITEM: Final = f"{DAGGER}item"
 
 _SHORT: Final = 200
 """The maximum length of a short reference, in characters. Many short references stay cached after
-parsing, because a plan can contain thousands of them.
+they are parsed, because a plan can contain thousands of them.
 """
 
 Path = tuple[str, ...]
@@ -116,7 +116,9 @@ def is_reference(text: str) -> bool:
 
 
 def is_instance_name(text: str) -> bool:
-    """Return whether a reference can name an instance in this way, as in `†NAME.state.x`."""
+    """Return whether a reference can contain the text as the name of an instance, as in
+    `†NAME.state.x`.
+    """
     return text not in KINDS and _PLAIN.fullmatch(text) is not None
 
 

@@ -72,9 +72,11 @@ _COMPARISONS: Final[Mapping[str, str]] = {
 }
 """The tests that compare numbers, with their operators in Python.
 
-The others are `present`, with true or false: whether the value exists and is not null; `empty`:
-whether it is absent, null, or an empty string, list or object; `equals` and `differs_from`, which
-compare it with a constant, or with each constant of a list."""
+There are also tests without an operator. `present`, with true or false, tests whether the value
+exists and is not null. `empty` tests whether the value is absent, null, or an empty string, list or
+object. `equals` and `differs_from` compare the value with a constant, or with each constant in a
+list.
+"""
 
 _FORMAT = re.compile(r"(?:%[YmdeBbHMS]|[^%]){1,40}")
 
@@ -150,7 +152,7 @@ class Removed(Explanation):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The references that it and its parts read."""
+        """The references that the explanation and its parts read."""
         return self.sources
 
     @property
@@ -352,7 +354,7 @@ def _converted(value: JSON, by: list[JSON]) -> JSON | Missing:
 def _calculated(value: float, operation: str, constant: float) -> JSON | Missing:
     try:
         result = value + constant if operation == "add" else value * constant
-        # Beyond ten digits, arithmetic on binary fractions yields only noise.
+        # Digits after the tenth decimal place are only rounding errors of binary fractions.
         return result if isinstance(result, int) else round(result, 10)
     except OverflowError:
         return MISSING
@@ -564,7 +566,9 @@ def _python_each(inner: str, step: str) -> str:
 
 
 def _least_parts(place: int) -> int:
-    """Return how many parts a text must at least have for there to be a part at this position."""
+    """Return the minimum number of parts that a text must have so that there is a part at this
+    position.
+    """
     return -place if place < 0 else place + 1
 
 

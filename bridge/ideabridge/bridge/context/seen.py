@@ -25,8 +25,8 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.typed import read_whole
 
 MEMBERS: Final = 200
-"""The maximum number of an object's members that a profile lists. Whether further members are
-present is not tracked.
+"""The maximum number of an object's members that a profile lists. A profile does not record whether
+further members are present.
 """
 
 _LONGEST: Final = 1_000
@@ -108,7 +108,7 @@ def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
     kind = _KIND_OF[json_type(inner)]
     facts = read_whole(_Facts, before.get(kind))
     if facts is None:
-        # The first value determines what can hold for all values.
+        # Only what is true of the first value can be true of all values.
         present = _present(object_or_empty(inner))
         facts = _Facts(plain=tuple(_STEPS), always=tuple(present))
 
@@ -116,8 +116,8 @@ def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
 
 
 def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
-    """Return what is new about a value. Nothing is new if runs have seen such values, or if the
-    profile is empty.
+    """Return what is new about a value compared with the profile. Nothing is new if the profile is
+    empty.
     """
     if not profile:
         return []

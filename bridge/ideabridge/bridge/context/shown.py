@@ -136,8 +136,8 @@ class Sizes:
 
 
 class Measures:
-    """The measurements of values and calls for the last Request. Thanks to them, a long run
-    measures only what is new.
+    """The measurements of values and calls for the last Request. Because these are remembered, a
+    long run measures only what is new.
     """
 
     def __init__(self) -> None:
@@ -210,8 +210,8 @@ class Measures:
 
 
 Place: TypeAlias = tuple[str, Path]
-"""The place of a document among those that references read: (instance or "", path) of a state, or
-of the data of one kind.
+"""The place of a state, or of the data of one kind, among the documents that references read:
+(instance or "", path).
 """
 
 
@@ -485,8 +485,8 @@ class Showing:
         return (place, full[depth:]) if place in self._documents else (None, ())
 
     def listed(self, calls: Sequence[JSONObject]) -> list[MadeCall]:
-        """Return which of these calls have a line. A call that a handler has changed is shown as it
-        is.
+        """Return the calls that have a line. If a handler has changed a call, the call is shown as
+        the handler left it.
         """
         listed: Sequence[MadeCall] = self._calls
         if len(calls) != len(listed) or not all(map(is_, calls, [call.entry for call in listed])):
@@ -515,9 +515,9 @@ class Showing:
         """Return a state or data as it is shown.
 
         Args:
-            place: its place among the documents.
-            value: the value of its message. If a handler has changed the message, it is shown as it
-                is.
+            place: the place of the state or data among the documents.
+            value: the value of the message that contains it. If a handler has changed the message,
+                the value is shown as the handler left it.
         """
         short = self._short.get(place, [])
         if not short or self._documents.get(place) is not value:
@@ -563,8 +563,8 @@ def _references(call: JSONObject) -> Iterator[Reference]:
 
 
 def _holds(document: JSON, value: JSON) -> bool:
-    """Return whether a document already contains a value, so that merging it in would change
-    nothing.
+    """Return whether a document already contains a value, so that merging the value into the
+    document would change nothing.
     """
     if document is value:
         return True
@@ -590,7 +590,7 @@ def paths_of(added: JSON, own: JSON | Missing) -> Iterator[Path]:
 
 
 _TEXT_OF_CALL: Final = 160
-"""The maximum number of characters that the preview of a result shows of a string. The preview is
+"""The maximum number of characters of one string that the preview of a result shows. The preview is
 part of the line that shows the call.
 """
 
@@ -612,8 +612,8 @@ def _put(tree: _Tree, path: Path, entry: JSON) -> None:
 
 
 def _replaced(value: JSON, tree: _Tree) -> JSON:
-    """Return a copy of a value in which the value that the tree has at a path, even null, replaces
-    the original one there.
+    """Return a copy of a value in which the entries of the tree replace the parts at the same
+    paths. A part whose entry is null is left out; in a list, the text `(left out)` replaces it.
     """
     if isinstance(value, dict):
         members: JSONObject = {}

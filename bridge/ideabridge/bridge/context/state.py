@@ -39,8 +39,8 @@ MISSING: Final = Missing()
 _BEGINNING: Final = 80
 
 _LARGE: Final = 64 * 1024
-"""Of strings with more characters than this, only one is cached at a time, because its value takes
-much memory.
+"""The length, in characters, above which a string is large. Only one large string is cached at a
+time, because its value takes up much memory.
 """
 
 
@@ -318,8 +318,8 @@ class StateSchema:
 
     @staticmethod
     def _additional(schema: JSONObject, key: str) -> JSON:
-        """Return the schema for a key that `properties` does not name, or None if no such key is
-        allowed.
+        """Return the schema for a key that `properties` does not name, or None if the schema does
+        not allow the key.
         """
         for pattern, schema_of_pattern in object_or_empty(schema.get("patternProperties")).items():
             if _matches(pattern, key):
@@ -360,8 +360,8 @@ def _matches(pattern: str, key: str) -> bool:
 
 
 def _refers_beyond_definitions(schema: JSON) -> bool:
-    """Return whether the schema refers to a part that is not a definition. Closing such a part in
-    one place would also close it in the other.
+    """Return whether the schema refers to a part that is not a definition. Such a part applies in
+    two places, so closing it in one place would also close it in the other.
     """
     return any(
         not target.startswith(("#/$defs/", "#/definitions/")) for target in references_in(schema)

@@ -24,8 +24,9 @@ STEPS: Final[Mapping[str, str]] = {
     "title": "with capitals",
     "strip": "without spaces around it",
 }
-"""The conversion steps, keyed by name, each with a description. `number` and `text` change the
-type; the others change a string."""
+"""The conversion steps, keyed by name, each with a description. `number` and `text` change the type
+of a value; the other steps change a string.
+"""
 
 _CHANGES: Final[Mapping[str, Callable[[str], str]]] = {
     "lower": str.lower,

@@ -25,7 +25,7 @@ class WrittenCall:
         output_path: `_outputPath`, or None.
         has_result: whether the call has `_output`. If so, its author wrote the result, and no tool
             runs.
-        members: all members of the call. They are empty if the call is not an object.
+        members: all members of the call. Empty if the call is not an object.
     """
 
     tool: str

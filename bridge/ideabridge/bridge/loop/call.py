@@ -67,8 +67,8 @@ class Read:
     """One reference string in a call, and the calls that its operands are bound to.
 
     `bound` lists, for each operand of each alternative, the calls whose writes the operand sees. An
-    entry is None while the answer is still streaming and no earlier call supplies the operand. A
-    `lenient` read belongs to an explanation, so it need not have a value.
+    entry is None as long as the answer is still streaming and no earlier call supplies the operand.
+    A `lenient` read belongs to an explanation, so a value for it need not exist.
     """
 
     expression: Expression
@@ -80,14 +80,14 @@ class Read:
     def alternatives(
         self,
     ) -> Iterator[tuple[tuple[Reference, ...], list[tuple[int, ...] | None]]]:
-        """Return each alternative's operands, with the calls that each operand is bound to. An
-        alternative that is not bound yet is left out.
+        """Yield the operands of each alternative, together with the calls that each operand is
+        bound to. An alternative that is not bound yet is left out.
         """
         return zip(self.expression.alternatives, self.bound, strict=False)
 
     def sources(self) -> Iterator[tuple[Reference, tuple[int, ...]]]:
-        """Yield each operand that might be read, with the calls that write it. If the value exists
-        from the start, no call does.
+        """Yield each operand that might be read, with the calls that write its value. There are no
+        such calls if the value exists from the start.
         """
         for operands, bound in self.alternatives():
             for operand, writers in zip(operands, bound, strict=True):
@@ -100,7 +100,7 @@ class Call:
     """A call that a mind or a plan lists.
 
     Attributes:
-        index: its number in the run, from 0.
+        index: the number of the call in the run, from 0.
         place: its place, as in `†results.PLACE`. The place equals the index unless instances share
             the places of a plan.
         first: the place of the first call in its Solution.
@@ -112,19 +112,20 @@ class Call:
         reads: every reference string in the call, including those in `_imports`.
         writes: the full paths that the call can write to.
         after: the ids in `_after`.
-        edges: the calls with these ids, or None while an id is unknown.
+        edges: the calls whose ids are in `after`, or None as long as one of the ids is unknown.
         problems: the structural problems, each in one sentence.
         imports: the references in `_imports`, which the call's room can read.
         room: the kind of room that answers the call: `latent` (a mind, which sees the run's
             context, writes the result), `anonymous` (a clean room) or `idea`. None if code, a
             module or `_output` answers it.
-        order: the earlier calls that it waits for directly because of the listed order.
+        order: the earlier calls that the call waits for directly because of the listed order.
         clean: whether code in this process runs the call and sees only the parameters and
             `_imports`.
         constant: whether the parameters contain no references and are already validated.
-        code: the tool whose code `_activity` names, if that is not the call's own tool. If the run
-            does not have that tool, this one has no hints.
-        changed: the tool that the call's author was shown, if the configuration changes that tool.
+        code: the tool that `_activity` names, if it is not the call's own tool. If the run does not
+            have the named tool, this is a placeholder without hints.
+        changed: the changed tool that the call's author was shown, if the configuration changes the
+            call's tool.
         as_written: the call as its author wrote it. None if the configuration does not change its
             tool.
     """
@@ -400,7 +401,7 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
 
 
 def _reader_parameters(call: Call, parameters: JSONObject) -> JSONObject:
-    """Return the parameters of a call to the reading tool. That tool reads `state.log` as
+    """Return the parameters of a call to the reading tool, which understands `state.log` as
     `†state.log`.
     """
     meant = meant_reference(parameters.get("reference"))
@@ -519,8 +520,8 @@ def read_call(
 
 
 def spread(calls: Sequence[JSON], instances: Sequence[str]) -> tuple[list[JSON], list[JSON] | None]:
-    """Return the calls of a plan, and the place of each in the plan. A call that names no instance
-    is copied for each instance.
+    """Return the calls of a plan, and the place that each of them has in the plan. A call that
+    names no instance is copied for each instance.
 
     If there are no instances, the calls are returned unchanged and the places are None.
     """

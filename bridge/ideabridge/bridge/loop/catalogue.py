@@ -80,7 +80,7 @@ class Catalogue:
         for tool in tools:
             self._by_name.setdefault(tool.name, []).append(tool)
             if tool.remote_name is not None and tool.module is not None:
-                # A call that has `_module` can use the name that the module itself uses.
+                # A call that has `_module` can name the tool as the module itself does.
                 self._by_key.setdefault((tool.module, tool.remote_name), tool)
 
     def _index_unshown(self, tools: list[Tool]) -> None:
@@ -164,7 +164,9 @@ class Catalogue:
         return candidates[0]
 
     def _candidates(self, name: str, module: str | None) -> list[Tool]:
-        """Return the tools that these names, which are no key of a tool, could refer to."""
+        """Return the tools that a name and a module could refer to although they are not the key of
+        a tool.
+        """
         namesakes = self._by_name.get(name)
         if namesakes is None:
             return self._qualified(name, module)
@@ -271,15 +273,15 @@ class Catalogue:
         return list(tools.values())
 
     def same(self, tool: Tool) -> Tool | None:
-        """Return this catalogue's tool with the same module and the same name in that module,
-        whatever the catalogue calls it, or None.
+        """Return this catalogue's tool that has the same module and the same name in the module, or
+        None. The tool can have a different name in the catalogue.
         """
         same = self._by_origin.get(tool.origin)
         return None if same is None else same.real
 
     def get(self, key: ToolKey) -> Tool | None:
-        """Return the tool of this module that has this name in the catalogue or in the module, or
-        None. A module of None stands for this process.
+        """Return the tool that a key identifies, or None. The key consists of a module, where None
+        stands for this process, and the tool's name, either in the catalogue or in the module.
         """
         tool = self._by_origin.get(key) or self._by_key.get(key)
         return None if tool is None else tool.real
@@ -301,8 +303,8 @@ class Catalogue:
         return Catalogue(tools_by_key.values(), self.latent.intersection(tools_by_key))
 
     def with_real(self, calls: Iterable[WrittenCall]) -> Catalogue:
-        """Return a catalogue that lists the changed tools which these calls name as their servers
-        list them.
+        """Return a catalogue in which each changed tool that the calls name is replaced by the real
+        tool.
         """
         changed = [self.changed(call) for call in calls]
         keys = {tool.key for tool in changed if tool is not None}
@@ -396,8 +398,8 @@ def stored_keys(keys: Iterable[ToolKey]) -> list[JSON]:
 
 
 def read_keys(stored: Iterable[JSON]) -> list[ToolKey]:
-    """Read keys of tools that a journal stores as `[[module, name]...]`. Entries in another form
-    are left out.
+    """Read the keys of tools that a journal stores as `[[module, name]...]`. Entries that do not
+    have this form are left out.
     """
     keys: list[ToolKey] = []
     for pair in stored:
@@ -415,7 +417,7 @@ def has_wildcard(pattern: str) -> bool:
 
 
 def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Return a function that tells whether a name matches one of the patterns."""
+    """Return a function that returns whether a name matches one of the patterns."""
     expressions = [translate(pattern) for pattern in patterns]
     if not expressions:
         return lambda _: False

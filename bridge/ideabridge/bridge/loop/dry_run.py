@@ -22,10 +22,11 @@ def _waits(graph: Graph) -> dict[int, set[int]]:
 
 
 def _layers(graph: Graph) -> list[list[Call]]:
-    """Arrange the calls of a closed graph in layers, each call in a later layer than the calls it
-    waits for.
+    """Arrange the calls of a closed graph in layers. Each call is in a later layer than the calls
+    that it waits for.
     """
-    # Calls can wait for each other in a circle through later alternatives. They then share a layer.
+    # Because of later alternatives, calls can wait for each other in a circle. Such calls share a
+    # layer.
     depth_of = depths(_waits(graph))
     count = 1 + max(depth_of.values(), default=-1)
     layers: list[list[Call]] = [[] for _ in range(count)]
@@ -89,7 +90,7 @@ def dry_run_report(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
 
 
 def _entry(graph: Graph, call: Call, before: set[int]) -> JSONObject:
-    """Return a call's entry in the report. `before` contains the calls that it waits for."""
+    """Return a call's entry in the report. `before` contains the calls that the call waits for."""
     entry: JSONObject = {"place": call.place, "tool": call.name}
     if call.tool is not None and call.tool.module is not None:
         entry["module"] = call.tool.module
@@ -137,7 +138,7 @@ def _notes(graph: Graph) -> list[str]:
 
 
 def _undeclared(graph: Graph) -> dict[str, None]:
-    """Return the names of the tools that cause an order of effects because they do not declare
+    """Return the names of the tools that force calls into an order because the tools do not declare
     whether they are read-only.
     """
     names: dict[str, None] = {}

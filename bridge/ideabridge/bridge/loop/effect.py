@@ -95,7 +95,9 @@ class Execute:
 
     @classmethod
     def of(cls, progress: Progress, item: int | None) -> Execute:
-        """Return the effect that runs a call or one of its items, with references resolved."""
+        """Return the effect that runs a call, or one of the call's items, with references
+        resolved.
+        """
         call = progress.call
         tool = progress.tool
         if tool is None:

@@ -100,8 +100,8 @@ _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("nobody", "bridge"): "the bridge",
     ("nobody", "module"): "the server",
 }
-"""The phrases by which messages refer to each kind of decider. Only `Decider.__str__` uses them, so
-a message attributes a decision to a person only if the journal does.
+"""The phrases that messages use for each kind of decider. Only `Decider.__str__` uses the phrases,
+so a message attributes a decision to a person only if the journal does so, too.
 """
 
 
@@ -111,7 +111,7 @@ class Decider:
 
     Attributes:
         kind: who decided; see `DeciderKind`.
-        via: how the answer came; see `Via`.
+        via: how the answer was given; see `Via`.
         user: the user of the server (`local`, or a name) if a person or an assistant decided, or
             the name of the approver.
     """
@@ -185,8 +185,8 @@ def decider_text(event: JSONObject) -> str:
 
 
 def rule_text(rule: JSONObject) -> str:
-    """Return a phrase that names a standing rule from a journal by its id and the day on which it
-    was given.
+    """Return a phrase that identifies a standing rule from a journal by the rule's id and the day
+    on which the rule was created.
     """
     return f"the standing rule {rule.get('id')} of {str(rule.get('at'))[:10]}"
 
@@ -272,9 +272,9 @@ class RunStarted(Journaled):
     `tools` contains full definitions, so that a journal can be folded while modules are down.
     `mind` is the name of the mind (None if Solutions come turn by turn), and `why` says why that
     mind was chosen. `idea` is the idea that the run was made from. `traceparent` is the trace of
-    the request that asked for the run (W3C Trace Context). `bound` contains a digest of the start
-    definition of each module that the run can call; see `Binding`. Journals from earlier versions
-    have no `bound`.
+    the request that asked for the run (W3C Trace Context). `bound` contains, for each module that
+    the run can call, a digest of the definition with which the module is started; see `Binding`.
+    Journals from earlier versions have no `bound`.
     """
 
     name: ClassVar[str] = "run_started"
@@ -295,9 +295,9 @@ class RunStarted(Journaled):
 class ConfigurationChanged(Journaled):
     """The run continues under another configuration, named by `fingerprint`.
 
-    `approval` is the approval setting from now on. It combines the earlier rules with those in the
-    new configuration, and the strictest of them decides. `rules` is the version of the rules for
-    calls from now on; see `Settings`.
+    `approval` is the approval setting from now on. This setting combines the earlier rules with
+    those in the new configuration, and the strictest of all these rules decides. `rules` is the
+    version of the rules for calls from now on; see `Settings`.
     """
 
     name: ClassVar[str] = "configuration_changed"
@@ -311,9 +311,9 @@ class RequestMade(Journaled):
     """A Request was made.
 
     `request` is its id. `offered` contains the tools and the output schema of this Request if
-    message handlers changed them; see `change_of_offer`. `bytes` is the size of what its mind
+    message handlers changed them; see `change_of_offer`. `bytes` is the size of what the mind
     reads; see `Request.size`. `members` contains the schemas of the members that handlers added to
-    the Solution. It is None in older journals, whose Solutions can have any members.
+    the Solution. `members` is None in older journals, whose Solutions can have any members.
     """
 
     name: ClassVar[str] = "request_made"
@@ -334,8 +334,8 @@ class RequestMade(Journaled):
 @dataclass(frozen=True, slots=True)
 class CallProposed(Journaled):
     """The mind listed a call. `place` is set if several instances share the place of a call in a
-    plan. `unreached` is the line in a published program that makes the call, if no recorded run
-    made a call on that line.
+    plan. If no recorded run reached the line in a published program that makes this call,
+    `unreached` is the number of that line.
     """
 
     name: ClassVar[str] = "call_proposed"
@@ -413,9 +413,10 @@ class UsageNoted(Journaled):
 class SolutionProposed(Journaled):
     """A Solution that arrived in one piece is accepted into the run.
 
-    `places` is as in `CallProposed`. `mind` and `model` say who wrote the Solution, unless a caller
-    who answers turn by turn did. With a `pattern`, the Solution's calls form a group. `explained`
-    says how literals in a published plan are computed; see `context/plan_literals.py`.
+    `places` is as in `CallProposed`. `mind` and `model` say who wrote the Solution. They are not
+    set if a caller who answers turn by turn wrote it. With a `pattern`, the Solution's calls form a
+    group. `explained` says how literals in a published plan are computed; see
+    `context/plan_literals.py`.
     """
 
     name: ClassVar[str] = "solution_proposed"
@@ -531,10 +532,10 @@ class PlanDecided(Journaled):
 class CallStarted(OfCall):
     """A call (or one of its items) is about to run. It is in flight until it has finished.
 
-    If its process dies meanwhile, the process that takes the run up next starts a repeatable call
-    again (`resume_events`) without a second `CallStarted`: as far as the journal is concerned, the
-    call was in flight all the time. After `OutcomeDecided` with `retry`, a call starts with a new
-    event.
+    If the process dies while the call is in flight, the next process that takes up the run starts a
+    repeatable call again (`resume_events`), but does not journal a second `CallStarted`: as far as
+    the journal is concerned, the call was in flight all the time. After `OutcomeDecided` with
+    `retry`, a call starts with a new event.
     """
 
     name: ClassVar[str] = "call_started"
@@ -559,7 +560,8 @@ class CallFinished(OfCall):
     - `RunEnded` ends every call in the run, and `SolutionCancelled` the calls in the Solution that
       have not started.
     - A call that cannot run (it is malformed, a rule denies it, a value that it reads is missing,
-      or its group is decided) ends with the event from which the machine learns this.
+      or its group is decided) ends with the event from which the machine learns that the call
+      cannot run.
     """
 
     name: ClassVar[str] = "call_finished"
@@ -605,7 +607,7 @@ class OutcomeDecided(OfCall):
 
 def ends_execution(event: object) -> TypeGuard[CallFinished | OutcomeDecided]:
     """Return whether an event ends a started call or one of its items. If so, the event contains
-    the value or the error: no `CallFinished` follows a person's decision.
+    the value or the error, and no `CallFinished` follows it.
     """
     if isinstance(event, OutcomeDecided):
         return event.decision != "retry"

@@ -67,8 +67,8 @@ _CHECKED: Final = (
         "maxProperties",
     }
 )
-"""Schema keywords that a grant can use. Any other key, such as a misplaced parameter name, would
-restrict nothing.
+"""The schema keywords that a grant can use. Any other key in a grant, such as a misplaced parameter
+name, would restrict nothing.
 """
 
 
@@ -80,10 +80,10 @@ class Grant:
         call: the index of the call whose approval included the grant.
         tool: the allowed tool, as it was defined when the grant was given.
         activity: the activity that the call named.
-        by: who gave it.
+        by: who gave the grant.
         most: the maximum number of executions that the grant approves, or None for any number.
         where: checks the parameters of an execution, or None if any are allowed.
-        used: the number of executions that it has approved so far.
+        used: the number of executions that the grant has approved so far.
     """
 
     call: int
@@ -158,8 +158,8 @@ class Grants:
         return iter(self.given)
 
     def take(self, progress: Progress) -> Grant | None:
-        """Return the first grant that covers a call and add the call to its count. Return None if
-        no grant covers it.
+        """Return the first grant that covers a call, and add the call's executions to the grant's
+        count. Return None if no grant covers the call.
         """
         for grant in self.given:
             if grant.covers(progress):
@@ -168,8 +168,8 @@ class Grants:
         return None
 
     def count(self, call: int, progress: Progress, times: int) -> None:
-        """Add a call's executions to the count of the grant that came with `call` (if `times` is
-        1), or subtract them (if it is -1).
+        """Change the count of the grant that came with `call` by the number of a call's executions:
+        add them if `times` is 1, subtract them if it is -1.
         """
         self.of(call).used += times * _executions(progress)
 
@@ -238,8 +238,8 @@ def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
 def read_grant(progress: Progress, grant: JSON) -> JSONObject | Refusal:
     """Check a grant that comes with the approval of a call.
 
-    A schema that by mistake would restrict nothing is refused: one that has a keyword which is not
-    checked, or a parameter that the tool does not have.
+    A schema that would restrict nothing by mistake is refused. Such a schema contains a keyword
+    that is not checked, or a parameter that the tool does not have.
     """
     if (
         not isinstance(grant, dict)

@@ -116,8 +116,8 @@ class Graph:
             call must name one of them.
         first: the index of the first call.
         earlier_ids: the ids of calls in earlier Solutions. All of these calls have ended.
-        pattern: how the calls form a group; see `SolutionProposed`. Alternatives have no order, and
-            none of them sees data that another adds.
+        pattern: how the calls form a group; see `SolutionProposed`. The calls of a group of
+            alternatives have no order, and no call sees data that another call adds.
 
     Attributes:
         explained: the literals that are computed when the Solution runs; see `read_computations`.
@@ -180,7 +180,8 @@ class Graph:
         """Read one more call, and bind whatever can be bound already."""
         index = self.first + len(self.calls)
         at = index if place is None else place
-        # Every call in a plan might be wrong, and explaining every mistake would take minutes.
+        # Explain only the first mistakes in detail. Every call in a plan might be wrong, and
+        # explaining all mistakes would take minutes.
         briefly = self._malformed >= _NAMED
         call = read_call(raw, index, at, self.catalogue, briefly=briefly)
         self._malformed += bool(call.problems)
@@ -218,8 +219,8 @@ class Graph:
         return call
 
     def _add_computed(self, call: Call) -> None:
-        """Let a call read the values that its computed literals are made from, as far as they
-        exist.
+        """Let a call read the values from which its computed literals are made, as far as these
+        values exist.
         """
         computation = self.computations.calls.get(call.place)
         if computation is None:
@@ -416,11 +417,11 @@ class Graph:
     # -- values that exist already -----------------------------------------------------------------
 
     def known(self, item: Read, instance: str) -> JSON | Missing:
-        """Return the value of a read, or MISSING if the value does not exist before the Solution or
-        a call before the reader changes it.
+        """Return the value of a read. Return MISSING if the value does not exist before the
+        Solution, or if a call that comes before the reader changes it.
 
-        If the read has alternatives, only the first can supply the value, because the others are
-        read only if the first is absent.
+        If the read has alternatives, only the first alternative can supply the value, because the
+        others are read only if the first is absent.
         """
         if (
             not item.bound
@@ -440,8 +441,8 @@ class Graph:
     def _foresee(self, call: Call, *, briefly: bool) -> None:
         """Check a call's parameters in advance, using the values that its references already have.
 
-        A call that might not run at all is checked only when its turn comes: a test might decide
-        whether it runs, or it might run for each item of a list that is unknown or empty.
+        A call that might not run at all is checked only when its turn comes. Such a call depends on
+        a test, or runs for each item of a list that is unknown or empty.
         """
         tool = call.tool
         if tool is None or not call.reads or self.explained is not None:
@@ -534,7 +535,7 @@ class Graph:
             or call.has_written_result
             or (call.activity is None and tool.key in self.catalogue.latent)
         ):
-            # A mind writes the result, which touches nothing.
+            # A mind writes the result, so the call changes and reads nothing.
             return []
 
         if not tool.asks_mind:
@@ -555,8 +556,8 @@ class Graph:
     # -- binding -----------------------------------------------------------------------------------
 
     def _bind(self, item: Read, instance: str, reader: int) -> list[list[tuple[int, ...] | None]]:
-        """Return the calls that each operand sees. Alternatives after the first that certainly
-        exists are left out.
+        """Return the calls that each operand is bound to. If an alternative is certain to exist,
+        the alternatives after it are left out.
         """
         bound: list[list[tuple[int, ...] | None]] = []
         if self._is_over:
@@ -605,7 +606,8 @@ class Graph:
         overlapping = writers.overlapping(operand.full) if writers else set[int]()
         earlier = sorted(index for index in overlapping if index < reader)
         if earlier or lenient or self._exists(operand, instance):
-            # The value that a literal was copied from existed before the call.
+            # Bind only earlier calls. For a lenient read, they suffice even if there are none,
+            # because the value that a literal was copied from existed before the call.
             return tuple(earlier)
         if not self.closed:
             return None
@@ -616,8 +618,8 @@ class Graph:
         return any(operand is None for alternative in item.bound for operand in alternative)
 
     def waits_for_end(self, call: Call) -> bool:
-        """Return whether it remains unknown, until the answer has ended, which calls this call
-        waits for.
+        """Return whether the calls that this call waits for are unknown until the answer has
+        ended.
         """
         return not self.closed and call.index in self._open_ended
 
@@ -625,9 +627,9 @@ class Graph:
         """Return whether the call, or a call that it might wait for, depends on calls that are not
         listed yet.
 
-        Later alternatives count even if they are never needed, because calls that read them can
-        form a circle in which the order gives way. A call that started before this was known would
-        run earlier than if the answer had arrived in one piece.
+        Later alternatives count even if they are never needed, because the calls that read them can
+        form a circle, and within a circle the listed order is not kept. Without this rule, a call
+        could start earlier than if the answer had arrived in one piece.
         """
         if call.edges is None or any(self._open(item) for item in call.reads):
             return True
@@ -659,7 +661,8 @@ class Graph:
         missing = f"nothing supplies {clipped(operand.text)}"
         self._explained += 1
         if self._explained > _NAMED:
-            # Every call in a plan might lack a value, and each explanation searches all calls.
+            # Add no further explanation. Every call in a plan might lack a value, and each
+            # explanation searches all calls.
             return missing
         if where and where not in self._instances:
             return f"{missing}: there is no instance {quoted(where)}"
@@ -759,7 +762,7 @@ class Graph:
                 self._cycles.setdefault(index, []).append(message)
 
     def _loosen(self) -> None:
-        """Unbind reads of context data from the calls that wait for the reader."""
+        """If a call reads context data, unbind the read from the calls that wait for this call."""
         for part in components({call.index: self.depends_on(call) for call in self.calls}):
             if len(part) == 1:
                 continue
@@ -771,7 +774,9 @@ class Graph:
                     self._unbind_data(item, call.instance, circle)
 
     def _unbind_data(self, item: Read, instance: str, circle: frozenset[int]) -> None:
-        """Unbind the operands of a read that are existing context data from some calls."""
+        """Unbind a read from the calls in `circle`, for each operand that is existing context
+        data.
+        """
         for operands, bound in item.alternatives():
             for number, operand in enumerate(operands):
                 if operand.kind == "data" and self._exists(operand, instance):
@@ -814,7 +819,7 @@ class _Sequence:
 
     def __init__(self) -> None:
         self.indexes: list[int] = []
-        # Maps each position to an earlier one. All calls between the two have settled.
+        # For each position, an earlier position. All calls between the two positions have settled.
         self._nearest: list[int] = []
 
     def append(self, index: int) -> None:
@@ -871,7 +876,7 @@ class _Lanes:
     def of(self, place: _Position) -> list[_Lane]:
         """Return the lanes of a call, creating any that do not exist."""
         if place.modules is None:
-            # This lane holds the calls that are in every lane until another lane exists.
+            # Create a lane that holds the calls of every lane until another lane exists.
             self._lane((EVERY_MODULE, place.instance))
             return [
                 lane for (_, instance), lane in self._lanes.items() if instance == place.instance
@@ -894,7 +899,7 @@ class _Lanes:
             self._everywhere.setdefault(place.instance, []).append((index, place.changes))
 
     def before(self, place: _Position) -> list[int]:
-        """Return the calls that a call appended now would wait for directly."""
+        """Return the calls that a call would wait for directly if it were appended now."""
         indexes: dict[int, None] = {}
         for lane in self.of(place):
             if place.changes:
@@ -905,8 +910,8 @@ class _Lanes:
         return list(indexes)
 
     def looks(self, place: _Position) -> list[tuple[_Sequence, int]]:
-        """Return (sequence, number of calls to search) for each sequence that might contain a call
-        to wait for.
+        """Return (sequence, number of calls at its beginning to search) for each sequence that
+        might contain a call to wait for.
         """
         sequences = [lane.everyone if place.changes else lane.changes for lane in self.of(place)]
         return [(sequence, len(sequence.indexes)) for sequence in sequences]
@@ -976,7 +981,7 @@ class ListedOrder:
         return place is not None and place.changes
 
     def before(self, call: Call, settled: Callable[[int], bool]) -> int | None:
-        """Return an earlier call that this one waits for, or None if all of them have settled."""
+        """Return an earlier call that `call` waits for, or None if all such calls have settled."""
         given_way = self._given_way.get(call.index)
         for sequence, below in self._looks.get(call.index, ()):
             if given_way is None:
@@ -995,7 +1000,7 @@ class ListedOrder:
         return None
 
     def give_way(self, call: Call, before: int) -> None:
-        """Let a call run before an earlier call that waits for the first one's result."""
+        """Let `call` run before the earlier call `before`, which waits for the result of `call`."""
         self._given_way.setdefault(call.index, set()).add(before)
 
     def join(self, call: Call, tool: Tool) -> None:
@@ -1008,8 +1013,8 @@ class ListedOrder:
             self._places[call.index] = place
 
     def rearrange(self, data: Mapping[int, Sequence[int]], call_of: Callable[[int], Call]) -> None:
-        """Rebuild the lanes so that an earlier call which reads a later call's result runs after
-        that later call.
+        """Rebuild the lanes so that a call which reads the result of a later call runs after that
+        later call.
 
         Args:
             data: the calls that each call waits for because of data and `_after`, in listing order.
@@ -1019,8 +1024,8 @@ class ListedOrder:
         self._lanes = _Lanes()
         self._looks.clear()
         for part in parts:
-            # A component of several calls is a circle through data. Its calls keep their order
-            # until `give_way`.
+            # A component of several calls is a circle through data. The calls in it keep their
+            # listed order until `give_way`.
             for index in part:
                 place = self._places.get(index)
                 call_of(index).order = [] if place is None else self._lanes.before(place)
@@ -1044,8 +1049,8 @@ class ListedOrder:
 
 
 def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
-    """Return the strongly connected components, each after those that it leads to (Tarjan's
-    algorithm, without recursion).
+    """Return the strongly connected components. Each component comes after the components that it
+    leads to (Tarjan's algorithm, without recursion).
 
     Args:
         edges: the nodes that each node waits for, in order. Nodes that are not keys are ignored.
@@ -1108,7 +1113,7 @@ def emission(
         listed: the earlier calls that each call should wait for because of the listed order.
 
     Returns:
-        Groups of calls, to run one group after the other. If a group has several calls, they wait
+        Groups of calls, to be run one group after the other. The calls in a group of several wait
         for each other in a circle, so there is no order among them.
     """
     wished = {index: [*targets, *listed.get(index, ())] for index, targets in data.items()}
@@ -1118,8 +1123,8 @@ def emission(
             order.append(part)
             continue
 
-        # If the listed order and data together form a circle, the order gives way within that
-        # circle.
+        # If the listed order and data together form a circle, the listed order is not kept within
+        # that circle.
         members = set(part)
         inner = {index: [target for target in data[index] if target in members] for index in part}
         order.extend(components(inner))
@@ -1133,7 +1138,7 @@ def depths(edges: Mapping[int, set[int]]) -> dict[int, int]:
     depth.
 
     Args:
-        edges: the nodes that each node waits for. Each of them is a key, too.
+        edges: the nodes that each node waits for. Every node that is waited for is also a key.
     """
     depth_of: dict[int, int] = {}
     for part in components(edges):

@@ -101,7 +101,7 @@ class _Parts:
     data: JSON = field(default_factory=dict[str, JSON])
 
     def add(self, message: Message) -> None:
-        """Merge a message in."""
+        """Merge a message into the parts."""
         if message.type == "data":
             self.data = merge(self.data, {message.kind: message.value})
         elif message.type == "input":
@@ -112,7 +112,8 @@ class _Parts:
 
 def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
     """Build the documents from a context. Data of the same kind and instance is merged. Every
-    instance also sees the input and the data that name no instance, merged with its own.
+    instance also sees the input and the data that name no instance, merged with the input and the
+    data of the instance.
 
     Raises:
         MessageError: there are too many instances, or a name is invalid; see `check_instance`.

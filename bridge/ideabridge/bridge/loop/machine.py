@@ -101,7 +101,7 @@ from ideabridge.bridge.loop.tool_offer import ToolOffer
 from ideabridge.tools.encoding import JSON, JSONObject
 
 CUT_OFF: Final = "the process ended while the answer was streaming in"
-"""Why an answer was cut off if the run's process ended. This is not the mind's fault."""
+"""Why an answer was cut off if the run's process ended. The mind is not at fault."""
 
 Phase = Literal["new", "asking", "planning", "solving", "ending", "ended"]
 
@@ -148,11 +148,11 @@ class Machine:
             one.
         feedback: what the latest Solution adds to the next Request.
         output: the output of the run. It can be null, so `has_output` says whether the run has one.
-        offer: the tools and the output schema, of the run and of the current Request.
+        offer: the tools and the output schema of the run, and those of the current Request.
         has_mind: whether a mind answers by itself; otherwise someone submits the Solutions. The
             runner sets this.
         traceparent: the trace of the request that asked for the run; see `RunStarted`.
-            `Runs.create` also sets this.
+            `Runs.create` also sets it.
         status, reason: how the run ended, and why.
     """
 
@@ -307,8 +307,8 @@ class Machine:
         return self._tick.settled if self._tick is not None else ()
 
     def is_current(self, call: int) -> bool:
-        """Return whether a call belongs to the current Solution. Messages for other calls have come
-        too late and are ignored.
+        """Return whether a call belongs to the current Solution. A message for any other call has
+        come too late and is ignored.
         """
         return self.phase == "solving" and call >= len(self.history) - len(self.solution.calls)
 
@@ -359,7 +359,7 @@ class Machine:
         return {instance: self._memory.state(instance) for instance in instances}
 
     def state_of(self, instance: str = "") -> JSONObject:
-        """Return the state of one instance, which is "" in a run without instances."""
+        """Return the state of one instance. In a run without instances, `instance` is ""."""
         return self._memory.state(instance)
 
     @property
@@ -580,8 +580,8 @@ class Machine:
 
         proposal = self._reader.take(event)
         if self.mode == "plan" or event.pattern is not None:
-            # A plan's author answers only once, and a group is all or nothing. So nothing runs
-            # unless every call is well formed.
+            # Nothing runs unless every call is well formed, because a plan's author answers only
+            # once, and a group is all or nothing.
             proposal.expect_well_formed()
 
         if not self.settings.lazy:
@@ -602,7 +602,7 @@ class Machine:
         return tick
 
     def _plan(self, event: PlanEvent) -> None:
-        """Treat a lazy run's Solution as a plan, of which nothing runs before it is accepted."""
+        """Treat a lazy run's Solution as a plan. No part of it runs before a person accepts it."""
         if self.phase == "asking":
             self.phase = "planning"
             self._planning = Planning(self._reader, self.step)
@@ -766,8 +766,8 @@ class Machine:
         tick.close()
 
     def _judge_members(self) -> list[JSONObject]:
-        """Return the correction about members of the Solution that its schema does not contain, or
-        None if there are none.
+        """Return a list with one correction, about the members of the Solution that its schema does
+        not contain. Return an empty list if there are no such members.
         """
         self._member_errors = []
         if self.mode != "solve" or self._members is None:
@@ -830,11 +830,12 @@ class Machine:
         )
 
     def _end_after(self, *, has_calls: bool, has_output: bool) -> Finish | None:
-        """Return the event that ends the run if the last Solution leads to the run's end, otherwise
-        None.
+        """If the last Solution leads to the end of the run, return the effect that ends the run.
+        Otherwise return None.
 
         The run ends if it has an output, or if the Solution's author answers only once. It also
-        ends after two consecutive empty Solutions, without calls, output or printed text.
+        ends after two consecutive Solutions that are empty, that is, have no calls, output or
+        printed text.
         """
         if self.has_output:
             return Finish("done")
@@ -932,13 +933,12 @@ class Machine:
 
 
 def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]:
-    """Return what continues a run whose journal was folded: the executions to repeat, and the
-    events to journal.
+    """Return what is needed to continue a run whose journal was folded: the executions to repeat,
+    and the events to journal.
 
-    Executions in flight run again if their tool is repeatable. Their `CallStarted` is in the
-    journal already, so the caller starts them without another one. For all other executions, the
-    next Request says that the outcome is unknown; in the run of a plan, which has no mind, a person
-    is asked.
+    Executions in flight run again if their tool is repeatable. Their `CallStarted` is already in
+    the journal, so the caller does not journal it again. For all other executions, the next Request
+    says that the outcome is unknown; in the run of a plan, which has no mind, a person is asked.
     """
     again: list[Execute] = []
     # The connections that were waiting for an answer ended with the process, so their questions are
@@ -957,7 +957,8 @@ def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Eve
             journaled.append(_in_doubt(machine, progress, number, None, now))
 
     if machine.is_streaming:
-        # The part that had arrived becomes the Solution. The mind is not asked for the rest.
+        # The part of the answer that had arrived becomes the Solution. The mind is not asked for
+        # the rest.
         journaled.append(events.SolutionClosed(CUT_OFF))
 
     return again, journaled

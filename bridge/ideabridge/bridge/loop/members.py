@@ -54,8 +54,8 @@ class MemberFaults:
     errors: list[str] = field(default_factory=list[str])
 
     def correction(self) -> JSONObject | None:
-        """Return the correction that tells the mind which members were ignored, or None if none
-        were.
+        """Return the correction that tells the mind which members were ignored, or None if no
+        member was.
         """
         if not self.unknown:
             return None

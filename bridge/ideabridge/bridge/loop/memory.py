@@ -53,8 +53,8 @@ class Memory:
 
     def __init__(self, documents: dict[str, JSONObject]) -> None:
         self._documents = documents
-        # For each instance, a results object that nothing else refers to. Another result can be
-        # added to it without copying it.
+        # For each instance, a results object that nothing else refers to. A result can therefore be
+        # added to this object without copying it.
         self._results: dict[str, JSONObject] = {}
         self.base: dict[str, JSONObject] = dict(documents)
         self.log: list[Write] = []
@@ -150,7 +150,9 @@ class Memory:
         self._results[entry.instance] = object_or_empty(changed["results"])
 
     def staged(self) -> Memory:
-        """Return a copy for a group of calls. Writes to the copy are visible only to them."""
+        """Return a copy for a group of calls. Writes to the copy are visible only to the calls in
+        the group.
+        """
         copy = Memory(dict(self.documents))
         copy.base = self.base
         copy._learned = [*self._learned]
@@ -165,24 +167,25 @@ class Memory:
         self._documents.update(staged.documents)
 
     def read(self, instance: str, path: Path, bound: Collection[int]) -> JSON | Missing:
-        """Return the value of a read that is bound to the calls `bound`: the value before the
-        Solution, plus what these calls, and no others, have written or added as data. If several
-        wrote to the same path, the last write counts.
+        """Return the value of a read that is bound to the calls in `bound`: the value before the
+        Solution, plus what only these calls have written or added as data. If several of these
+        calls wrote to the same path, the last write counts.
         """
         kind, *below = path
         if bound and kind != "data":
             written = self._written.get(instance)
             if written is None or written.overlapping(path) <= frozenset(bound):
-                # No other call has written to this path, so the read sees the current value. A
-                # reader of all results can keep them only if `documents` returned them.
+                # No other call has written to this path, so the read sees the current value. A call
+                # that reads all results might keep them, so it gets them from `documents`, which
+                # returns an object that no later write changes.
                 documents = self._documents if below else self.documents
                 return document.read(documents.get(instance, {}), path)
 
         return document.read(self.document(instance, kind, bound), path)
 
     def document(self, instance: str, kind: str, bound: Collection[int]) -> JSONObject:
-        """Return the document that an instance's read of `†KIND` sees if it is bound to the calls
-        `bound`. The document does not depend on what other calls have written so far.
+        """Return the document that a read of `†KIND` in an instance sees when the read is bound to
+        the calls in `bound`. What other calls have written so far makes no difference.
         """
         view = self.base.get(instance, {})
         if not bound:

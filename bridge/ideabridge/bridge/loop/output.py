@@ -81,11 +81,12 @@ class _Reads:
 
     Attributes:
         values: the values that the call itself reads.
-        known: the same values, plus those that the call's computed literals read, as far as they
-            exist.
+        known: the values that the call itself reads, plus the values that its computed literals
+            read, as far as these exist.
         by_item: the reads of `†item`, whose value differs from execution to execution.
         absent: why values that the call itself reads do not exist.
-        failing: why computed literals lack a value: the call that would provide it has failed.
+        failing: why computed literals lack a value, if the call that would provide the value has
+            failed.
     """
 
     values: dict[str, JSON] = field(default_factory=dict[str, JSON])
@@ -298,7 +299,7 @@ def resolved_call(progress: Progress) -> JSONObject:
 
 
 def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
-    """Return one execution of a call as people see it: an item of `_each` looks like a call."""
+    """Return one execution of a call as people see it. An item of `_each` looks like a call."""
     result: JSONObject = {key: value for key, value in progress.call.raw.items() if key in _SHOWN}
     if progress.replaced is not None:
         result = {
@@ -371,11 +372,11 @@ class OutputSchema:
             Validator(self._schema, what="the output").is_valid(None)
 
     def settle(self, graph: Graph, judge: Judge) -> tuple[JSON, list[str], bool, Doubts]:
-        """Return the unwrapped output, its faults, whether the run has an output, and what the
-        output assumes.
+        """Return four things: the unwrapped output; the faults in the output; whether the run has
+        an output; and the uncertainties about the output.
 
         In a plan, an output by instance omits the instances that have faults. The run has an output
-        if at least one instance is left.
+        if at least one instance remains.
 
         Args:
             graph: the graph of a Solution whose calls have settled.
@@ -412,8 +413,8 @@ class OutputSchema:
         )
 
     def foreseen(self, graph: Graph) -> list[str]:
-        """Return the faults in an output that can be resolved before any call runs because all its
-        references read existing values.
+        """Return the faults in an output that can be resolved before any call runs because all
+        references in it read existing values.
         """
         faults: list[str] = []
         if self._schema is None or graph.output is None:
@@ -434,8 +435,8 @@ class OutputSchema:
         return faults
 
     def fault_of_null(self) -> str | None:
-        """Return why null is not a valid output of a plan, or None if it is valid or the plan has
-        no output schema.
+        """Return why null is not a valid output of a plan. Return None if null is valid, or if the
+        plan has no output schema.
         """
         faults: list[str] = []
         if self._schema is not None:
@@ -456,8 +457,9 @@ class OutputSchema:
 def _resolve(
     graph: Graph, judge: Judge, *, by_instance: bool
 ) -> tuple[JSON, list[str], Doubts, Size]:
-    """Return the output with its references resolved, the faults, the assumptions, and the size of
-    the values that the output reads. An output by instance omits the instances that have faults.
+    """Return four things: the output with its references resolved; the faults; the uncertainties;
+    and the size of the values that the output reads. An output by instance omits the instances that
+    have faults.
     """
     faults: list[str] = list(graph.output_problems)
     doubts = Doubts()

@@ -27,8 +27,8 @@ Then: TypeAlias = Literal["allow", "ask", "deny"]
 
 ApprovalSetting: TypeAlias = "str | JSONObject"
 """`default`, `allow_all`, an object of rules as in the configuration's `approval`, or
-`{"all": [...]}` with several of these, the strictest of which decides on each call. An object of
-rules can contain `embedded`; see `embedded_tools`.
+`{"all": [...]}` with several of these settings. For each call, the strictest of them decides. An
+object of rules can contain `embedded`; see `embedded_tools`.
 """
 
 
@@ -171,8 +171,8 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
 
 
 def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
-    """Return the tools whose code is in the same toolbox and whose calls would ask, as a map from
-    the tool's name to the digest of its definition and the name of its activity.
+    """Return the tools whose code is in the same toolbox and whose calls would ask. The result maps
+    the name of each tool to the digest of its definition and the name of its activity.
     """
     embedded: dict[str, tuple[str, str]] = {}
     for tool in toolbox:
@@ -224,8 +224,8 @@ def ruled(
             least = _stricter(least, verdict)
 
         if otherwise == "read_only":
-            # Definition and code must both be the same, because a tool from a file or a context can
-            # have the same name.
+            # It is not enough that the name is the same, because a tool from a file or a context
+            # can have the same name: the definition and the code must be the same, too.
             is_embedded = handed_over.get(tool.name) == [tool.digest, activity_of(tool, call)]
             if tool.module is None and is_embedded:
                 return least
@@ -275,7 +275,7 @@ def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
 
     The setting's rules apply, and so does its `default` if that is `ask` or `deny`. All other calls
     run, because the host decides whether to ask its user. However, if only persons are allowed to
-    decide, what the host asks does not count, and a call asks as it would in a run.
+    decide, a question from the host does not count, and a call asks as it would in a run.
 
     Args:
         setting: the configuration's `approval`.

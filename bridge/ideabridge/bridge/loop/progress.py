@@ -64,7 +64,8 @@ class Item:
             take long.
         content: the content blocks of the result, if they say more than the value does.
         asked: the open question that the execution is waiting for, either about its outcome or from
-            its module. `doubts` and `questions` count the answered questions of these two kinds.
+            its module. `doubts` counts the answered questions about the outcome, and `questions`
+            those from the module.
     """
 
     parameters: JSONObject
@@ -142,7 +143,7 @@ class Progress:
         replaced: the tool with which a person replaced the call's own.
         is_edited: whether someone has changed the call since it was proposed.
         is_held_back: whether only the listed order keeps the call from running.
-        unasked: questions from the call's module that were put to nobody, with the reasons.
+        unasked: questions from the call's module that were passed to nobody, with the reasons.
         doubts: the uncertainties about the call's parameters. A person's decision on the call
             settles them.
     """
@@ -200,8 +201,8 @@ class Progress:
 
 
 def items_error(items: list[Item]) -> JSONObject:
-    """The error of a call with `_each` some of whose items failed: `{"kind", "message", "items",
-    "sent"?}`.
+    """Return the error of a call with `_each` if some of its items failed: `{"kind", "message",
+    "items", "sent"?}`.
 
     `sent` contains what the tool sent for the failed items, keyed by item number. If an item might
     have taken effect, the error has a kind that `p || q` does not catch.
@@ -266,8 +267,8 @@ def running_item(progress: Mapping[int, Progress], call: int, number: int | None
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """There is no value yet. `on` is the call that must settle first, or None if the answer must
-    end first.
+    """There is no value yet. `on` is the call that must settle first. If it is None, the answer
+    must end first.
     """
 
     on: int | None
@@ -321,8 +322,8 @@ class Judge:
         return _combined(absent)
 
     def waits(self, item: Read) -> Wait | None:
-        """Return a call that an operand of the read must wait for, if there is one. This is for
-        reads that are evaluated once per item.
+        """Return what an operand of the read must wait for, or None. This method is for reads that
+        are evaluated once per item.
         """
         for bound in item.bound:
             for writers in bound:
@@ -334,10 +335,11 @@ class Judge:
         return None
 
     def _first_open(self, writers: tuple[int, ...], *, or_failed: bool = False) -> int | None:
-        """Return the first writer, in listed order, that has not settled or has failed.
+        """Return the first writer, in listed order, that has not settled. With `or_failed`, a
+        writer that has failed also counts.
 
-        A settled call stays settled. Each is therefore skipped only once, no matter how often its
-        readers are considered.
+        A settled call stays settled. Each settled call is therefore skipped only once, no matter
+        how often its readers are considered.
         """
         if not writers:
             return None
@@ -389,7 +391,8 @@ class Judge:
         if writers is None:
             return Wait(None)
 
-        # A call that might have added data has failed, but the data might exist nevertheless.
+        # Wait for every writer of data, even after one of them has failed, because the data might
+        # exist nevertheless.
         if operand.kind == "data":
             open_writer = self._last_open(writers)
         else:
@@ -451,8 +454,8 @@ class Judge:
 
 
 def _reads_wrapper(operand: Reference, writer: Progress) -> bool:
-    """Return whether the read names the member `result`. An SDK wraps values in this member, and
-    plans leave it out.
+    """Return whether the read names the member `result`, in which an SDK wraps values. Plans leave
+    this member out.
     """
     unwraps = writer.tool is not None and writer.tool.wrapper is not None
     return unwraps and any(

@@ -55,7 +55,7 @@ REFUSALS: Final[dict[Kind, Choice]] = {
     "plan": "deny",
     "question": "skip",
 }
-"""The answer that counts if nobody answers in time."""
+"""The answer that applies if nobody answers in time."""
 
 DIED: Final = "the process died while it ran"
 """Why an outcome is unknown, if no other reason is known."""
@@ -112,7 +112,7 @@ class Question:
 
     @property
     def refusal(self) -> Choice:
-        """The answer that counts if nobody answers in time."""
+        """The answer that applies if nobody answers in time."""
         return REFUSALS[self.kind]
 
     def to_json(self) -> JSONObject:
@@ -258,7 +258,7 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
     if verdict.verdict == "deny":
         return Refusal(f"denied by policy: {verdict.why or 'no reason given'}", "denied")
 
-    # A person decides on all items at once.
+    # A person makes one decision on all items together.
     size = sum((item.size for item in progress.items), NO_SIZE)
     problem = too_large("the call", size)
     if problem is not None:
@@ -273,8 +273,8 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
 
 
 def _code_of(tool: Tool) -> str | None:
-    """Return a phrase that says which code runs, if it is another tool's. A tool's author chooses
-    the tool's name, so the name alone might mislead.
+    """If a tool runs the code of another tool, return a phrase that says so. The tool's author
+    chooses its name, so the name alone might mislead.
     """
     code = tool.passes_to
     if code is None or code.origin == tool.origin:

@@ -58,12 +58,12 @@ class Guidance:
         self._made = {(call.instance, _written(call.raw)) for call in done}
 
     def with_status(self, message: Message) -> Message:
-        """Return a plan message to which `standing` is added, a list with `{"place", "tool",
-        "writes"?, "done"}` for each call.
+        """Return a plan message with an additional member `standing`: a list with `{"place",
+        "tool", "writes"?, "done"}` for each call.
 
         If there are instances, `done` is the number of instances in which the call is done, `of` is
         the number of all instances, and `not_done` lists some of those in which it is not. At the
-        first step, a plan none of whose calls is done is returned unchanged.
+        first step, the message is returned unchanged if no call in the plan is done.
         """
         plan = message.members or {"calls": message.value}
         if not isinstance(plan.get("calls"), list):
@@ -180,7 +180,7 @@ class Composer:
     Args:
         handlers: the handlers for each type of message.
         cache: composed schemas, shared with other runs.
-        latent: returns the keys of those tools added by handlers that have no code.
+        latent: returns the keys of the tools that handlers added and that have no code.
         program_schema: returns the schema of programs that call these tools, or None if programs
             are not offered.
     """
@@ -219,9 +219,9 @@ class Composer:
 
         Args:
             machine: the run.
-            earlier: the event of a Request that has been made before. The Request then offers what
-                the handlers offered at that time, as tools and as output schema, no matter what
-                they do now.
+            earlier: the event of a Request that has been made before. The Request then has the
+                tools and the output schema that the handlers left at that time, no matter what the
+                handlers do now.
 
         Raises:
             HandlerError: a message handler failed, or left invalid tools or an invalid schema.
@@ -413,11 +413,11 @@ def _schema_of(
 
 
 def messages_around_calls(machine: Machine) -> tuple[list[Message], list[Message]]:
-    """Return the context of the current step without the messages about calls: the messages before
-    those, and the messages after them.
+    """Return the context of the current step without the messages about calls, in two parts: the
+    messages before the messages about calls, and the messages after them.
 
-    The context consists of the initial context with the current state, of what the last Solution
-    printed and added, and of that Solution's corrections and errors.
+    The context consists of the initial context with the current state, what the last Solution
+    printed and added, and the corrections and errors of the last Solution.
     """
     initial = machine.messages
     if any(message.type == "plan" for message in initial):
@@ -539,7 +539,7 @@ def _call_entry(progress: Progress) -> JSONObject:
         if progress.status is CallStatus.DONE and progress.wrote[0][0] == "results":
             summary["result"] = progress.value
 
-    # A mind must not take for certain what an idea that it called merely assumed.
+    # If an idea that the mind called only assumed something, the mind must not take it for certain.
     assumed = assumption_lines(progress.doubts.assumed, _DOUBT_BYTES)
     if assumed:
         summary["assumed"] = list[JSON](assumed)

@@ -10,9 +10,9 @@ from ideabridge.bridge.loop.policy import ApprovalSetting, strictest_of
 class RulesInForce:
     """The approval settings of a process, each with the time from which it was in force.
 
-    It might be an assistant that changed the configuration. A client that is already connected
-    therefore gains nothing from looser rules: each of its calls gets the strictest verdict of all
-    the settings that have been in force since it connected.
+    The configuration might have been changed by an assistant. A client that is already connected
+    therefore gains nothing from looser rules: each call from the client gets the strictest verdict
+    of all settings that have been in force since the client connected.
 
     Args:
         setting: the setting at the start of the process.
@@ -24,13 +24,13 @@ class RulesInForce:
         self._settings: list[tuple[float, ApprovalSetting]] = [(now(), setting)]
 
     def change(self, setting: ApprovalSetting) -> None:
-        """Put another setting into force from now on."""
+        """Put a new setting into force from now on."""
         if setting != self._settings[-1][1]:
             self._settings.append((self._now(), setting))
 
     def since(self, begun: float | None) -> ApprovalSetting:
-        """Return the setting for a client that connected at this time or, with None, at the start
-        of the process.
+        """Return the setting for a client that connected at the time `begun`. None stands for the
+        start of the process.
         """
         current = self._settings[-1][1]
         strictest = current

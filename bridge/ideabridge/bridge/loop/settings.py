@@ -35,13 +35,14 @@ class ModuleOrder:
 
 
 RULES: Final = 2
-"""The version of the rules for calls that new runs follow. A journal is folded under the version
-with which it was written.
+"""The version of the rules for calls that new runs follow. A journal is folded according to the
+version under which it was written.
 
 1: if `_activity` names code, the hints of the tool that this code belongs to also decide whether a
 call asks and what it waits for; and the result of a latent tool is text unless the tool's
 definition describes it. 2: in a published plan, an explanation without a value is not replaced by
-one of another kind, and notes are separate from assumptions; see `context/earlier.py`."""
+an explanation of another kind, and notes are separate from assumptions; see `context/earlier.py`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ class Settings:
     Attributes:
         order: which calls keep their listed order; see `ListedOrder`.
         modules: how the configuration orders the calls of individual modules, keyed by module name.
-        parallel_calls: the maximum number of calls (and items of `_each`) that run at once.
+        parallel_calls: the maximum number of calls (and items of `_each`) that run at the same
+            time.
         calls: the maximum number of calls that a run can list.
         items: the maximum number of items in one `_each`.
         requests: the maximum number of Requests in a run.
@@ -66,8 +68,8 @@ class Settings:
             has no other effect.
         programs: whether Solutions and plans can be programs. A journal that lacks this setting
             counts as False, because no mind was offered programs when it was written.
-        groups: whether an application writes the Solutions. They can then combine their calls into
-            groups.
+        groups: whether an application writes the Solutions. If so, a Solution can combine its calls
+            into a group.
         foresight: whether the values that exist before a Solution are checked before any part of it
             runs. A journal that lacks this setting counts as False, because its calls failed only
             when their turn came.
@@ -213,7 +215,7 @@ class Spending:
 
     def over(self, settings: Settings, requests: int = 0) -> str | None:
         """Return a sentence about the limit that forbids another Request after `requests` Requests,
-        or None if no limit does.
+        or None if no limit forbids it.
         """
         if requests + self.requests >= settings.requests and requests:
             return f"{settings.requests} requests were made, which is the limit for a run"

@@ -27,7 +27,7 @@ _MEMORY_PER_VALUE: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The size of a value once it is written out.
+    """The size that a value has once it is written out.
 
     Attributes:
         size: bytes of JSON.
@@ -58,7 +58,7 @@ def measure(value: JSON) -> Size:
 
 
 _LARGE: Final = 1_000
-"""How many values a value must at least contain for its size to be worth remembering."""
+"""The minimum number of values within a value for which remembering its size is worthwhile."""
 
 _REMEMBERED: Final = 4
 

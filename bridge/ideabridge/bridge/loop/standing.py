@@ -39,9 +39,9 @@ def standing_tool(progress: Progress) -> StandingTool | None:
     """Return the tool that a standing rule would cover, or None if no rule is allowed to cover the
     call.
 
-    A person decides each time on the following: a call that rests on assumptions, a call that
-    someone has edited, a call whose tool is a task for a mind or opens a room, and a call that runs
-    the code of a tool other than the one it names.
+    No rule covers the following calls, so a person decides on each of them: a call that rests on
+    assumptions, a call that someone has edited, a call whose tool is a task for a mind or opens a
+    room, and a call that runs the code of a tool other than the one that it names.
     """
     call = progress.call
     tool = progress.tool

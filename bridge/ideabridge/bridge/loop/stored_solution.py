@@ -62,8 +62,8 @@ class SolutionValidator:
         self._parts: dict[str, JSONObject] = {}
         for name, schema in properties.items():
             if name != "calls":
-                # It stays in its place in the document, because the path in a `$ref` can lead
-                # through it.
+                # The schema also stays in its place in the document, because the path in a `$ref`
+                # can lead through it.
                 self._parts[name] = {"properties": {name: schema}}
 
         self._validators: dict[int, Validator] = {}
@@ -71,7 +71,7 @@ class SolutionValidator:
     @cached_property
     def _calls(self) -> dict[tuple[str, str], CallSchema]:
         """The schemas of calls, keyed by module and tool. The module "" stands for none."""
-        # This is computed only on demand: most Requests offer many tools, and some are answered
+        # This map is created only on demand: most Requests offer many tools, and some are answered
         # without a call.
         return {(call.module, call.tool): call for call in self._schema.calls}
 
@@ -169,8 +169,8 @@ def stored_solution(
 def _calls(
     calls: list[Call], schema: SolutionValidator
 ) -> tuple[list[JSON], dict[int, int | None]]:
-    """Return the calls that the schema accepts, and the new number of each call's result, or None
-    for a call that is left out.
+    """Return two things: the calls that the schema accepts; and the new number of each call's
+    result, which is None for a call that is left out.
     """
     fitting = [(call, schema.call(call)) for call in calls]
     if all(written is not None for _, written in fitting):
@@ -193,8 +193,8 @@ def _calls(
 
 
 def _numbers(fitting: list[tuple[Call, JSONObject | None]]) -> dict[int, int | None]:
-    """Return the new number of the result at each place, or None if all calls at that place are
-    left out.
+    """Return the new number of the result at each place. The number is None if all calls at the
+    place are left out.
 
     In a plan, the instances share the places.
     """

@@ -111,7 +111,7 @@ _NAMED_IN_COMMON: Final = 20
 
 
 class Group:
-    """Decides what happens to the other calls in a Solution when one call ends.
+    """Decides what happens to the other calls in a Solution when a call ends.
 
     Args:
         pattern: `all`: a failure cancels all other calls, and nothing is written before every call
@@ -119,7 +119,8 @@ class Group:
             that ends cancels all other calls. None: the calls are independent.
 
     Attributes:
-        decided: why the calls that have not settled are cancelled, or None if they are not.
+        decided: why the calls that have not settled are cancelled, or None if they are not
+            cancelled.
         cancelled: why someone cancelled the Solution, or None if nobody did.
     """
 
@@ -130,7 +131,7 @@ class Group:
         self._won = False
 
     def note(self, progress: Progress) -> bool:
-        """Record a settled call. Return whether the others must be cancelled."""
+        """Record a settled call. Return whether the other calls must be cancelled."""
         if self.pattern is None or self.decided is not None:
             return False
 
@@ -156,8 +157,8 @@ class Group:
 
     @property
     def reports_failures(self) -> bool:
-        """Return whether a failed call is an error. If another alternative has succeeded, it is
-        not.
+        """Return whether a failed call counts as an error. It does not if another alternative has
+        succeeded.
         """
         return not (self.pattern == "any" and self._won)
 
@@ -221,10 +222,10 @@ class Tick:
         self._grants = grants
         self.judge = Judge(self._visible, self.progress)
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
-        # Calls that share a reason to ask with other calls, in listed order.
+        # The calls that share a reason to ask with other calls, in listed order.
         self._sharing: list[int] = []
-        # First, the other calls that a call's question names, keyed by that call. Then, the calls
-        # that an approved question named.
+        # The first of these maps each call to the other calls that its question names. The second
+        # contains the calls that an approved question named.
         self._named_in_common: dict[int, list[int]] = {}
         self._approved_in_common: set[int] = set()
         self._waiting: dict[int | None, list[int]] = {}
@@ -244,7 +245,7 @@ class Tick:
         self._drain()
 
     def _doubt_site(self, progress: Progress, line: int) -> None:
-        """Record as an uncertainty that no recorded run shows what this call does. Calls that only
+        """Record the uncertainty that no recorded run shows what this call does. Calls that only
         read are exempt.
         """
         if progress.tool is not None and progress.hints.read_only is not True:
@@ -333,8 +334,8 @@ class Tick:
         if self.group.pattern in (None, "all"):
             self._visible.learn(call, message.instance, message.kind, message.value)
 
-    # Questions during a running call, either about its outcome or from its module. Between the
-    # question and the answer, the execution does not occupy a place.
+    # The next methods are about questions during a running call, either about its outcome or from
+    # its module. Between the question and the answer, the execution does not occupy a place.
 
     def ask_in_call(self, event: OutcomeAsked | QuestionAsked) -> None:
         """Record that a person is asked about the unknown outcome of an execution, or is asked a
@@ -426,8 +427,8 @@ class Tick:
         grant = grant_of(progress, event)
         _expect_rule(event)
         if event.granted is not None:
-            # The grant counted the call when the call became due, unless the machine would now ask
-            # about it.
+            # Count the call for its grant. If the grant already counted it when `Allow` became due,
+            # `_withdraw_approval` subtracts that count below.
             self._grants.count(event.granted, progress, 1)
 
         corrected = correction_by(progress.approval.resolved, event)
@@ -468,7 +469,7 @@ class Tick:
 
         A new verdict counts only if it is stricter: a call that is asking can be denied, and a call
         that was allowed can be made to ask. A call approved by a person or an approver asks again
-        only if the rules now deny it. A call approved by the assistant also asks again if only
+        only if the rules now deny it. A call approved by an assistant also asks again if only
         persons are now allowed to decide. Once a call has begun, nobody can be asked about its
         remaining items, so they fail. A room judges its own calls.
         """
@@ -506,8 +507,8 @@ class Tick:
             self._end_open(progress, _objected(verdict))
 
     def _objection(self, progress: Progress) -> AskApproval | Refusal | None:
-        """Return why the current rules forbid a call that was allowed or approved, or None if it
-        can still run.
+        """Return why the current rules forbid a call that was allowed or approved, or None if the
+        call can still run.
         """
         verdict = self._apply_policy(progress)
         by = progress.approved_by
@@ -776,8 +777,9 @@ class Tick:
             self._put_up(progress, outcome)
 
     def _share_question(self, progress: Progress) -> None:
-        """Ask only once about calls that share a reason to ask. The question about the first of
-        them that changes something names the others, so the answer to it also decides about them.
+        """Ask only once about calls that share a reason to ask. The first of these calls that
+        changes something asks. Its question names the others, so the answer also decides about
+        them.
         """
         call = progress.call
         reason = self._shared_reason(call)
@@ -810,8 +812,8 @@ class Tick:
         self._named_in_common[call.index] = [named_call.index for named_call in named]
 
     def _forget_named(self, progress: Progress) -> None:
-        """Undo what a denied question meant for the other calls that it named, so that each of them
-        asks a question of its own.
+        """After a question that named other calls was denied, let each of the named calls ask a
+        question of its own.
         """
         if self._named_in_common.pop(progress.call.index, ()):
             own = f"calls.{progress.call.place}"
@@ -824,8 +826,8 @@ class Tick:
             ]
 
     def _is_open_with(self, other: Progress, reason: str) -> bool:
-        """Return whether a call that changes something shares this reason to ask, and nobody has
-        been asked about that call.
+        """Return whether `other` is a call that changes something, that shares this reason to ask,
+        and about which nobody has been asked.
         """
         if other.status is not CallStatus.WAITING or other.hints.read_only is True:
             return False
@@ -839,7 +841,7 @@ class Tick:
         return None if computation is None else computation.shared_reason
 
     def _put_up(self, progress: Progress, items: list[Item]) -> None:
-        """Ask the policy about a call whose references are resolved, unless nothing is left to
+        """Apply the policy to a call whose references are resolved, unless nothing is left to
         execute.
         """
         progress.items = items

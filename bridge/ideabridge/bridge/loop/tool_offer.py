@@ -26,7 +26,7 @@ class ToolOffer:
 
     Args:
         initial: the tools with which the run began.
-        output_schema: the output schema with which it began.
+        output_schema: the output schema with which the run began.
 
     Attributes:
         initial, initial_schema: the arguments.
@@ -81,9 +81,9 @@ def change_of_offer(
     they made none.
 
     The result is `RequestMade.offered`, so that a folded run accepts the same Solutions:
-    `{"tools"?: [...], "latent"?: [...], "output_schema"?: ...}`. An initial tool of the run is
-    listed as its number among these, and a new tool as its definition. `output_schema` is null if
-    the output is text.
+    `{"tools"?: [...], "latent"?: [...], "output_schema"?: ...}`. `tools` lists an initial tool of
+    the run by its number among the initial tools, and a new tool by its definition. `output_schema`
+    is null if the output is text.
 
     Args:
         base: the initial tools of the run.
