@@ -30,16 +30,18 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        # Nobody reads the output any more. Python would report this when the process ends.
+        # Nobody reads the output any more. Python would report this when the process ends, so the
+        # output is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
     if arguments is None:
-        # The process is about to end, and a last garbage collection would only take up to 0.2 s.
+        # The process is about to end, so a last garbage collection, which takes up to 0.2 s, is
+        # useless.
         import gc
         import signal
 
         gc.freeze()
-        # Python would report a further Ctrl-C while it waits for threads.
+        # Python would report an error for a further Ctrl-C while it waits for threads.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     return code

@@ -78,7 +78,7 @@ _Place = tuple[str, "Kind", str | None]
 
 
 class _Reading:
-    """One reading of a list, which continues even if nobody waits for it any more.
+    """One reading of a list. The reading continues even if nobody waits for it any more.
 
     Attributes:
         place: the key of the list.
@@ -307,7 +307,8 @@ class Offerings:
             # error.
             modules[name].note([] if isinstance(error, ModuleSignInError) else [str(error)])
         except Exception:
-            # Perhaps nobody is waiting for this list, and the other modules must continue.
+            # Perhaps nobody is waiting for this list, and the other modules must continue, so the
+            # error is only logged.
             logger.exception(
                 "the %s of server %s could not be read because of an error in ideabridge itself",
                 kind,
@@ -333,7 +334,8 @@ class Offerings:
     ) -> types.EmptyResult:
         """Record which log messages of modules a client of the handshake era wants."""
         lowest = self._relaying.set_level(session_id(context), params.level)
-        # By then, even a slow module has received the request.
+        # The client does not wait longer than this. By then, even a slow module has received the
+        # request.
         with anyio.move_on_after(LATE_SECONDS):
             async with anyio.create_task_group() as group:
                 for name in self._names:
@@ -419,11 +421,12 @@ class Offerings:
         return await self._passed_on(context, module.name, types.ReadResourceRequest(params=params))
 
     async def module_of(self, uri: str, caller: str) -> Module | None:
-        """Return the module that a resource is read from. It is the first match in this order: the
-        first module in the configuration that lists the resource or has a template for it; the
-        module whose result named it to the caller, unless only one other module has resources of
-        its scheme; the only module with resources of its scheme; the only module with resources at
-        all. So no module can take over a resource of an earlier one.
+        """Return the module that a resource is read from. The first of these that exists is chosen:
+        the first module in the configuration that lists the resource or has a template for it; the
+        module whose result named the resource to the caller, unless a different module is the only
+        one with resources of this scheme; the only module with resources of this scheme; the only
+        module with resources at all. So no module can take over a resource of a module that
+        precedes it in the configuration.
         """
         modules = self._bridge.modules
         names = self._names_for(caller)

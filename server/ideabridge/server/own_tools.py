@@ -232,7 +232,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             [],
         ),
         # If a configured model or sampling answers, the task's calls run within the call of this
-        # tool.
+        # tool, so the tool can have their effects.
         _CHANGES,
     ),
     _tool(
@@ -436,8 +436,8 @@ LISTED: Final = frozenset(_RARE)
 # -- arguments -------------------------------------------------------------------------------------
 
 _READ_ELSEWHERE: Final = {
-    # `idea` can also be a document, and `program` can be false. Hosts pass both on if the list
-    # declares one type for each.
+    # `idea` can also be a document, and `program` can be false. Hosts pass on both forms of a
+    # parameter if the list declares a single type for it.
     "publish_idea": ("idea", "program"),
     "run_plan": ("calls", "output"),
     "solve": ("solution",),
@@ -571,9 +571,9 @@ class OwnHandlers:
         return await self._answered(run, arguments, request)
 
     async def _start_servers(self, plan: Plan, request: ToolRequest) -> None:
-        """Start the servers of a plan and, if the client wants progress, report it. This happens
-        before the run begins, because waiting once it has begun would miss progress that the run
-        itself reports.
+        """If the client wants progress, start the servers of a plan and report their progress. This
+        happens before the run begins, because progress that the run itself reports would be missed
+        if this function waited after that.
         """
         statuses = self._bridge.modules.statuses()
         if request.progress is None or all(status.state == "up" for status in statuses):
@@ -636,7 +636,7 @@ class OwnHandlers:
             thought_process=arguments.get("thought_process"),
             caller=request.caller,
         )
-        # A server whose tools are not known yet starts before they are offered.
+        # A server whose tools are not known yet starts before its tools are offered.
         connecting = self._bridge.modules.connecting
         run = await reporting_starts(solve, request.progress, connecting)
         sent: list[JSON] = [*messages]

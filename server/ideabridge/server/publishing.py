@@ -209,7 +209,7 @@ class Publishing:
             IdeabridgeError: the caller has no such run or idea, or an argument is malformed.
         """
         ref = await self._called_run(idea, arguments.get("calls"), request)
-        # Without this check, a run that is not done would get a different answer.
+        # This check raises the usual error for a run that is not done.
         self._bridge.store.ideas.get(ref, caller=request.caller)
         choices = read_choices(arguments.get("choices"))
         runs = [await self._called_run(run, None, request) for run in choices.runs]
@@ -299,8 +299,8 @@ class Publishing:
         Args:
             publish_request: what to publish.
             request: the call.
-            program_seconds: the time to wait for a program of the client's or the configured model;
-                None if no program is wanted.
+            program_seconds: the time to wait for a program that the client's model or the
+                configured model writes; None if no program is wanted.
         """
         by = await self._decider(publish_request, request)
         publication = await self._bridge.saver.publish_run(
@@ -333,7 +333,8 @@ class Publishing:
         """
         result, text = self._published(publication)
         if publication.report is not None and program_request is None:
-            # The Request itself names the open points.
+            # A Request for a program names the open points itself, so the report is needed only
+            # without one.
             result["report"] = report_text(publication.report)
             text += f"\n{result['report']}"
 
@@ -422,7 +423,7 @@ class Publishing:
         publish_request = dataclasses.replace(
             publish_request.for_program(written), description=None
         )
-        # A repeated request contains the person's answer to the question that it asked.
+        # A repeated request contains the person's answer to the question that it asked before.
         question = request.resumed or await self._sharing.find(publish_request, written)
         if question is None:
             try:
@@ -536,8 +537,8 @@ class Publishing:
     # -- sampling ----------------------------------------------------------------------------------
 
     async def _was_sampled(self, publication: Publication, request: ToolRequest) -> bool:
-        """Return whether this client's model can be asked, and is the mind that answered the
-        published run.
+        """Return whether this client's model can be asked, and whether it is the mind that answered
+        the published run.
         """
         lifted = (publication.report or {}).get("run")
         if not request.samples or not isinstance(lifted, str):

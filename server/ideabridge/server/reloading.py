@@ -258,8 +258,8 @@ class Reloading:
 
     def _tool_files_of(self, file: str) -> _ToolStates:
         """Return the files that the tools in a tool file depend on: the file and the modules that
-        it imports from its folder. After a failure, any Python file in the folder might be one of
-        them.
+        it imports from its folder. If the tool file could not be loaded, include every Python file
+        in the folder, because the tools might depend on any of them.
         """
         folder = Path(file).resolve().parent
         files = {Path(file), *helpers_of(folder)}
@@ -288,8 +288,8 @@ class Reloading:
         return loaded
 
     def _changed_folders(self, read: Configuration) -> list[list[str]]:
-        """Return the tool files, by folder, of the folders in which a tool file or a module that it
-        imports has changed.
+        """Return the tool files in each folder in which a tool file, or a module that a tool file
+        imports, has changed.
         """
         folders: dict[Path, list[str]] = {}
         changed: set[Path] = set()
@@ -303,8 +303,8 @@ class Reloading:
         return [files for folder, files in folders.items() if folder in changed]
 
     def _note(self, file: str, result: Toolbox | ToolFileError, before: _ToolStates) -> None:
-        """Record whether a file could be loaded, and which files that depends on. A file that has
-        to wait still counts as changed.
+        """Record whether a tool file could be loaded, and which files the result depends on. A file
+        that has to wait still counts as changed.
         """
         if isinstance(result, Toolbox):
             self._faults.pop(file, None)

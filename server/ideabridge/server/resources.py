@@ -208,7 +208,7 @@ class IdeaResources:
         publications = self._bridge.store.publications
         if publications.find(name, None, caller) is None:
             return []
-        # The name can be pinned to a version earlier than the latest.
+        # The name can be pinned to a version earlier than the latest, so all versions are read.
         numbers = [
             str(publication.version) for publication in publications.versions(name, caller=caller)
         ]

@@ -214,7 +214,7 @@ async def _report(notes: MemoryObjectReceiveStream[_Note], request: ToolRequest)
 
 
 def _awaited_servers(run: Run) -> set[str]:
-    """Return the servers of the calls of a run, and of its rooms, that are running."""
+    """Return the servers of the running calls of a run and its rooms."""
     servers = {
         progress.tool.module
         for progress in run.calls()
@@ -238,7 +238,7 @@ grown by the number of calls divided by this number.
 @dataclasses.dataclass(slots=True)
 class _Skipped:
     """The number of calls in a run that settled without starting, and the number of notifications
-    sent since they were counted.
+    sent since these calls were counted.
     """
 
     count: int = 0
@@ -251,7 +251,7 @@ class _Counter:
     always increases.
 
     A skipped call has no event. Looking for skipped calls at each event would take quadratic time,
-    so in a run with many calls they are counted only now and then.
+    so in a run with many calls, skipped calls are counted only now and then.
 
     Attributes:
         reached: the progress that the latest notification reported.
@@ -330,7 +330,9 @@ class _Counter:
 
     @property
     def total(self) -> float | None:
-        """How many calls the notifications have counted, or None before the first of them."""
+        """The number of calls that the notifications have counted, or None before the first
+        notification.
+        """
         return float(self._all_calls) if self._all_calls else None
 
     def _settled(self, run: Run) -> int:

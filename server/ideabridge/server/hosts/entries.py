@@ -118,8 +118,8 @@ class EntryFile:
 
     @property
     def _keys(self) -> tuple[str, ...]:
-        """The keys that lead to the entries in the file. A name that other hosts use stands for
-        `mcpServers` if the file has no other such name.
+        """The keys that lead to the entries in the file: `mcpServers` or, if the file does not have
+        this key but exactly one of the names that other hosts use, that name.
         """
         names = [name for name in OTHER_NAMES if name in self.text.content]
         if "mcpServers" not in self.text.content and len(names) == 1:
@@ -300,7 +300,7 @@ def plan_addition(
     """Check a new entry, and name its secrets. This changes nothing.
 
     Args:
-        file: the file that receives it.
+        file: the file that receives the entry.
         name: the name of the server.
         typed: the entry as a person wrote it, with its secrets.
         chosen: whether the value in a place is a secret; see `recognise_secrets`.
@@ -391,7 +391,7 @@ def carry_secrets(file: EntryFile, name: str, before: JSONObject, after: JSONObj
     """
     owner = secret_owner(file.path)
     if owner.file is None:
-        # Every server in the user's own file can use them.
+        # Every server in the user's own file can use the stored secrets.
         return
 
     try:

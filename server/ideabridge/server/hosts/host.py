@@ -197,8 +197,8 @@ class HostDocument:
 def read_tolerantly(
     path: Path, file_format: FileFormat = "json", max_bytes: int = MAX_BYTES
 ) -> HostDocument:
-    """Read a host's file, or the valid parts of a damaged one, whose error `damage` in the result
-    describes.
+    """Read a host's file. If the file is damaged, read its valid parts, and describe the error in
+    `damage` of the result.
 
     Raises:
         HostFileError: the file cannot be opened, is larger than `max_bytes`, or is not text.

@@ -61,8 +61,8 @@ class ServerImport:
 
     @property
     def has_failed(self) -> bool:
-        """True if no server is adopted, although the host has servers, or one of its files cannot
-        be read.
+        """True if no server is adopted, and a server cannot be adopted or one of the host's files
+        cannot be read.
         """
         adopted = any(adoption.adopted for adoption in self.adoptions)
         unusable = any(adoption.verdict in ("unusable", "taken") for adoption in self.adoptions)
@@ -116,7 +116,7 @@ class ServerImport:
         return None if target.is_own else self.places.project
 
     def _project_around(self, text: HostText) -> Path | None:
-        """Return the project folder if one of the host's files belongs to the project."""
+        """Return the project folder if a host's file belongs to the project, and otherwise None."""
         belongs = any(
             adoption.file == text.path and adoption.scope == "project" for adoption in self.moving
         )
@@ -132,8 +132,8 @@ def destinations(config: Path | None, *, is_shared: bool, project: Path) -> Dest
     """Return the configurations that receive servers.
 
     Args:
-        config: the file that receives them all, absolute, or None for the user's and the
-            project's.
+        config: the absolute path of the file that receives all servers, or None for the user's and
+            the project's configuration.
         is_shared: whether a repository can contain `config`.
         project: the project folder.
 

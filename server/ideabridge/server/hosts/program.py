@@ -89,13 +89,13 @@ def _is_cached(prefix: Path) -> bool:
     `pipx run` create such environments.
     """
     caches = [platformdirs.user_cache_path()]
-    # Other caches contain this file (Cache Directory Tagging Specification).
+    # Other caches contain a file with this name (Cache Directory Tagging Specification).
     caches += [folder for folder in prefix.parents if (folder / "CACHEDIR.TAG").is_file()]
     return any(prefix.is_relative_to(cache) for cache in caches) or ".cache" in prefix.parts
 
 
 def _runner(prefix: Path, *, shared: bool) -> Program:
-    """Return the command that recreates such an environment."""
+    """Return the command that recreates an environment in a cache."""
     runner = "pipx" if "pipx" in prefix.parts else "uvx"
     path = shutil.which(runner)
     program = runner if shared or path is None else str(Path(path).absolute())

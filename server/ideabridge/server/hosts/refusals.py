@@ -142,7 +142,7 @@ def _denies(item: JSONObject, name: str, entry: JSONObject) -> bool:
 
 
 def _tools_turned_off(refusal_list: _List) -> Iterator[str]:
-    """Yield the patterns, which are matched against `SERVER_TOOL`, that turn tools off."""
+    """Yield the patterns that turn tools off. They are matched against `SERVER_TOOL`."""
     patterns = object_or_empty(refusal_list.content)
     yield from (pattern for pattern, value in patterns.items() if value is False)
 
@@ -151,7 +151,7 @@ def _tools_of_rules(items: list[JSON], name: str) -> list[str]:
     """Return a server's tools that appear in rules such as `mcp__SERVER__TOOL`. A rule about the
     whole server yields the tool "".
     """
-    # The host replaces other characters in the name in this way.
+    # In rules, the host replaces every other character of the server's name with `_`.
     server = "mcp__" + re.sub(r"[^A-Za-z0-9_-]", "_", name)
     tools: list[str] = []
     for item in items:

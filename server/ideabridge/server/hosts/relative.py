@@ -48,7 +48,8 @@ def relative_places(entry: JSONObject, project: Path) -> list[str]:
         places = []
 
     for number, argument in enumerate(read_arguments(command, start.words)):
-        # A package or a subcommand often has the same name as a folder.
+        # Code in an argument, such as the name of a package or a subcommand, is often also the name
+        # of a folder.
         may_be_folder = not argument.is_code
         if any(
             _is_relative(part, project, may_be_folder=may_be_folder)

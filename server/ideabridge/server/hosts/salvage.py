@@ -272,8 +272,8 @@ def _blocks(text: str, start: re.Pattern[str]) -> list[str]:
 
 
 def salvage_yaml(text: str) -> JSONObject:
-    """Return the members of a YAML text that can be read separately. A member's own member becomes
-    a `PartialObject` if it cannot be read.
+    """Return the members of a YAML text, each read separately. If a member cannot be read, its
+    items are read separately, and those that cannot be read become `PartialObject`s.
     """
     result: JSONObject = {}
     blocks = _blocks(text, _MEMBER)[:_MAX_MEMBERS]
@@ -296,8 +296,8 @@ def _add_yaml(result: JSONObject, block: str) -> None:
 
 
 def _salvaged_member(block: str, most: int) -> tuple[JSONObject, int]:
-    """Return a member whose value is a mapping or a list, with the readable ones among its first
-    `most` items, and the number of items that were tried.
+    """Return a member whose value is a mapping or a list, and the number of items that were tried:
+    the first `most`. An item that cannot be read becomes a `PartialObject`.
     """
     header, _, body = block.partition("\n")
     name = header.partition(":")[0].strip().strip("\"'")

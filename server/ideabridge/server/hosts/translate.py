@@ -37,7 +37,7 @@ _OWN_KEYS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("workingDirectory", "working_directory"), "cwd"),
     "isActive": "enabled",
     **dict.fromkeys(("allowed_tools", "available_tools"), "allow"),
-    # `tools` has several forms.
+    # `tools` has several forms, so it corresponds to no single key.
     "tools": "",
 }
 """Maps keys of hosts to the keys of an entry in `ideabridge.json`; `enabled` is the opposite of
@@ -189,7 +189,7 @@ class _Entry:
                 entry[key] = value
 
         if self.allow is not None:
-            # An empty list allows no tool.
+            # An empty list allows no tool, so it is not left out.
             entry["allow"] = list[JSON](self.allow)
         return entry
 
@@ -455,7 +455,7 @@ class _Translator:
     # -- tools -------------------------------------------------------------------------------------
 
     def _read_tools(self, own_key: str, key: str, value: JSON) -> None:
-        """Read a list of the tools that are offered, or of those that are not."""
+        """Read a list of the tools that are offered, or of the tools that are not offered."""
         listed = [value] if isinstance(value, str) else value
         if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
             raise UnusableEntryError(f"{key}: expected a list of the names of tools")
@@ -615,7 +615,7 @@ class _Translator:
             self.entry.type = self._host.url_kinds.get(used)
 
     def _drop_keys_of_addresses(self) -> None:
-        """Leave out the keys that an entry with a program does not have."""
+        """Leave out the keys that an entry with a program must not have."""
         if self.entry.headers:
             self._note("'headers' is not allowed with a program; it is left out")
             self.entry.headers = {}
@@ -624,7 +624,7 @@ class _Translator:
             self.entry.auth = {}
 
     def _drop_keys_of_programs(self) -> None:
-        """Leave out the keys that an entry with an address does not have."""
+        """Leave out the keys that an entry with an address must not have."""
         if self.entry.args:
             self._note("'args' is not allowed with an address; it is left out")
             self.entry.args = []
@@ -656,15 +656,15 @@ class _Translator:
 
         folder = self.entry.cwd
         if folder is not None and not _ABSOLUTE.match(folder):
-            # The host resolves the path relative to the project.
+            # The host resolves the path relative to the project, so the path is made absolute.
             self.entry.cwd = str(Path(as_written(str(self._environment.project))) / folder)
 
         for name in _docker_names(command, self.entry.args):
             self._add_missing_variables({name: f"${{env:{name}}}"})
 
     def _split_command(self, line: str) -> None:
-        """Split a command line into words, unless a shell would interpret it further: no program
-        has a whole command line as its name.
+        """Split a command line into words, because no program has a whole command line as its name.
+        Refuse a line that only a shell can interpret.
         """
         if _SHELL_CHARACTERS.search(line):
             raise UnusableEntryError(

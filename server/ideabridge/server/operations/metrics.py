@@ -155,7 +155,8 @@ class Metrics:
         """
         bridge.executor.observers.append(partial(_RunCount, self, bridge, workspace))
         direct_calls.observers.append(partial(self._observe_direct, bridge, workspace))
-        # If the counter first appeared with the value 1, this increase would be lost.
+        # A counter that first appears with the value 1 would lose this increase, so it is created
+        # with the value 0.
         self.asked.labels(workspace)
         self._bridges[workspace] = bridge
         try:
@@ -185,7 +186,7 @@ class Metrics:
         yield from self._stores()
 
     def _stores(self) -> Iterable[GaugeMetricFamily]:
-        """Return the metrics of the stores. Bridges can share a store."""
+        """Return the metrics of the stores. A store that several bridges share appears once."""
         queued = _gauge("runs_queued", "Runs in the store that wait for a worker.")
         writable = _gauge("store_writable", "0 while writes wait because of an error.")
         size = _gauge("store_bytes", "The size of the store's file.")

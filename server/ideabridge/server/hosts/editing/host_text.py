@@ -215,8 +215,9 @@ class HostText:
             private: whether to make the file readable only by its owner from now on.
             project: the folder of the project that the file belongs to. No symbolic link is allowed
                 to lead out of it.
-            note: is called with the data that undoing needs before the file is written, and again
-                if the changes are repeated because another program has written the file.
+            note: is called before the file is written, with the data that undoing the edit needs.
+                It is called again if the changes are repeated because another program has written
+                the file.
 
         Raises:
             HostFileError: the file cannot be written, or a symbolic link leads out of the project.

@@ -235,7 +235,8 @@ def remove_entry(
         after = text.without_entry(keys, name, parents=parents).data
         if added is not None and file_digest(now) == added.digest:
             before = text_of_bytes(path, format_name, former)
-            # The edit might have replaced an entry with the same name.
+            # If the edit replaced an entry with the same name, the previous bytes contain that
+            # entry, so they are not restored.
             after = former if name not in before.entries(keys) else after
         return after
 
@@ -304,7 +305,8 @@ def _replay(file: EditedFile, former: bytes | None, now: HostText) -> list[HostT
     states = [text]
     for entry in file.entries:
         current = now.entries(entry.keys).get(entry.name)
-        # If the text differs from the previous one, only some comments are lost.
+        # If a change cannot be repeated, the text stays as it is. Undoing then only loses some
+        # comments.
         with suppress(HostFileError):
             if entry.removed or current is None:
                 text = text.without_entry(entry.keys, entry.name, parents=entry.parents)

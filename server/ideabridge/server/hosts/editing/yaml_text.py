@@ -207,7 +207,8 @@ def _tree(text: str) -> _Node | None:
     for event in parser.parse(io.StringIO(text)):
         if type(event).__name__ in ("MappingEndEvent", "SequenceEndEvent"):
             ended = open_nodes.pop()
-            # The parser ends a block at the next token, after comments and blank lines.
+            # For the parser, a block ends at the next token, after comments and blank lines. So the
+            # end of its last child is used.
             ended.end = event.end_mark.index if ended.flow else ended.children[-1].end
             continue
 
@@ -370,7 +371,7 @@ def _without_lines(text: str, start: int, end: int) -> str:
 
 
 def _with_root(text: str, value: JSON) -> str:
-    """Return a text that has no value yet, with this one after its comments."""
+    """Return a text that has no value yet with `value` added after its comments."""
     newline = newline_of(text)
     lines = newline.join(_value_lines(value, ""))
     if not text or text.endswith("\n"):
@@ -403,8 +404,8 @@ def _in_place_of_null(text: str, mapping: _Node, member: tuple[_Node, _Node], va
 
 
 def _put_element(text: str, sequence: _Node, name: str, value: JSON) -> str:
-    """Return the text with an element in place of the one with this name, or added to a
-    sequence.
+    """Return the text with an element added to a sequence, or put in place of the element that has
+    this name.
     """
     if sequence.flow:
         inside = _bracketed(text, sequence)
