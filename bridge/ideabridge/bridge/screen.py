@@ -49,11 +49,12 @@ class Screen:
         """Return `{"call", "error"}` for every secret in the parts of an event that a person or a
         mind wrote.
         """
-        places = self._secrets.places(_written(event))
-        return [
-            {"call": None, "error": {"kind": "structural", "message": _message(*place)}}
-            for place in places
-        ]
+        faults: list[JSONObject] = []
+        for place, name in self._secrets.places(_written(event)):
+            error: JSONObject = {"kind": "structural", "message": _message(place, name)}
+            faults.append({"call": None, "error": error})
+
+        return faults
 
     def check(self, written: JSONObject) -> None:
         """Raise an error if any of the members contains a secret.
@@ -65,47 +66,54 @@ class Screen:
         for place, name in self._secrets.places(written):
             raise SecretGivenError(_message(place, name), _problem(place, name))
 
-    def admit(self, taken: Sequence[Event]) -> list[Event]:
+    def admit(self, new_events: Sequence[Event]) -> list[Event]:
         """Return the events without secrets, so that they can be journaled.
 
         Raises:
             SecretGivenError: a person or a mind has written a secret. The message names the place
                 and the secret.
         """
-        return [self._admitted(event) for event in taken]
+        return [self._admitted(event) for event in new_events]
 
     def _admitted(self, event: Event) -> Event:
         if type(event) in _WRITTEN:
             self.check(_written(event))
-            if isinstance(event, events.SolutionClosed) and event.error is not None:
-                error = self._secrets.redact(event.error)
-                return replace(event, error=error) if isinstance(error, dict) else event
-        elif isinstance(event, events.Printed):
-            return replace(event, text=str(self._secrets.redact(event.text)))
-        elif isinstance(event, events.MessageAdded):
-            message = self._secrets.redact(event.message)
-            if isinstance(message, dict):
-                return replace(event, message=message)
-            return event
-        elif isinstance(event, events.QuestionAsked):
-            schema = self._secrets.redact(event.schema)
-            message = str(self._secrets.redact(event.message))
-            return replace(event, message=message, schema=object_or_empty(schema))
-        elif isinstance(event, events.RunEnded):
-            # Mask the secret instead of refusing the text, because a run must end when someone ends
-            # it.
-            reason = self._secrets.redact(event.reason)
-            if isinstance(reason, str):
-                return replace(event, reason=reason)
-            return event
-        elif isinstance(event, events.SolutionRejected):
-            errors = [self._secrets.redact(error) for error in event.errors]
-            return replace(event, solution=self._secrets.redact(event.solution), errors=errors)
-        return event
+
+        match event:
+            case events.SolutionClosed() if event.error is not None:
+                return replace(event, error=self._redacted_object(event.error))
+            case events.Printed():
+                return replace(event, text=self._redacted_text(event.text))
+            case events.MessageAdded():
+                return replace(event, message=self._redacted_object(event.message))
+            case events.QuestionAsked():
+                message = self._redacted_text(event.message)
+                schema = self._redacted_object(event.schema)
+                return replace(event, message=message, schema=schema)
+            case events.RunEnded() if event.reason is not None:
+                # Mask the secret instead of refusing the text, because a run must end when someone
+                # ends it.
+                return replace(event, reason=self._redacted_text(event.reason))
+            case events.SolutionRejected():
+                solution = self._secrets.redact(event.solution)
+                errors = [self._secrets.redact(error) for error in event.errors]
+                return replace(event, solution=solution, errors=errors)
+            case _:
+                return event
+
+    def _redacted_text(self, text: str) -> str:
+        return str(self._secrets.redact(text))
+
+    def _redacted_object(self, value: JSONObject) -> JSONObject:
+        return object_or_empty(self._secrets.redact(value))
 
 
 def _written(event: Event) -> JSONObject:
-    written: JSONObject = {name: getattr(event, name) for name in _WRITTEN.get(type(event), ())}
+    """Return the parts of an event that a person or a mind wrote, keyed by name."""
+    written: JSONObject = {}
+    for name in _WRITTEN.get(type(event), ()):
+        written[name] = getattr(event, name)
+
     if "by" in written:
         # The name of a user or of an approver.
         written["by"] = str(written["by"])

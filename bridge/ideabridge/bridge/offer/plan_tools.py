@@ -71,16 +71,17 @@ class PlanTools:
         elif rooms:
             catalogue = catalogue.joined(rooms, ())
 
-        ideas = self._plain_ideas(catalogue) if plain_ideas else []
-        if not ideas:
-            return catalogue
-        return catalogue.joined(ideas, ())
+        if plain_ideas:
+            ideas = self._plain_ideas(catalogue)
+            if ideas:
+                catalogue = catalogue.joined(ideas, ())
+        return catalogue
 
     def _plain_ideas(self, catalogue: Catalogue) -> list[Tool]:
         """Return the ideas that calls name without `_module`, because no tool has their name."""
         names = {call.tool for call in self._unknown_to(catalogue) if call.module is None}
-        safe = sorted(name for name in names if is_safe_name(name))
-        return self._offer.rooms((f"{IDEA}{name}" for name in safe), self._caller)
+        modules = [f"{IDEA}{name}" for name in sorted(names) if is_safe_name(name)]
+        return self._offer.rooms(modules, self._caller)
 
     async def catalogue(self) -> Catalogue:
         """Return the catalogue of the tools that the plan names, once their modules are up or have
@@ -99,11 +100,8 @@ class PlanTools:
             await offer.reach(tool.module for tool in defined_by_plan(self._plan))
 
         catalogue = self.present(plain_ideas=False)
-        unlisted = [
-            call
-            for call in self.calls
-            if call.tool and not self._is_listed(catalogue.look_up(call))
-        ]
+        calls_of_tools = [call for call in self.calls if call.tool]
+        unlisted = [call for call in calls_of_tools if not self._is_listed(catalogue.look_up(call))]
         if unlisted:
             catalogue = await self._catalogue_with(unlisted)
 
@@ -112,9 +110,9 @@ class PlanTools:
             missing = offer.missing.sentences({call.module for call in unknown})
             return Catalogue(catalogue.tools, catalogue.latent, missing)
 
-        more = _for_rooms(catalogue, self.calls)
-        more += await tools_of_programs(offer, self.calls, catalogue, self._caller)
-        return catalogue.used_by(self.calls, more)
+        room_tools = _for_rooms(catalogue, self.calls)
+        program_tools = await tools_of_programs(offer, self.calls, catalogue, self._caller)
+        return catalogue.used_by(self.calls, [*room_tools, *program_tools])
 
     def _is_listed(self, tool: Tool | None) -> bool:
         """Return whether the definition of a tool is current. The definition of a tool whose module
@@ -122,8 +120,12 @@ class PlanTools:
         """
         if tool is None:
             return False
+
         modules = self._offer.modules
-        return tool.module is None or tool.module not in modules or modules[tool.module].listed
+        if tool.module is None or tool.module not in modules:
+            # A tool of this process, an idea or a room.
+            return True
+        return modules[tool.module].listed
 
     def _unknown_to(self, catalogue: Catalogue) -> list[WrittenCall]:
         """Return the calls whose tool is not in a catalogue."""
@@ -148,7 +150,8 @@ class PlanTools:
             await offer.until(has_unowned, deadline)
             owners = self._owners_of(owned) or []
 
-        await offer.modules.reach(owners, max(0.0, deadline - anyio.current_time()))
+        seconds_left = max(0.0, deadline - anyio.current_time())
+        await offer.modules.reach(owners, seconds_left)
         catalogue = self._present_if_unambiguous()
         if any(catalogue.look_up(call) is None for call in unowned):
             await offer.until(has_unowned, deadline)
@@ -164,16 +167,15 @@ class PlanTools:
         module might have one of these tools. Names of modules that are not configured,
         or not in the profile, are left out.
         """
-        known = self._offer.known_catalogue
+        known_catalogue = self._offer.known_catalogue
         owners: list[str] = []
         for call in calls:
             owner = call.module
             if owner is None:
-                tool = known.look_up(call)
-                owner = None if tool is None else tool.module
-
-            if owner is None:
-                return None
+                tool = known_catalogue.look_up(call)
+                if tool is None or tool.module is None:
+                    return None
+                owner = tool.module
             if owner in self._offer.modules and self._offer.has_server(owner):
                 owners.append(owner)
 
@@ -192,20 +194,31 @@ class PlanTools:
         """Raise an error if a call without `_module` names a tool of a module that is not up. The
         name could otherwise mean another tool.
         """
-        modules = self._offer.modules
-        away = {module: {*names} for module, names in modules.reserved().items()}
-        for tool in modules.known_tools():
-            if tool.module is not None and not modules[tool.module].listed:
-                away.setdefault(tool.module, set()).add(tool.name)
-        away = {module: names for module, names in away.items() if self._offer.has_server(module)}
-
+        names_away = self._names_away()
         for place, call in self._places_unknown_to(catalogue):
             if call.module is not None:
                 continue
-            for module, names in away.items():
-                reason = self._offer.missing.why_away(module) if call.tool in names else None
+
+            for module, names in names_away.items():
+                if call.tool not in names:
+                    continue
+                reason = self._offer.missing.why_away(module)
                 if reason is not None:
                     raise PlanError(f"calls[{place}]: {call.tool}: {reason}")
+
+    def _names_away(self) -> dict[str, set[str]]:
+        """Return the names of the tools that modules of the profile have, or had, while they are
+        not up.
+        """
+        modules = self._offer.modules
+        names_away = {module: {*names} for module, names in modules.reserved().items()}
+        for tool in modules.known_tools():
+            if tool.module is not None and not modules[tool.module].listed:
+                names_away.setdefault(tool.module, set()).add(tool.name)
+
+        return {
+            module: names for module, names in names_away.items() if self._offer.has_server(module)
+        }
 
     def _expect_versions(self, catalogue: Catalogue) -> None:
         """Raise an error if a call names a version of an idea that does not exist."""

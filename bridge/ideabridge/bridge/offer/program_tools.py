@@ -22,14 +22,19 @@ async def names_for_program(offer: Offer, program: str, caller: str) -> ProgramN
     have failed. Modules outside the caller's profile are not started.
     """
     offer = offer.to(caller)
-    words = {*re.findall(r"\w+", program)}
-    callable_modules = filter(offer.has_server, offer.modules.names)
-    await offer.reach(
-        name for name in callable_modules if name in words or identifier(name) in words
-    )
+    words = set(re.findall(r"\w+", program))
+    named_modules: list[str] = []
+    for module in offer.modules.names:
+        is_named = module in words or identifier(module) in words
+        if is_named and offer.has_server(module):
+            named_modules.append(module)
+
+    await offer.reach(named_modules)
+
     ideas: list[Tool] = []
     if IDEAS in words:
-        ideas = offer.rooms((f"{IDEA}{word}" for word in sorted(words)), caller)
+        # Any word could be the name of an idea.
+        ideas = offer.rooms([f"{IDEA}{word}" for word in sorted(words)], caller)
     return ProgramNames([*offer.known, *ideas])
 
 
@@ -79,9 +84,12 @@ async def tools_of_programs(
 
     effects = with_effects(tool for tool in tools.values() if not tool.asks_mind)
     more = [*tools.values(), effects]
-    own_names = ProgramNames(catalogue.used_by(calls, more).tools)
+
+    # When the run carries out a program, it knows only the tools of the plan. The program must mean
+    # the same ones then.
+    plan_names = ProgramNames(catalogue.used_by(calls, more).tools)
     for program, place in programs.items():
-        if own_names.used_by(program) != names.used_by(program):
+        if plan_names.used_by(program) != names.used_by(program):
             raise PlanError(
                 f"calls[{place}].program: its names depend on tools that the plan does not have, "
                 "because several names look alike in Python; run it as a separate plan"
@@ -91,10 +99,10 @@ async def tools_of_programs(
 
 
 def _tools_of_program(offer: Offer, program: str, names: ProgramNames) -> list[Tool]:
-    used = names.used_by(program)
-    called = ProgramNames.of(used, names.listed)
+    used_names = names.used_by(program)
+    called = ProgramNames.of(used_names, names.listed)
     tools = catalogue_of_program(offer, called, asks=ASK in program).tools
-    modules = used["modules"]
+    modules = used_names["modules"]
     if isinstance(modules, dict):
         for name, tools_used in modules.items():
             if not tools_used:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from ideabridge.tools.names import is_disguised, is_safe_name, safe_name, shown_name, skeleton
@@ -24,31 +25,35 @@ def offered_tools(
             of names can be empty.
     """
     own = list(toolbox.tools.values())
-    named = list(remote)
+    listed = list(remote)
     owners = _Owners()
     for tool in own:
         owners.add(None, tool.name)
-    for tool in named:
+    for tool in listed:
         owners.add(tool.module, tool.name)
     for module, names in (away or {}).items():
         owners.add_module(module)
         for name in names:
             owners.add(module, name)
 
-    doubtful = [place for place, tool in enumerate(named) if owners.is_doubtful(tool)]
-    renamed = set(doubtful)
-    used = {tool.name for tool in own}
-    used |= {tool.name for place, tool in enumerate(named) if place not in renamed}
+    names_in_use = {tool.name for tool in own}
+    doubtful: list[int] = []
+    for place, tool in enumerate(listed):
+        if owners.is_doubtful(tool):
+            doubtful.append(place)
+        else:
+            names_in_use.add(tool.name)
+
     # Sort the names: two prefixed names can differ only in a number, which must not depend on which
     # module came up first.
-    doubtful.sort(key=lambda place: (named[place].module or "", named[place].name))
+    doubtful.sort(key=lambda place: (listed[place].module or "", listed[place].name))
     for place in doubtful:
-        tool = named[place]
-        name = safe_name(f"{tool.module}_{tool.name}", used)
-        used.add(name)
-        named[place] = dataclasses.replace(tool, name=name, remote_name=tool.name_in_module)
+        tool = listed[place]
+        name = safe_name(f"{tool.module}_{tool.name}", names_in_use)
+        names_in_use.add(name)
+        listed[place] = dataclasses.replace(tool, name=name, remote_name=tool.name_in_module)
 
-    return [*own, *named]
+    return [*own, *listed]
 
 
 class _Owners:
@@ -60,14 +65,16 @@ class _Owners:
     """
 
     def __init__(self) -> None:
-        self._of_names: dict[str, set[str | None]] = {}
-        self._of_prefixed: dict[str, set[str]] = {}
+        # The owners of names, keyed by what the names look like.
+        self._of_names = defaultdict[str, set[str | None]](set)
+        self._of_prefixed_names = defaultdict[str, set[str]](set)
+        # The owners of all names that begin with a key.
         self._of_beginnings: dict[str, str] = {}
 
     def add(self, module: str | None, name: str) -> None:
-        self._of_names.setdefault(skeleton(name), set()).add(module)
+        self._of_names[skeleton(name)].add(module)
         if module is not None:
-            self._of_prefixed.setdefault(skeleton(f"{module}_{name}"), set()).add(module)
+            self._of_prefixed_names[skeleton(f"{module}_{name}")].add(module)
             self.add_module(module)
 
     def add_module(self, module: str) -> None:
@@ -81,8 +88,10 @@ class _Owners:
         if is_disguised(tool.name) or len(self._of_names[shape]) > 1:
             return True
 
-        if self._of_prefixed.get(shape, set()) - {tool.module}:
+        prefixed = self._of_prefixed_names.get(shape, set())
+        if prefixed - {tool.module}:
             return True
+
         return any(
             shape.startswith(beginning) and module != tool.module
             for beginning, module in self._of_beginnings.items()
@@ -93,20 +102,21 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
     """Return warnings about tools whose names could be mistaken for others, keyed by
     `Tool.origin`.
     """
-    groups: dict[str, list[Tool]] = {}
+    # The tools with their own names, in groups whose names look alike.
+    groups = defaultdict[str, list[tuple[str, Tool]]](list)
     for tool in tools:
-        groups.setdefault(skeleton(tool.origin[1]), []).append(tool)
+        _, name = tool.origin
+        groups[skeleton(name)].append((name, tool))
 
     warnings: dict[ToolKey, str] = {}
     for group in groups.values():
-        plain = {tool.origin[1] for tool in group if is_safe_name(tool.origin[1])}
-        for tool in group:
-            name = tool.origin[1]
-            if {name} == plain:
+        safe_names = {name for name, _ in group if is_safe_name(name)}
+        for name, tool in group:
+            if safe_names == {name}:
                 # All other names look like this one.
                 continue
 
-            rivals = _rivals_of(name, group, plain)
+            rivals = _rivals_of(name, group, safe_names)
             if rivals:
                 labels = ", ".join(rival.label for rival in rivals[:3])
                 warnings[tool.origin] = f"{shown_name(name)} looks like {labels}"
@@ -118,13 +128,17 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
     return warnings
 
 
-def _rivals_of(name: str, group: Iterable[Tool], plain: set[str]) -> list[Tool]:
+def _rivals_of(name: str, group: Iterable[tuple[str, Tool]], safe_names: set[str]) -> list[Tool]:
     """Return the tools that a name could be mistaken for, from a group whose names look alike: only
-    the tool with the plain name, if there is exactly one.
+    the tool with the safe name, if there is exactly one.
     """
-    rivals = [tool for tool in group if tool.origin[1] != name and not is_disguised(tool.origin[1])]
-    if len(plain) == 1:
-        rivals = [tool for tool in rivals if tool.origin[1] in plain]
+    rivals: list[Tool] = []
+    for other_name, tool in group:
+        if other_name == name or is_disguised(other_name):
+            continue
+        if len(safe_names) != 1 or other_name in safe_names:
+            rivals.append(tool)
+
     return rivals
 
 
@@ -137,13 +151,16 @@ def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
     notes: list[str] = []
     for tool in offered:
         module, name = tool.origin
-        note = warnings.get(tool.origin)
-        if module is None or (note is None and tool.name == name):
+        warning = warnings.get(tool.origin)
+        is_renamed = tool.name != name
+        if module is None or (warning is None and not is_renamed):
             continue
 
-        if note is None:
+        if warning is None:
             note = f"another server has a tool named {shown_name(name)}, or a similar name"
-        if tool.name != name:
+        else:
+            note = warning
+        if is_renamed:
             note += f"; plans call it {tool.name}"
         notes.append(f"{module}: {note}")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ideabridge.bridge.checking import check_beside
+from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.policy import policy_named
@@ -77,29 +79,43 @@ class PlanStarts:
         self._ways.expect_here((call.module for call in calls), caller)
         catalogue = await tools.catalogue()
         tools.expect_callable(catalogue)
-        # An idea outside the profile is refused, not reported as unknown.
-        unknown = [
-            call.tool for call in calls if call.module is None and catalogue.look_up(call) is None
-        ]
-        self._ways.expect_here((f"{IDEA}{name}" for name in unknown), caller)
-        plain = (catalogue.look_up(call) for call in calls if call.module is None)
-        ideas = (tool.module for tool in plain if tool is not None and tool.in_room)
-        self._ways.expect_here(ideas, caller)
+        self._expect_plain_ideas_here(calls, catalogue, caller)
+
         programs = programs_in(calls, catalogue)
-        if programs and not settings.programs:
+        if not programs:
+            return catalogue
+        if not settings.programs:
             raise PlanError(NO_PROGRAMS)
 
-        if programs:
-            names = await names_for_program(self._offer, "\n".join(programs), caller)
-        else:
-            names = ProgramNames(())
-
+        names = await names_for_program(self._offer, "\n".join(programs), caller)
+        missing = self._offer.to(caller).missing
         for program, place in programs.items():
             description = f"calls[{place}].program"
-            with self._offer.to(caller).missing.naming_refused(program):
+            with missing.naming_refused(program):
                 await expect_sound(self._sandbox, program, names, {}, description, caller=caller)
 
         return catalogue
+
+    def _expect_plain_ideas_here(
+        self, calls: Iterable[WrittenCall], catalogue: Catalogue, caller: str
+    ) -> None:
+        """Raise an error if a call without `_module` names an idea that cannot be called in this
+        process.
+        """
+        unknown: list[str] = []
+        ideas: list[str] = []
+        for call in calls:
+            if call.module is not None:
+                continue
+
+            tool = catalogue.look_up(call)
+            if tool is None:
+                unknown.append(f"{IDEA}{call.tool}")
+            elif tool.module is not None and tool.in_room:
+                ideas.append(tool.module)
+
+        # An idea outside the profile is refused, not reported as unknown.
+        self._ways.expect_here([*unknown, *ideas], caller)
 
     async def _start_program(
         self, plan: Plan, settings: Settings, choice: Choice | None, caller: str
@@ -110,14 +126,13 @@ class PlanStarts:
             catalogue = await PlanTools(self._offer, plan, caller, published=True).catalogue()
             return start_program(plan, catalogue, settings, plan.names, choice=choice)
 
+        program = plan.program or ""
         names = await self._checked_program(plan, caller)
-        used = names.used_by(plan.program or "")
-        tools = ProgramNames.of(used, names.listed)
+        used_names = names.used_by(program)
+        tools = ProgramNames.of(used_names, names.listed)
         self._ways.expect_here((tool.module for tool in tools.listed), caller)
-        catalogue = catalogue_of_program(
-            self._offer.to(caller), tools, asks=ASK in (plan.program or "")
-        )
-        return start_program(plan, catalogue, settings, used, choice=choice)
+        catalogue = catalogue_of_program(self._offer.to(caller), tools, asks=ASK in program)
+        return start_program(plan, catalogue, settings, used_names, choice=choice)
 
     async def rehearse_program(self, plan: Plan, settings: Settings, caller: str) -> dict[str, Any]:
         """Check a program, and describe the tools that appear in it; see `Bridge.dry_run`.
@@ -128,21 +143,23 @@ class PlanStarts:
         """
         expect_programs(settings)
         names = await self._checked_program(plan, caller)
-        used = ProgramNames.of(names.used_by(plan.program or ""), names.listed)
+        called = ProgramNames.of(names.used_by(plan.program or ""), names.listed)
         policy = policy_named(settings.approval)
         tools: list[dict[str, Any]] = []
-        for tool in used.listed:
-            entry: dict[str, Any] = {"tool": tool.label, "signature": used.signature(tool)}
+        for tool in called.listed:
+            entry: dict[str, Any] = {"tool": tool.label, "signature": called.signature(tool)}
             verdict = policy(tool, {})
-            if verdict.verdict != "allow":
-                entry["asks" if verdict.verdict == "ask" else "denied"] = verdict.why
+            if verdict.verdict == "ask":
+                entry["asks"] = verdict.why
+            elif verdict.verdict == "deny":
+                entry["denied"] = verdict.why
 
             tools.append(entry)
 
         return {
             "program": True,
             "tools": tools,
-            "renamed": [list(renaming) for renaming in used.renamed],
+            "renamed": [list(renaming) for renaming in called.renamed],
         }
 
     async def _checked_program(self, plan: Plan, caller: str) -> ProgramNames:

@@ -68,23 +68,24 @@ def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutc
         ServiceError: the service cannot be installed. No host's file was changed.
     """
     outcome = SetupOutcome()
-    expected = {
-        change.path: _expected_digest(plan, change)
-        for change in plan.receiving()
-        if change.project is not None
-    }
+    # All project files are checked before anything changes.
+    projects = [change for change in plan.receiving() if change.project is not None]
+    expected_digests = {change.path: _expected_digest(plan, change) for change in projects}
+
     for secret in plan.secrets:
         record.add(SecretStep(name=secret.name, file=secret.owner.file))
         place = set_secret(secret.owner, secret.name, secret.value, _servers(plan, secret))
         outcome.secrets.append((secret.name, place))
 
     for change in plan.receiving():
-        after = _write(change, record)
-        if after is not None:
-            outcome.written.append(change.path)
-            if change.path in expected:
-                _trust(change.path, expected[change.path], record)
-                outcome.trusted.append(change.path)
+        if not _write(change, record):
+            continue
+
+        outcome.written.append(change.path)
+        expected_digest = expected_digests.get(change.path)
+        if expected_digest is not None:
+            _trust(change.path, expected_digest, record)
+            outcome.trusted.append(change.path)
 
     if plan.service is not None and not plan.service.is_installed:
         _install(plan.service, record)
@@ -92,7 +93,7 @@ def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutc
 
     for change in plan.in_hosts(choice):
         try:
-            if _write(change, record) is not None:
+            if _write(change, record):
                 outcome.written.append(change.path)
         except HostFileError as error:
             outcome.problems.append(f"{change.title}: {error}")
@@ -116,11 +117,11 @@ def _expected_digest(plan: SetupPlan, change: FileChange) -> str:
     Raises:
         SetupError: the file has changed since the person was asked.
     """
-    seen = plan.inventory.texts[change.path]
-    now = read_host_text(change.path, change.format)
-    if now.before != seen.before or not may_be_trusted(change.path):
+    reviewed = plan.inventory.texts[change.path]
+    current = read_host_text(change.path, change.format)
+    if current.before != reviewed.before or not may_be_trusted(change.path):
         raise _changed_file(change.path)
-    return file_digest(change.applied(seen).data)
+    return file_digest(change.applied(reviewed).data)
 
 
 def _changed_file(file: Path) -> SetupError:
@@ -141,28 +142,30 @@ def _servers(plan: SetupPlan, secret: NewSecret) -> dict[str, str]:
     return {name: entry_digest(module) for name, module in modules.items()}
 
 
-def _write(change: FileChange, record: SetupRecord) -> str | None:
-    """Change a file. Return the hash of its bytes, or None if it already contains the entries.
+def _write(change: FileChange, record: SetupRecord) -> bool:
+    """Change a file. Return False if it already contains the entries.
 
     Raises:
         HostFileError: the file cannot be changed.
     """
     target = Path(os.path.realpath(change.path))
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+    # The step of the edit, once the edit is about to be made.
     steps: list[FileStep] = []
 
     def note(file: EditedFile) -> None:
+        # The edit is repeated if another program has written the file meanwhile.
         _forget(steps, record)
         steps.append(FileStep(title=change.title, file=file, mode=mode))
         record.add(steps[0])
 
     text = change.applied(read_host_text(change.path, change.format))
     try:
-        edited = text.edit(private=change.is_private, project=change.project, note=note)
+        text.edit(private=change.is_private, project=change.project, note=note)
     except HostFileError:
         _forget(steps, record)
         raise
-    return edited.digest if steps else None
+    return bool(steps)
 
 
 def _forget(steps: list[FileStep], record: SetupRecord) -> None:

@@ -17,7 +17,8 @@ from ideabridge.tools.names import readable_json, visible, wrap_visible
 MARK: Final = "  | "
 """The mark at the beginning of each line with text from outside."""
 
-_TITLES: Final = ("parameter", "value")
+_NAME_TITLE: Final = "parameter"
+_VALUE_TITLE: Final = "value"
 _WIDEST: Final = 24
 """Maximum width of the name column, in terminal columns. A longer name has a line of its own."""
 
@@ -45,20 +46,25 @@ class ValueTable:
     """
 
     def __init__(self, values: JSONObject, width: int, *, titles: bool = True) -> None:
-        self._has_titles = titles and bool(values)
-        widths = [len(_TITLES[0]) if titles else 0]
-        widths += [len(label) for label in map(parameter_label, values) if _is_short(label)]
         self._values = values
         self._width = width
-        self._column = max(widths) + _GAP
-        self._indent = " " * self._column
-        if width - len(MARK) - self._column < _NARROWEST:
-            self._indent = " " * _GAP
+        self._has_titles = titles and bool(values)
+
+        labels = [parameter_label(name) for name in values]
+        columns = [label for label in labels if _is_short(label)]
+        if titles:
+            columns.append(_NAME_TITLE)
+        self._column = max((len(text) for text in columns), default=0) + _GAP
+
+        # If too little would be left for values, they stand below their names instead of beside
+        # them.
+        self._is_beside = width - len(MARK) - self._column >= _NARROWEST
+        self._indent = " " * (self._column if self._is_beside else _GAP)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the table with every value in full."""
         if self._has_titles:
-            yield f"{' ' * len(MARK)}{_TITLES[0].ljust(self._column)}{_TITLES[1]}"
+            yield f"{' ' * len(MARK)}{_NAME_TITLE.ljust(self._column)}{_VALUE_TITLE}"
         for name, value in self._values.items():
             yield from self.row(name, readable_json(value))
 
@@ -69,7 +75,7 @@ class ValueTable:
         label = parameter_label(name)
         further = f"{MARK}{self._indent}"
         first = further
-        if _is_short(label) and len(self._indent) == self._column:
+        if _is_short(label) and self._is_beside:
             first = f"{MARK}{label.ljust(self._column)}"
         else:
             yield from wrap_visible(label, self._width, first=MARK, further=f"{MARK}  ")
@@ -84,10 +90,14 @@ def broken_lines(text: str) -> Iterator[str]:
     a string.
     """
     begin = 0
-    ends = [ending.end() for ending in _LINE_END.finditer(text)]
-    for end in [*(end for end in ends if end < len(text) - 1), len(text)]:
-        yield text[begin:end]
-        begin = end
+    for line_end in _LINE_END.finditer(text):
+        end = line_end.end()
+        # A line break at the end of a string does not begin another line: only the quote follows.
+        if end < len(text) - 1:
+            yield text[begin:end]
+            begin = end
+
+    yield text[begin:]
 
 
 def _is_short(label: str) -> bool:
@@ -99,12 +109,23 @@ def values_of_call(call: JSONObject) -> JSONObject:
     meta-properties, except those that name the tool and the calls that this call waited for.
     """
     omitted = ("_tool", "_module", "_id", "_after")
-    shown = {name: value for name, value in call.items() if name not in omitted}
-    return dict(sorted(shown.items(), key=lambda entry: entry[0].startswith("_")))
+    parameters: JSONObject = {}
+    meta_properties: JSONObject = {}
+    for name, value in call.items():
+        if name in omitted:
+            continue
+        if name.startswith("_"):
+            meta_properties[name] = value
+        else:
+            parameters[name] = value
+
+    return {**parameters, **meta_properties}
 
 
 def tool_of(call: JSONObject) -> str:
     """Return the heading of the table for a call: `tool of server module`."""
     written = WrittenCall.of(call)
-    named = visible(written.tool) or "it"
-    return named if written.module is None else f"{named} of server {visible(written.module)}"
+    heading = visible(written.tool) or "it"
+    if written.module is not None:
+        heading += f" of server {visible(written.module)}"
+    return heading
