@@ -534,7 +534,7 @@ def test_without_users_whoever_reaches_the_page_reads_it_and_decides_nothing(
             ("playground", {"kind": "plan", "text": PLAN, "action": "check"}),
             ("ideas/publish", {"ref": run_id, "name": "mine"}),
             ("modules/tools/call", {"tool": "list_orders"}),
-            ("servers/new", {"name": "evil", "start": "evil"}),
+            ("servers/new", {"name": "evil", "kind": "command", "command": "evil"}),
             ("servers/take", {"host": "cursor", "which": "evil"}),
             ("servers/change", {"name": "evil", "action": "enable"}),
             ("servers/undo", {"edit": "any"}),

@@ -107,7 +107,11 @@ def add_a_server(page: Page, begin: str, name: str, start: str) -> None:
     page.goto(begin)
     page.get_by_role("link", name="Add a server").click()
     page.get_by_label("Name", exact=True).fill(name)
-    page.get_by_label("Command or address").fill(start)
+    if start.startswith("http"):
+        page.get_by_role("radio", name="On the web").check()
+        page.get_by_label("Address", exact=True).fill(start)
+    else:
+        page.get_by_label("Command", exact=True).fill(start)
     page.get_by_role("button", name="Add").click()
     expect(page.get_by_role("status")).to_contain_text(f"{name} is added")
 

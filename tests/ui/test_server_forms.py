@@ -14,10 +14,10 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from ideabridge.bridge.store.store import Store
-from tests.ui.serving import ask, client, secret, send, served, stranger
+from tests.ui.serving import ask, client, link_to, secret, send, served, stranger
 from tests.waiting import wait_until
 
 OWN_SERVER = Path(__file__).parents[1] / "cli" / "own_server.py"
@@ -46,7 +46,9 @@ def site(tmp_path: Path, file: Path) -> Generator[str]:
 
 
 def add(http: httpx.Client, **fields: str) -> httpx.Response:
-    return send(http, "/ui/servers/new", page="/ui/servers/add", **fields)
+    """Send the form for a new server, which is an address if the fields have one."""
+    kind = "address" if "address" in fields else "command"
+    return send(http, "/ui/servers/new", page="/ui/servers/add", **{"kind": kind, **fields})
 
 
 def confirm(http: httpx.Client, checked: httpx.Response, **fields: str) -> httpx.Response:
@@ -67,8 +69,8 @@ def test_a_command_is_added_with_its_secret_and_works_at_once(
     page.goto(f"{site}modules")
     page.get_by_role("link", name="Add a server").click()
     page.get_by_label("Name", exact=True).fill("own")
-    page.get_by_label("Command or address").fill(START)
-    page.get_by_label("Environment of a command").fill(f"OWN_TOKEN={TOKEN}\nMODE=production")
+    page.get_by_label("Command", exact=True).fill(START)
+    page.get_by_label("Environment variables").fill(f"OWN_TOKEN={TOKEN}\nMODE=production")
     page.get_by_role("button", name="Add").click()
     # Only what looks like a secret is ticked. Nothing is written before this page is confirmed.
     expect(page.get_by_label("OWN_TOKEN is a secret")).to_be_checked()
@@ -96,7 +98,7 @@ def test_a_command_is_added_with_its_secret_and_works_at_once(
 
 def test_each_change_is_undone_in_one_click(page: Page, site: str, file: Path) -> None:
     with client(site) as http:
-        add(http, name="own", start=START)
+        add(http, name="own", command=START)
 
     added = file.read_text(encoding="utf-8")
     page.goto(f"{site}modules/own")
@@ -126,16 +128,23 @@ def test_each_change_is_undone_in_one_click(page: Page, site: str, file: Path) -
 
 def test_what_cannot_be_used_is_refused_with_the_reason(site: str, file: Path) -> None:
     cases = [
-        ({"name": "a", "start": ""}, "write the command"),
-        ({"name": "a", "start": "run 'unclosed"}, "No closing quotation"),
-        ({"name": "a", "start": "./run"}, "relative path"),
-        ({"name": "a", "start": "example.com/mcp"}, "did you mean https://example.com/mcp?"),
-        ({"name": "a", "start": "www.example.com"}, "did you mean https://www.example.com?"),
-        ({"name": "a", "start": "localhost:9000/mcp"}, "did you mean http://localhost:9000/mcp?"),
-        ({"name": "a", "start": "ftp://example.com"}, "did you mean https://example.com?"),
-        ({"name": "anonymous", "start": "run"}, "this name is reserved"),
-        ({"name": "a", "start": "run", "env": f"{TOKEN}"}, "a variable in line 1"),
-        ({"name": "a", "start": "https://x.example/mcp", "headers": TOKEN}, "a header in line 1"),
+        ({"name": "a", "command": ""}, "write the command"),
+        ({"name": "a", "command": "run 'unclosed"}, "No closing quotation"),
+        ({"name": "a", "command": "./run"}, "relative path"),
+        ({"name": "a", "command": "example.com/mcp"}, "did you mean https://example.com/mcp?"),
+        ({"name": "a", "command": "www.example.com"}, "did you mean https://www.example.com?"),
+        ({"name": "a", "command": "localhost:9/mcp"}, "did you mean http://localhost:9/mcp?"),
+        ({"name": "a", "command": "ftp://example.com"}, "did you mean https://example.com?"),
+        ({"name": "a", "command": "https://x.example/mcp"}, "choose “On the web”"),
+        ({"name": "a", "address": ""}, "write the address"),
+        ({"name": "a", "address": "example.com/mcp"}, "did you mean https://example.com/mcp?"),
+        ({"name": "a", "address": "npx -y server"}, "expected https:// or http://"),
+        ({"name": "anonymous", "command": "run"}, "this name is reserved"),
+        ({"name": "a", "command": "run", "kind": "any"}, "choose where the server runs"),
+        ({"name": "a", "command": "run", "env": f"{TOKEN}"}, "a variable in line 1"),
+        ({"name": "a", "command": "run", "env": "A=•••"}, "is not known any more"),
+        ({"name": "a", "command": "run", "parallel": "many"}, "expected a number"),
+        ({"name": "a", "address": "https://x.example/mcp", "headers": TOKEN}, "a header in line 1"),
     ]
     with client(site) as http:
         for fields, why in cases:
@@ -144,12 +153,12 @@ def test_what_cannot_be_used_is_refused_with_the_reason(site: str, file: Path) -
             assert why in answer.text
             assert TOKEN not in answer.text
 
-        missing = add(http, name="gone", start="no-such-program --now")
+        missing = add(http, name="gone", command="no-such-program --now")
         assert "no-such-program is not found on this machine" in missing.text
         assert '<p class="note ask" role="status">gone is added to' in missing.text
         send(http, "/ui/servers/change", name="gone", action="remove")
-        add(http, name="own", start=START)
-        assert "already has a server" in add(http, name="own", start=START).text
+        add(http, name="own", command=START)
+        assert "already has a server" in add(http, name="own", command=START).text
 
     assert json.loads(file.read_text(encoding="utf-8").replace("// what my team uses", ""))[
         "mcpServers"
@@ -158,25 +167,30 @@ def test_what_cannot_be_used_is_refused_with_the_reason(site: str, file: Path) -
 
 def test_a_refusal_stands_at_its_field(page: Page, site: str, file: Path) -> None:
     with client(site) as http:
-        add(http, name="own", start=START)
+        add(http, name="own", command=START)
     before = file.read_text(encoding="utf-8")
     refused = page.get_by_role("alert")
     page.goto(f"{site}servers/add")
     for label, name, start, why in (
         ("Name", "idea:x", START, "this name is reserved"),
         ("Name", "own", START, "already has a server with this name"),
-        ("Command or address", "web", "example.com/mcp", "did you mean https://example.com/mcp?"),
-        ("Command or address", "web", "http://", "expected a host after http://"),
-        ("Environment of a command", "web", START, "a variable in line 1"),
+        ("Command", "web", "example.com/mcp", "did you mean https://example.com/mcp?"),
+        ("Address", "web", "http://", "expected a host after http://"),
+        ("Environment variables", "web", START, "a variable in line 1"),
     ):
-        environment = page.get_by_label("Environment of a command")
         page.get_by_label("Name", exact=True).fill(name)
-        page.get_by_label("Command or address").fill(start)
-        environment.fill("no variable" if label.startswith("Environment") else "")
+        if label == "Address":
+            page.get_by_role("radio", name="On the web").check()
+            page.get_by_label(label, exact=True).fill(start)
+        else:
+            page.get_by_role("radio", name="On this computer").check()
+            page.get_by_label("Command", exact=True).fill(start)
+            text = "no variable" if label == "Environment variables" else ""
+            page.get_by_label("Environment variables").fill(text)
         page.get_by_role("button", name="Add").click()
         expect(refused).to_contain_text(why)
         expect(refused).not_to_contain_text("mcpServers")
-        field = page.get_by_label(label, exact=True)
+        field = page.get_by_role("textbox", name=label, exact=True)
         expect(field).to_have_attribute("aria-invalid", "true")
         expect(field).to_have_accessible_description(re.compile(re.escape(why)))
         if name == "own":
@@ -185,10 +199,84 @@ def test_a_refusal_stands_at_its_field(page: Page, site: str, file: Path) -> Non
     assert file.read_text(encoding="utf-8") == before
 
 
+@pytest.mark.parametrize("has_scripts", [True, False])
+def test_only_the_fields_of_the_chosen_kind_are_shown(
+    browser: Browser, site: str, file: Path, has_scripts: bool
+) -> None:
+    with browser.new_context(java_script_enabled=has_scripts) as context:
+        page = context.new_page()
+        page.goto(link_to(site))
+        page.goto(f"{site}servers/add")
+        command, variables, address, headers = (
+            page.get_by_role("textbox", name=name)
+            for name in ("Command", "Environment variables", "Address", "Headers")
+        )
+        for_command = (command, variables, page.get_by_role("textbox", name="Folder"))
+        for_address = (address, headers)
+        page.get_by_text("Advanced").click()
+        for shown, hidden, kind in (
+            (for_command, for_address, "On this computer"),
+            (for_address, for_command, "On the web"),
+        ):
+            page.get_by_role("radio", name=kind).check()
+            for field in shown:
+                expect(field).to_be_visible()
+                field.fill("left from another choice")
+            for field in hidden:
+                expect(field).to_be_hidden()
+
+        # What was typed into a hidden field is not read.
+        page.get_by_label("Name", exact=True).fill("web")
+        address.fill("http://127.0.0.1:9/mcp")
+        headers.fill("")
+        page.get_by_label("A call may take, in seconds").fill("7")
+        page.get_by_role("button", name="Add").click()
+        expect(page.get_by_role("status")).to_contain_text("web is added")
+
+    assert servers_in(file)["web"] == {"url": "http://127.0.0.1:9/mcp", "timeout": 7}
+
+
+def test_a_refused_form_keeps_values_that_it_does_not_show(
+    page: Page, site: str, file: Path
+) -> None:
+    page.goto(f"{site}servers/add")
+    page.get_by_label("Name", exact=True).fill("idea:x")
+    page.get_by_label("Command", exact=True).fill(START)
+    environment = page.get_by_label("Environment variables")
+    environment.fill(f"OWN_TOKEN={TOKEN}\nMODE=production\nREMOVED=x\nEMPTY=")
+    for _ in range(2):
+        page.get_by_role("button", name="Add").click()
+        expect(page.get_by_role("alert")).to_contain_text("reserved")
+        expect(environment).to_have_value("OWN_TOKEN=•••\nMODE=•••\nREMOVED=•••\nEMPTY=")
+        assert TOKEN not in page.content()
+
+    page.get_by_label("Name", exact=True).fill("own")
+    environment.fill("MODE=•••\nOWN_TOKEN=•••\nREGION=eu")
+    page.get_by_role("button", name="Add").click()
+    page.get_by_role("button", name="Add").click()
+    expect(page.get_by_role("status")).to_contain_text("own is added to")
+    assert servers_in(file)["own"]["env"] == {
+        "MODE": "production",
+        "OWN_TOKEN": "${secret:own-token}",
+        "REGION": "eu",
+    }
+
+
+def test_values_of_a_refused_form_belong_to_its_session(site: str, file: Path) -> None:
+    with client(site) as mine, client(site) as theirs:
+        refused = add(mine, name="idea:x", command="run", env=f"OWN_TOKEN={TOKEN}")
+        form = re.search('name="refused" value="([^"]+)"', refused.text)
+        assert form is not None
+        fields = {"name": "x", "command": "run", "env": "OWN_TOKEN=•••", "refused": form[1]}
+        assert "is not known any more" in add(theirs, **fields).text
+        assert "OWN_TOKEN is a secret" in add(mine, **fields).text
+    assert file.read_text(encoding="utf-8") == COMMENTED
+
+
 def test_values_that_stay_readable_are_named(site: str) -> None:
     with client(site) as http:
         shown = add(
-            http, name="own", start=START, env=f"REGION=eu\nOWN_TOKEN={TOKEN}\nHOME=${{HOME}}"
+            http, name="own", command=START, env=f"REGION=eu\nOWN_TOKEN={TOKEN}\nHOME=${{HOME}}"
         )
         answer = confirm(http, shown, shown="env.REGION")
         assert "env.REGION: readable in that file" in answer.text
@@ -200,9 +288,9 @@ def test_a_person_decides_which_values_are_secrets(
 ) -> None:
     page.goto(f"{site}servers/add")
     page.get_by_label("Name", exact=True).fill("own")
-    page.get_by_label("Command or address").fill(START)
+    page.get_by_label("Command", exact=True).fill(START)
     environment = "SORT_KEY=created_at\nTENANT=acme-incorporated"
-    page.get_by_label("Environment of a command").fill(environment)
+    page.get_by_label("Environment variables").fill(environment)
     page.get_by_role("button", name="Add").click()
     page.get_by_label("SORT_KEY is a secret").uncheck()
     page.get_by_label("TENANT is a secret").check()
@@ -222,7 +310,7 @@ def own(site: str, file: Path) -> str:
     """The page over a server `own` with a secret and a readable variable."""
     with client(site) as http:
         env = f"OWN_TOKEN={TOKEN}\nREGION=eu"
-        confirm(http, add(http, name="own", start=START, env=env), shown="env.REGION")
+        confirm(http, add(http, name="own", command=START, env=env), shown="env.REGION")
     assert servers_in(file)["own"]["env"] == {"OWN_TOKEN": "${secret:own-token}", "REGION": "eu"}
     return site
 
@@ -233,12 +321,13 @@ def test_a_server_is_changed_after_its_differences_were_shown(
     before = file.read_text(encoding="utf-8")
     page.goto(f"{own}modules/own")
     page.get_by_role("link", name="Edit", exact=True).click()
-    expect(page.get_by_label("Command or address")).to_have_value(START)
+    expect(page.get_by_label("Command", exact=True)).to_have_value(START)
     token = page.get_by_label("Value of OWN_TOKEN")
     expect(token).to_have_value("")
     expect(token).to_have_attribute("placeholder", re.compile("stored as own-token"))
     expect(page.get_by_label("Value of REGION")).to_have_value("eu")
     page.get_by_label("Value of REGION").fill("us")
+    page.get_by_text("Advanced").click()
     page.get_by_label("A call may take, in seconds").fill("120")
     page.get_by_label("Never these tools").fill("save\nx_*")
     page.get_by_role("button", name="Show what changes").click()
@@ -277,7 +366,32 @@ def edit(http: httpx.Client, name: str, **fields: str) -> httpx.Response:
         for field, value in re.findall(r'<input [^>]*name="([^"]+)" value="([^"]*)"', shown)
         if field not in ("secret", "remove")
     }
+    filled |= re.findall(r'type="radio" name="([^"]+)" value="([^"]+)" checked', shown)
     return send(http, "/ui/servers/edited", page=page, **{**filled, **fields})
+
+
+def test_a_refused_edit_keeps_what_was_typed(page: Page, own: str, file: Path) -> None:
+    other = "ghp_anotherone12345678DDDD"
+    page.goto(f"{own}servers/edit?name=own")
+    page.get_by_label("Value of OWN_TOKEN").fill(other)
+    page.get_by_label("Remove REGION").check()
+    page.get_by_text("Advanced").click()
+    page.get_by_label("A call may take, in seconds").fill("soon")
+    page.get_by_role("button", name="Show what changes").click()
+    expect(page.get_by_role("alert")).to_contain_text("expected a number")
+    timeout = page.get_by_label("A call may take, in seconds")
+    expect(timeout).to_be_visible()
+    expect(timeout).to_have_value("soon")
+    expect(page.get_by_label("Remove REGION")).to_be_checked()
+    expect(page.get_by_label("Value of OWN_TOKEN")).to_have_value("•••")
+    assert other not in page.content()
+    timeout.fill("5")
+    page.get_by_role("button", name="Show what changes").click()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_contain_text("own is changed in")
+    changed = servers_in(file)["own"]
+    assert changed["env"] == {"OWN_TOKEN": "${secret:own-2-own-token}"}
+    assert changed["timeout"] == 5
 
 
 def begins_with(http: httpx.Client) -> str:
@@ -314,10 +428,13 @@ def test_what_cannot_be_changed_so_is_refused_at_its_field(own: str, file: Path)
     before = file.read_text(encoding="utf-8")
     cases: list[tuple[dict[str, str], str]] = [
         ({}, "nothing would change"),
-        ({"start": "./run"}, "relative path"),
-        ({"start": ""}, "write the command"),
-        ({"start": "https://x.example/mcp", "env": "A=1"}, "an address has none"),
-        ({"headers": "A: b"}, "a command has none"),
+        ({"command": "./run"}, "relative path"),
+        ({"command": ""}, "write the command"),
+        ({"command": "https://x.example/mcp"}, "choose “On the web”"),
+        # What belongs to an address is hidden.
+        ({"address": "https://x.example/mcp", "headers": "A: b"}, "nothing would change"),
+        ({"kind": "address", "address": ""}, "write the address"),
+        ({"value.env.OWN_TOKEN": "•••"}, "is not known any more"),
         ({"env": TOKEN}, "a variable in line 1"),
         ({"timeout": "soon"}, "expected a number"),
         ({"timeout": "-1"}, "greater than 0"),
@@ -335,7 +452,13 @@ def test_what_cannot_be_changed_so_is_refused_at_its_field(own: str, file: Path)
 
 def test_another_kind_of_server_takes_its_place(own: str, file: Path) -> None:
     with client(own) as http:
-        shown = edit(http, "own", start="http://127.0.0.1:9/mcp", headers="X-Team: dragons")
+        shown = edit(
+            http,
+            "own",
+            kind="address",
+            address="http://127.0.0.1:9/mcp",
+            headers="X-Team: dragons",
+        )
         confirm(http, shown, shown="headers.X-Team")
         assert servers_in(file)["own"] == {
             "url": "http://127.0.0.1:9/mcp",
@@ -344,7 +467,7 @@ def test_another_kind_of_server_takes_its_place(own: str, file: Path) -> None:
         # A header is not shown, and stays if its field stays empty.
         form = http.get("/ui/servers/edit?name=own").text
         assert "dragons" not in form
-        confirm(http, edit(http, "own", start="http://127.0.0.1:9/other"))
+        confirm(http, edit(http, "own", address="http://127.0.0.1:9/other"))
         assert servers_in(file)["own"]["headers"] == {"X-Team": "dragons"}
         confirm(http, edit(http, "own", remove="headers.X-Team"))
         assert servers_in(file)["own"] == {"url": "http://127.0.0.1:9/other"}
@@ -356,14 +479,14 @@ def test_a_secret_in_a_command_is_neither_shown_nor_lost(tmp_path: Path, file: P
     with served(tmp_path) as url, client(url) as http:
         form = http.get("/ui/servers/edit?name=own").text
         assert TOKEN not in form
-        confirm(http, edit(http, "own", start="run --token ghp_••• --slow"))
+        confirm(http, edit(http, "own", command="run --token ghp_••• --slow"))
         assert servers_in(file)["own"]["args"] == ["--token", TOKEN, "--slow"]
-        assert "is not shown" in edit(http, "own", start="run --token ••• --slow").text
+        assert "is not shown" in edit(http, "own", command="run --token ••• --slow").text
 
 
 def test_removing_a_server_names_the_tools_that_need_it(site: str) -> None:
     with client(site) as http:
-        add(http, name="own", start=START)
+        add(http, name="own", command=START)
         run = ask(http, {"_tool": "where", "_module": "own"}, output="†results.0")
         wait_until(lambda: "Make it a tool" in http.get(f"/ui/runs/{run}").text)
         send(http, "/ui/ideas/publish", ref=run, name="place", answer="plan")
@@ -485,7 +608,7 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
         tokens = {name: store.users.add_token(name)[1] for name in ("ada", "bob")}
 
     with served(tmp_path) as url, client(url) as owner:
-        add(owner, name="own", start=START)
+        add(owner, name="own", command=START)
         before = file.read_text(encoding="utf-8")
         with stranger(url) as ada, stranger(url) as bob:
             for name, http in (("ada", ada), ("bob", bob)):
@@ -502,9 +625,12 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
                 assert bob.get(f"/ui/{path}").status_code == 400
 
             for path, fields in (
-                ("servers/new", {"name": "x", "start": "https://x.example/mcp"}),
+                (
+                    "servers/new",
+                    {"name": "x", "kind": "address", "address": "https://x.example/mcp"},
+                ),
                 ("servers/change", {"name": "own", "action": "remove"}),
-                ("servers/edited", {"name": "own", "start": "https://x.example/mcp"}),
+                ("servers/edited", {"name": "own", "address": "https://x.example/mcp"}),
                 ("servers/save", {"draft": "x"}),
                 ("servers/take", {"host": "cursor", "which": "x"}),
                 ("servers/undo", {"edit": "x"}),
@@ -515,9 +641,9 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
 
             # An admin adds addresses, but neither commands nor what reads the owner's secrets.
             for fields in (
-                {"name": "x", "start": "evil"},
-                {"name": "x", "start": "https://x.example/mcp", "headers": "A: ${HOME}"},
-                {"name": "x", "start": "https://x.example/${secret:own-token}"},
+                {"name": "x", "command": "evil"},
+                {"name": "x", "address": "https://x.example/mcp", "headers": "A: ${HOME}"},
+                {"name": "x", "address": "https://x.example/${secret:own-token}"},
             ):
                 assert "the owner" in add(ada, **fields).text
                 assert file.read_text(encoding="utf-8") == before
@@ -525,7 +651,7 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
             # Nor does an admin change what starts a command, or confirm what the owner typed.
             shown = edit(owner, "own", timeout="5")
             assert "only the owner" in ada.get("/ui/servers/edit?name=own").text
-            fields = {"name": "own", "start": START, "timeout": "6"}
+            fields = {"name": "own", "command": START, "timeout": "6"}
             assert "only the owner" in send(ada, "/ui/servers/edited", **fields).text
             draft = re.search(r'name="draft" value="([^"]+)"', shown.text)
             assert draft is not None
@@ -548,11 +674,12 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
 
             send(ada, "/ui/servers/change", name="own", action="disable")
             send(ada, "/ui/servers/change", name="own", action="enable")
-            add(ada, name="remote", start="http://127.0.0.1:9/mcp")
+            add(ada, name="remote", address="http://127.0.0.1:9/mcp")
             assert "http://127.0.0.1:9/mcp" in file.read_text(encoding="utf-8")
-            for start in ("evil", "https://x.example/${HOME}"):
-                assert "the owner" in edit(ada, "remote", start=start).text
-            confirm(ada, edit(ada, "remote", start="http://127.0.0.1:9/new"))
+            evil = {"kind": "command", "command": "evil"}
+            for fields in (evil, {"address": "https://x.example/${HOME}"}):
+                assert "the owner" in edit(ada, "remote", **fields).text
+            confirm(ada, edit(ada, "remote", address="http://127.0.0.1:9/new"))
             assert "http://127.0.0.1:9/new" in file.read_text(encoding="utf-8")
 
             # An address that gets a secret is the owner's alone.
@@ -560,7 +687,7 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
             confirm(owner, shown, shown="headers.Authorization", is_secret="headers.Authorization")
             now = file.read_text(encoding="utf-8")
             assert "${secret:" in now
-            stolen = {"name": "remote", "start": "https://evil.example/mcp"}
+            stolen = {"name": "remote", "address": "https://evil.example/mcp"}
             assert "only the owner" in send(ada, "/ui/servers/edited", **stolen).text
             assert file.read_text(encoding="utf-8") == now
 
@@ -568,9 +695,9 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
 def test_a_form_of_another_site_or_session_changes_no_server(site: str, file: Path) -> None:
     with client(site) as http, stranger(site) as reader:
         forms = {
-            "servers/new": {"name": "x", "start": "evil"},
+            "servers/new": {"name": "x", "kind": "command", "command": "evil"},
             "servers/change": {"name": "x", "action": "remove"},
-            "servers/edited": {"name": "x", "start": "evil"},
+            "servers/edited": {"name": "x", "command": "evil"},
             "servers/save": {"draft": "x"},
             "servers/take": {"host": "cursor", "which": "x"},
             "servers/undo": {"edit": "x"},

@@ -173,7 +173,7 @@ def program_entry(words: list[str], variables: dict[str, str]) -> JSONObject:
     Raises:
         EntryError: the command looks like the address of a server.
     """
-    address = _address_meant(words[0])
+    address = address_meant(words[0])
     if address is not None:
         raise EntryError(
             f"{words[0][:100]!r} is not a program or file on this machine: did you mean {address}? "
@@ -201,7 +201,7 @@ def is_server_address(word: str) -> bool:
     return word.lower().startswith(("http://", "https://"))
 
 
-def _address_meant(word: str) -> str | None:
+def address_meant(word: str) -> str | None:
     """Return the address that a command stands for if it looks like an address without its scheme,
     otherwise None. A command that is found on this machine is never taken to be an address.
     """

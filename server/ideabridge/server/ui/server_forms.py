@@ -10,7 +10,7 @@ began with the owner's link, because a token can be in an assistant's files, whe
 find it.
 
 Before an entry with values is written, a second page shows what changes, and asks which values are
-secrets. What was typed is kept in this process until the answer arrives (`_ServerDrafts`), so that
+secrets. What was typed is kept in this process until the answer arrives (`_Drafts`), so that
 no secret travels back to the browser.
 """
 
@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 from urllib.parse import quote
 
 import anyio.to_thread
@@ -85,9 +85,12 @@ from ideabridge.server.ui.typed_server import (
     edited_entry,
     expect_may_edit,
     fields_of_entry,
+    masked_form,
+    new_settings,
     seal_of,
     typed_entry,
     typed_values,
+    unmasked_form,
 )
 from ideabridge.tools.encoding import JSON, JSONObject, encode, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
@@ -99,9 +102,9 @@ _COMMAND: Final = "page"
 _IMPORTS: Final = "servers import "
 
 _FIELDS: Final = {
-    "url": "start",
-    "command": "start",
-    "args": "start",
+    "url": "address",
+    "command": "command",
+    "args": "command",
     "cwd": "cwd",
     "env": "env",
     "headers": "headers",
@@ -163,13 +166,32 @@ class ServerDraft:
     at: float
 
 
-class _ServerDrafts:
+@dataclass(frozen=True, slots=True)
+class RefusedForm:
+    """A filled-in form that was refused, and is shown again without the values of variables and
+    headers.
+
+    Attributes:
+        form: its fields.
+        session: the secret of the session in which it was filled in.
+        at: the time at which it was filled in, on the monotonic clock.
+    """
+
+    form: FormFields = field(repr=False)
+    session: str = field(repr=False)
+    at: float
+
+
+_Draft = TypeVar("_Draft", bound=ServerDraft | RefusedForm)
+
+
+class _Drafts(Generic[_Draft]):
     """The drafts of all sessions, keyed by id."""
 
     def __init__(self) -> None:
-        self._drafts: dict[str, ServerDraft] = {}
+        self._drafts: dict[str, _Draft] = {}
 
-    def keep(self, draft: ServerDraft) -> str:
+    def keep(self, draft: _Draft) -> str:
         """Keep a draft, and return its id."""
         oldest = draft.at - _DRAFT_SECONDS
         recent = [(key, other) for key, other in self._drafts.items() if other.at > oldest]
@@ -178,18 +200,12 @@ class _ServerDrafts:
         self._drafts[draft_id] = draft
         return draft_id
 
-    def get(self, draft_id: str, visitor: Visitor) -> ServerDraft:
-        """Return a draft.
-
-        Raises:
-            EntryError: the visitor's session has no draft with this id.
-        """
+    def find(self, draft_id: str, visitor: Visitor) -> _Draft | None:
+        """Return a draft, or None if the visitor's session has no draft with this id."""
         draft = self._drafts.get(draft_id)
         is_old = draft is not None and draft.at < time.monotonic() - _DRAFT_SECONDS
         if draft is None or is_old or draft.session != visitor.secret:
-            raise EntryError(
-                "what you typed was saved already, or has waited too long: type it anew"
-            )
+            return None
         return draft
 
     def forget(self, draft_id: str) -> None:
@@ -256,7 +272,8 @@ class ServerForms:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._bridge = site.bridge
-        self._drafts = _ServerDrafts()
+        self._drafts = _Drafts[ServerDraft]()
+        self._refused = _Drafts[RefusedForm]()
 
     def routes(self) -> list[Route]:
         """Return the routes under `/ui`."""
@@ -282,29 +299,46 @@ class ServerForms:
         expect_manager(visitor)
         if not visitor.may_change:
             raise NoSessionError("a server is added in a session: see how one begins above")
-        return self._add_form(request)
+        return self._add_form(request, FormFields([("kind", "command")]))
 
-    def _add_form(self, request: Request, refusal: FormRefusal | None = None) -> Response:
-        """Show the form for a new server. After an error, the form contains what was typed, except
-        the values of variables and headers, which might be secrets.
+    def _add_form(
+        self, request: Request, form: FormFields, refusal: FormRefusal | None = None
+    ) -> Response:
+        """Show the form for a new server. After an error, the form contains what was typed, with
+        `•••` for the values of variables and headers, which might be secrets.
         """
         file = file_to_change(self._bridge.configuration)
-        form = form_of(request)
         return self._site.page(
             request,
             "server_add.html",
             code=200 if refusal is None else 400,
-            name=form.get("name").strip(),
-            start=form.get("start"),
+            typed=masked_form(form),
+            refused=self._keep_refused(request, form, refusal),
+            settings=new_settings(),
             refusal=refusal,
             file=None if file is None else str(file),
         )
+
+    def _keep_refused(self, request: Request, form: FormFields, refusal: FormRefusal | None) -> str:
+        """Keep a form that was refused, and return its id, or "" if it was not refused."""
+        if refusal is None:
+            return ""
+        session = visitor_of(request).secret
+        return self._refused.keep(RefusedForm(form, session, time.monotonic()))
+
+    def _filled_in(self, request: Request) -> FormFields:
+        """Return the form of a request. If it was refused before, it has the values that were typed
+        then and are not shown.
+        """
+        form = form_of(request)
+        earlier = self._refused.find(form.get("refused"), visitor_of(request))
+        return unmasked_form(form, FormFields() if earlier is None else earlier.form)
 
     async def add(self, request: Request) -> Response:
         """Add a server at once, or show which of its values are taken to be secrets. If the server
         is refused, show the form again with the reason.
         """
-        form = form_of(request)
+        form = self._filled_in(request)
         name = form.get("name").strip()
         visitor = visitor_of(request)
         expect_manager(visitor)
@@ -315,7 +349,7 @@ class ServerForms:
                 return self._to_check(request, name, typed, None)
             return await self._write(request, name, typed, None, {})
         except IdeabridgeError as error:
-            return self._add_form(request, self._refusal(name, error))
+            return self._add_form(request, form, self._refusal(name, error))
 
     @staticmethod
     def _typed(name: str, form: FormFields, visitor: Visitor) -> JSONObject:
@@ -349,23 +383,26 @@ class ServerForms:
         self._expect_server(name, visitor)
         entry = await anyio.to_thread.run_sync(self._entry, name)
         expect_may_edit(entry, visitor)
-        return self._edit_form(request, name, entry)
+        return self._edit_form(request, name, entry, fields_of_entry(entry).as_typed())
 
     def _edit_form(
         self,
         request: Request,
         name: str,
         entry: JSONObject,
+        form: FormFields,
         refusal: FormRefusal | None = None,
     ) -> Response:
-        form = form_of(request)
+        fields = fields_of_entry(entry)
         return self._site.page(
             request,
             "server_edit.html",
             code=200 if refusal is None else 400,
             name=name,
-            fields=fields_of_entry(entry),
-            typed=None if refusal is None else form,
+            fields=fields,
+            settings=fields.settings,
+            typed=masked_form(form, fields.values),
+            refused=self._keep_refused(request, form, refusal),
             refusal=refusal,
             file=str(file_to_change(self._bridge.configuration)),
         )
@@ -374,7 +411,7 @@ class ServerForms:
         """Show what a filled-in form would change. If the change is refused, show the form
         again.
         """
-        form = form_of(request)
+        form = self._filled_in(request)
         name = form.get("name")
         visitor = visitor_of(request)
         expect_manager(visitor)
@@ -389,7 +426,7 @@ class ServerForms:
             typed = edited_entry(entry, form, visitor)
             await anyio.to_thread.run_sync(self._planned, name, typed, entry)
         except IdeabridgeError as error:
-            return self._edit_form(request, name, entry, self._refusal(name, error))
+            return self._edit_form(request, name, entry, form, self._refusal(name, error))
         return self._to_check(request, name, typed, entry)
 
     def _expect_server(self, name: str, visitor: Visitor) -> None:
@@ -415,11 +452,24 @@ class ServerForms:
         draft_id = self._drafts.keep(ServerDraft(name, typed, before, session, time.monotonic()))
         return self._site.back(request, f"/servers/check?draft={draft_id}")
 
+    def _draft(self, draft_id: str, visitor: Visitor) -> ServerDraft:
+        """Return a draft.
+
+        Raises:
+            EntryError: the visitor's session has no draft with this id.
+        """
+        draft = self._drafts.find(draft_id, visitor)
+        if draft is None:
+            raise EntryError(
+                "what you typed was saved already, or has waited too long: type it anew"
+            )
+        return draft
+
     async def show_check(self, request: Request) -> Response:
         """Show what would be written, and which values are taken to be secrets."""
         visitor = visitor_of(request)
         draft_id = request.query_params.get("draft", "")
-        draft = self._drafts.get(draft_id, visitor)
+        draft = self._draft(draft_id, visitor)
         planned = await anyio.to_thread.run_sync(
             self._planned, draft.name, draft.typed, draft.before
         )
@@ -442,7 +492,7 @@ class ServerForms:
         expect_manager(visitor)
         form = form_of(request)
         draft_id = form.get("draft")
-        draft = self._drafts.get(draft_id, visitor)
+        draft = self._draft(draft_id, visitor)
         ticked = form.all("is_secret")
         chosen = {place: place in ticked for place in form.all("shown")}
         response = await self._write(request, draft.name, draft.typed, draft.before, chosen)

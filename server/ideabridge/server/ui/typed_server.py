@@ -3,7 +3,8 @@ entry.
 
 Secrets never travel to the browser. The field for a secret is empty, and a field that stays empty
 leaves the value as it is. In a command or an address, `•••` stands for a secret, and stands for the
-same secret when the form comes back.
+same secret when the form comes back. In a form that was refused, `•••` stands for each value of a
+variable or a header that a person has typed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -21,6 +22,7 @@ from ideabridge.bridge.server_entry import with_own_keys, with_settings
 from ideabridge.server.hosts.entries import (
     EntryError,
     address_entry,
+    address_meant,
     header_of,
     is_server_address,
     program_entry,
@@ -45,6 +47,9 @@ from ideabridge.tools.errors import IdeabridgeError
 _PARTS: Final = ("env", "headers")
 """The keys in an entry that have a field for each of their members."""
 
+_KINDS: Final = ("command", "address")
+"""What a form says a server is: a command that starts it on this machine, or its address."""
+
 _PATTERNS: Final = ("allow", "deny")
 _NUMBERS: Final = ("timeout", "connect_timeout", "idle", "parallel")
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -52,7 +57,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "sharing": get_args(Sharing),
 }
 _KEYS: Final = {"begins": "start"}
-"""The keys whose fields have another name: `start` is the field for the command or address."""
+"""The keys whose fields have another name."""
 
 _OF_ONE_KIND: Final = ("type", "command", "args", "env", "cwd", "url", "headers", "auth")
 """The settings that belong to a command or to an address, but not to both."""
@@ -64,7 +69,7 @@ class FieldError(EntryError):
     """A field of a form for a server cannot be used.
 
     Attributes:
-        field: the name of the field, such as `name`, `start`, `env` or `timeout`.
+        field: the name of the field, such as `name`, `command`, `env` or `timeout`.
     """
 
     def __init__(self, field: str, why: str) -> None:
@@ -87,6 +92,11 @@ class ValueField:
     name: str
     text: str
     kept: str
+
+    @property
+    def field(self) -> str:
+        """The name of its field."""
+        return f"value.{self.place}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +144,22 @@ class ServerFields:
     settings: list[SettingField]
     others: list[str]
 
+    def as_typed(self) -> FormFields:
+        """Return what the form contains before anybody has changed it."""
+        fields = [("kind", "command"), ("command", self.start), ("cwd", self.cwd)]
+        if not self.is_program:
+            fields = [("kind", "address"), ("address", self.start)]
+        fields += [(value.field, value.text) for value in self.values]
+        fields += [(setting.name, setting.text) for setting in self.settings]
+        return FormFields(fields)
+
 
 # -- a new server ----------------------------------------------------------------------------------
+
+
+def new_settings() -> list[SettingField]:
+    """Return the fields for the settings of a new server."""
+    return [_setting_field(name, {}) for name in _LABELS]
 
 
 def typed_entry(form: FormFields, visitor: Visitor) -> JSONObject:
@@ -146,40 +170,68 @@ def typed_entry(form: FormFields, visitor: Visitor) -> JSONObject:
         NotTheOwnerError: the entry is a command, or reads the owner's variables or secrets, and the
             visitor is not the owner.
     """
-    words = _words(form.get("start"))
-    if len(words) == 1 and is_server_address(words[0]):
-        if form.get("env").strip():
-            raise FieldError("env", "an address has no environment: write headers")
-        entry = address_entry(words[0], dict(_headers(form)))
-        _expect_no_variables(entry, visitor)
-        return entry
+    if _is_command(form):
+        expect_owner(visitor)
+        entry = _program(_words(form.get("command")), dict(_variables(form)))
+        cwd = form.get("cwd").strip()
+        if cwd:
+            entry["cwd"] = cwd
+    else:
+        entry = address_entry(_address(form.get("address")), dict(_headers(form)))
 
-    expect_owner(visitor)
-    if form.get("headers").strip():
-        raise FieldError("headers", "a command has no headers: write variables of its environment")
-    return _program(words, dict(_variables(form)))
+    for field in new_settings():
+        value = _setting(field, _lines(form.get(field.name)))
+        if value is not None:
+            entry[_key(field.name)] = value
+
+    _expect_no_variables(entry, visitor)
+    return entry
+
+
+def _is_command(form: FormFields) -> bool:
+    """Return whether a form is about a command. The fields for the other kind of server are hidden,
+    so they are not read.
+    """
+    kind = form.get("kind")
+    if kind not in _KINDS:
+        raise FieldError("kind", "choose where the server runs")
+    return kind == "command"
 
 
 def _words(text: str) -> list[str]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise FieldError("start", str(error)) from None
+        raise FieldError("command", str(error)) from None
     if not words:
-        raise FieldError("start", "write the command that starts the server, or its address")
+        raise FieldError("command", "write the command that starts the server")
+    if len(words) == 1 and is_server_address(words[0]):
+        raise FieldError("command", "this is the address of a server: choose “On the web”")
     return words
+
+
+def _address(text: str) -> str:
+    address = text.strip()
+    if not address:
+        raise FieldError("address", "write the address of the server")
+    if is_server_address(address):
+        return address
+
+    meant = address_meant(address)
+    hint = "expected https:// or http:// at its beginning"
+    raise FieldError("address", hint if meant is None else f"did you mean {meant}?")
 
 
 def _program(words: list[str], variables: dict[str, str]) -> JSONObject:
     try:
         entry = program_entry(words, variables)
     except EntryError as error:
-        raise FieldError("start", str(error)) from None
+        raise FieldError("command", str(error)) from None
 
     command = words[0]
     if "/" in command and not command.startswith(("/", "~", "$")):
         raise FieldError(
-            "start",
+            "command",
             f"the command {command[:100]!r} is a relative path: write an absolute one, or the name "
             "of a program",
         )
@@ -192,6 +244,9 @@ def _variables(form: FormFields) -> Iterable[tuple[str, str]]:
 
 def _headers(form: FormFields) -> Iterable[tuple[str, str]]:
     return _pairs(form, "headers", header_of, "a header", "NAME: VALUE")
+
+
+_FORGOTTEN: Final = f"the value that {MASK} stands for is not known any more: write it anew"
 
 
 def _pairs(
@@ -209,6 +264,8 @@ def _pairs(
         if pair is None:
             # The message does not quote the line, which might be a secret.
             raise FieldError(field, f"{what} in line {number}: expected {expected}")
+        if pair[1] == MASK:
+            raise FieldError(field, f"{what} in line {number}: {_FORGOTTEN}")
         yield pair
 
 
@@ -335,21 +392,15 @@ def edited_entry(entry: JSONObject, form: FormFields, visitor: Visitor) -> JSONO
     """
     expect_may_edit(entry, visitor)
     shown = fields_of_entry(entry)
+    is_command = _is_command(form)
     settings = _edited_start(entry, shown, form, visitor)
-    is_program = settings.get("command", shown.is_program) not in (None, False)
-    is_same_kind = is_program == shown.is_program
-    for part in _PARTS:
-        belongs = (part == "env") == is_program
-        pairs = dict(_variables(form) if part == "env" else _headers(form))
-        if pairs and not belongs:
-            kind = "command" if is_program else "address"
-            raise FieldError(part, f"{'a' if is_program else 'an'} {kind} has none")
-        if belongs:
-            members = _edited_members(entry, part, shown, form) if is_same_kind else {}
-            settings[part] = {**members, **pairs} or None
+    part = "env" if is_command else "headers"
+    pairs = dict(_variables(form) if is_command else _headers(form))
+    members = _edited_members(entry, part, shown, form) if is_command == shown.is_program else {}
+    settings[part] = {**members, **pairs} or None
 
     cwd = form.get("cwd").strip()
-    if is_program and cwd != shown.cwd:
+    if is_command and cwd != shown.cwd:
         settings["cwd"] = cwd or None
     for field in shown.settings:
         text = _lines(form.get(field.name))
@@ -367,25 +418,26 @@ def _edited_start(
     entry: JSONObject, shown: ServerFields, form: FormFields, visitor: Visitor
 ) -> dict[str, JSON]:
     """Return the settings that change with a different command or address."""
-    text = form.get("start").strip()
-    if text == shown.start:
+    is_command = _is_command(form)
+    text = form.get("command" if is_command else "address").strip()
+    if is_command == shown.is_program and text == shown.start:
         return {}
 
-    words = [_with_secrets(word, entry) for word in _words(text)]
-    if len(words) == 1 and is_server_address(words[0]):
-        start = address_entry(words[0], {})
-    else:
+    if is_command:
         expect_owner(visitor)
+        words = [_with_secrets("command", word, entry) for word in _words(text)]
         start = {"args": None, **_program(words, {})}
+    else:
+        start = address_entry(_with_secrets("address", _address(text), entry), {})
 
-    if ("command" in start) == shown.is_program:
+    if is_command == shown.is_program:
         return start
     # Settings that belong to the other kind of server are removed.
     return {**dict.fromkeys(_OF_ONE_KIND), **start}
 
 
-def _with_secrets(word: str, entry: JSONObject) -> str:
-    """Return a word in a command or an address, with the secret that `•••` stands for filled in.
+def _with_secrets(field: str, word: str, entry: JSONObject) -> str:
+    """Return a word that was typed into a field, with the secret that `•••` stands for filled in.
 
     Raises:
         FieldError: no word in the entry matches.
@@ -400,7 +452,7 @@ def _with_secrets(word: str, entry: JSONObject) -> str:
         if hidden == word and isinstance(text, str):
             return text
     raise FieldError(
-        "start",
+        field,
         f"{MASK} stands for a value that is not shown: leave that word as it was, or write the "
         "whole word anew",
     )
@@ -418,7 +470,9 @@ def _edited_members(
     for field in shown.values:
         if not field.place.startswith(f"{part}.") or field.place in removed:
             continue
-        typed = form.get(f"value.{field.place}")
+        typed = form.get(field.field)
+        if typed == MASK:
+            raise EntryError(f"{field.name}: {_FORGOTTEN}")
         is_kept = typed == field.text
         members[field.name] = present[field.name] if is_kept else typed
     return members
@@ -451,6 +505,81 @@ def _setting(field: SettingField, text: str) -> JSON:
     if number is None:
         raise FieldError(field.name, f"expected a number, found {text[:40]!r}")
     return number
+
+
+# -- a form that was refused -----------------------------------------------------------------------
+
+
+def masked_form(form: FormFields, values: Sequence[ValueField] = ()) -> FormFields:
+    """Return a form to show again: `•••` in place of the values of variables and headers, except
+    those that the form showed before.
+
+    Args:
+        form: the form as somebody has filled it in.
+        values: the fields for the variables and headers in the entry.
+    """
+    shown = {value.field: value.text for value in values}
+    fields: list[tuple[str, str]] = []
+    for name, text in form.fields:
+        if name in _LINES:
+            lines = [_masked_line(_LINES[name], line.strip()) for line in text.splitlines()]
+            text = "\n".join(lines)
+        elif name in shown and text not in ("", shown[name]):
+            text = MASK
+        fields.append((name, text))
+
+    return FormFields(fields)
+
+
+def unmasked_form(form: FormFields, earlier: FormFields) -> FormFields:
+    """Return a form with the values that `•••` stands for, which somebody has typed into an earlier
+    one. `•••` stays where the earlier form has no value.
+    """
+    fields: list[tuple[str, str]] = []
+    for name, text in form.fields:
+        if name in _LINES:
+            kind = _LINES[name]
+            known = dict(filter(None, map(kind.read, _lines(earlier.get(name)).splitlines())))
+            text = "\n".join(
+                _unmasked_line(kind, line, known) for line in _lines(text).splitlines()
+            )
+        elif name.startswith("value.") and text == MASK:
+            text = earlier.get(name, MASK)
+        fields.append((name, text))
+
+    return FormFields(fields)
+
+
+@dataclass(frozen=True, slots=True)
+class _LineKind:
+    """The lines of one field.
+
+    Attributes:
+        read: returns the name and the value in a line, or None if the line is malformed.
+        separator: what stands between them.
+    """
+
+    read: Callable[[str], tuple[str, str] | None]
+    separator: str
+
+
+_LINES: Final = {"env": _LineKind(variable_of, "="), "headers": _LineKind(header_of, ": ")}
+
+
+def _masked_line(kind: _LineKind, line: str) -> str:
+    """Return a line with its value masked. A malformed line might be a secret as a whole."""
+    pair = kind.read(line)
+    if pair is None:
+        return MASK if line else ""
+    name, value = pair
+    return f"{name}{kind.separator}{MASK if value else ''}"
+
+
+def _unmasked_line(kind: _LineKind, line: str, known: Mapping[str, str]) -> str:
+    pair = kind.read(line)
+    if pair is None or pair[1] != MASK:
+        return line
+    return f"{pair[0]}{kind.separator}{known.get(pair[0], MASK)}"
 
 
 # -- which values are secrets ----------------------------------------------------------------------
