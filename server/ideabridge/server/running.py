@@ -700,7 +700,8 @@ class Running:
 
         def watch(event: Event) -> None:
             if isinstance(event, RunEnded):
-                # When the run's watchers are called, the run has not been written yet.
+                # When the run's watchers are called, the end of the run has not been written yet,
+                # so another task waits for that.
                 self._group.start_soon(self._save_when_written, run)
 
         run.runner.watchers.append(watch)
@@ -737,7 +738,7 @@ class Running:
         return {"name": intent.get("name"), "pending": reason}
 
     def _save_soon(self, run: Run | RunRecord) -> anyio.Event:
-        """Publish an ended run. The event is set after the first attempt."""
+        """Publish an ended run. Return an event that is set after the first attempt."""
         tried = self._saving.get(run.id)
         if tried is None:
             tried = self._saving[run.id] = anyio.Event()
@@ -771,8 +772,8 @@ class Running:
             del self._saving[run]
 
     async def _counted(self, run: str, caller: str, status: str, name: str) -> JSONObject:
-        """Publish a run, counting the attempt before it begins. If the process ends during it, only
-        this count shows that the publication might be the cause.
+        """Publish a run. Each attempt is counted before it begins: if the process ends during an
+        attempt, only the stored count shows that the publication might be the cause.
         """
         cause = "its process ended"
         for tries in range(self._tries(run), _MOST_TRIES):
@@ -782,7 +783,7 @@ class Running:
             except (LimitExceededError, WorkerError) as error:
                 cause = self.bridge.secrets.mask(str(error))
             except (ModulesAwayError, StoreError, anyio.get_cancelled_exc_class()):
-                # The publication is not at fault.
+                # The publication is not at fault, so this attempt does not count.
                 with suppress(StoreError):
                     self._keep(run, {"name": name, "tries": tries})
                 raise

@@ -95,7 +95,7 @@ _SYNONYMS: Final = _synonyms()
 
 
 class ToolSearch:
-    """An index of a list of tools. It is rebuilt when it is used with another list.
+    """An index of a list of tools. It is rebuilt when it is used with a different list.
 
     Attributes:
         look_alikes: the result of the function `look_alikes` for the list.
@@ -118,8 +118,8 @@ class ToolSearch:
         *,
         weak: bool = True,
     ) -> tuple[list[Tool], int]:
-        """Return the best matches, best first, and the total number of matches. A tool with exactly
-        this name comes first.
+        """Return the best matches, best first, and the total number of matches. A tool whose name
+        is exactly `words` comes first.
 
         Args:
             tools: the tools to search.
@@ -227,8 +227,8 @@ def _split(text: str) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a question without those that carry no information about a task. If no
-    others remain, keep them.
+    """Return the words of a question that carry information about a task. If there are no such
+    words, return all words.
     """
     words = list(dict.fromkeys(_split(text)))
     return ([word for word in words if word not in _IGNORED] or words)[:_MOST_WORDS]
@@ -249,7 +249,8 @@ _NOTED: Final = 600
 
 
 def tool_line(tool: Tool, names: ProgramNames, observed: JSONObject | None = None) -> str:
-    """Return the signature of a tool, with its names in plans if these differ.
+    """Return the signature of a tool, followed by the names that plans use if these differ from the
+    names in the signature.
 
     Args:
         tool: the tool.
@@ -257,7 +258,7 @@ def tool_line(tool: Tool, names: ProgramNames, observed: JSONObject | None = Non
         observed: the shape of the tool's earlier results.
     """
     place = names.place(tool)
-    # A tool that programs cannot call has no signature.
+    # A tool that programs cannot call has no signature, so its label is shown instead.
     line = tool.label if place is None else names.signature(tool, observed)
     notes = _notes(tool, place, names)
     if notes:

@@ -75,9 +75,9 @@ DEFAULT_PORT: Final = 8787
 
 
 def _collect_seldom() -> None:
-    """Make full garbage collections, which stop all threads, rare."""
-    # Imported objects are never freed, but each full collection, including the last one, would scan
-    # them, which takes 0.1 s.
+    """Make full garbage collections rare, because they stop all threads."""
+    # Imported objects are never freed, but each full collection, including the last one, would
+    # spend 0.1 s on scanning them.
     gc.freeze()
     # With Python's thresholds (700, 10, 10), large runs caused 20 full collections of up to 1.4 s
     # each. But a discarded run is a reference cycle, so collections must not be too rare: with
@@ -256,7 +256,7 @@ async def _recover(bridge: Bridge, front: Front) -> None:
     try:
         front.running.publish_left()
     except StoreError as error:
-        # The next request for such a run publishes it.
+        # These runs are published when someone next asks about them.
         _report(mask(f"earlier runs are not published: {error}"))
 
     await bridge.recover_runs(report, front.running.publish_when_done, keep=True)
@@ -268,8 +268,8 @@ _RETENTION_LOOKS: Final = 3600.0
 
 
 async def _retain(bridge: Bridge) -> None:
-    """Until cancelled, delete old runs as `retention` in the configuration says, and report this on
-    stderr.
+    """Until cancelled, delete old runs as `retention` in the configuration says, and report each
+    deletion on stderr.
     """
     settings = bridge.configuration.retention
     path = bridge.store.path
@@ -389,8 +389,8 @@ class OwnerLink:
     """How the owner signs in to a server's page.
 
     Attributes:
-        make: creates a URL that signs in whoever opens it as the owner. It works once, within ten
-            minutes. The URL is a secret.
+        make: creates a URL that works once, within ten minutes, and signs in whoever opens it as
+            the owner. The URL is a secret.
         command: the command that creates another such URL.
     """
 
@@ -587,7 +587,9 @@ def _calls_door(served: _Served, common: _Common, workspaces: Workspaces | None)
 
 
 def _workspaces(served: _Served, common: _Common, group: TaskGroup) -> Workspaces | None:
-    """Return the workspaces of a server, or None if it has none. The group runs them."""
+    """Return the workspaces of a server, or None if the server has none. The workspaces run in
+    `group`.
+    """
     from ideabridge.server.transports.workspace_door import Workspaces
 
     source = common.http.workspaces
@@ -740,8 +742,8 @@ def _ready(url: str, front: Front, *, has_page: bool, asks: bool) -> Ready:
 
 
 def link_to(page: str, links: OwnerLinks) -> str:
-    """Return a URL that signs in whoever opens it as the owner of a page. It works once, within ten
-    minutes. The URL is a secret.
+    """Return a URL that works once, within ten minutes, and signs in whoever opens it as the owner
+    of a page. The URL is a secret.
     """
     return f"{page}sign-in?key={links.make()}"
 
@@ -855,8 +857,8 @@ async def _until_signalled(
     cancel: bool = True,
     exits: bool = True,
 ) -> None:
-    """Await `serve`. At a signal, call `ending`, and cancel `serve`, unless `ending` itself makes
-    it end (`cancel=False`). The process exits `END_SECONDS` after the signal or, with
+    """Await `serve`. At a signal, call `ending`, and then cancel `serve`, unless `ending` itself
+    makes `serve` end (`cancel=False`). The process exits `END_SECONDS` after the signal or, with
     `exits=False`, after a second signal.
     """
     if sys.platform == "win32":
@@ -868,7 +870,8 @@ async def _until_signalled(
     signalled = anyio.Event()
 
     def handle(_number: int, _frame: FrameType | None) -> None:
-        # Python calls this between two instructions, even if the event loop is blocked.
+        # Python calls this function between two instructions, so it works even if the event loop is
+        # blocked.
         if exits or signalled.is_set():
             _exit_soon()
         loop.call_soon_threadsafe(signalled.set)

@@ -102,10 +102,10 @@ class _Rules:
 
 
 class ExposedTool:
-    """A tool of a tool file or a module, under its name on this server. A tool of a module has no
-    activity.
+    """A tool of a tool file or a module, under the name that it has on this server. A tool of a
+    module has no activity.
 
-    If the configuration changes the tool, clients see the changed one (`listed`). Everything else
+    If the configuration changes the tool, clients see the changed tool (`listed`). Everything else
     concerns the tool that the module lists (`tool`).
     """
 
@@ -147,7 +147,7 @@ class ExposedTool:
         self._rules = _Rules(self._bridge.approval, name)
         self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
         self._output: Validator | None = None
-        # A module itself checks the results of its tools.
+        # The results of a module's tools are checked where the module is called.
         if activity is not None and tool.output is not None:
             self._output = Validator(tool.output, what=f"the result of {name}")
 
@@ -216,7 +216,7 @@ class ExposedTool:
         tool = self.tool
         if self._activity is None:
             await self._bridge.offer.know_names()
-            # The definition is the one that the module lists now.
+            # Use the definition that the module lists now, because it might have changed.
             owner = self._bridge.modules[tool.module or ""]
             tool = await owner.current(tool.name_in_module, request.progress)
 
@@ -255,8 +255,8 @@ class ExposedTool:
             )
 
         if rules.in_run(offered, arguments).verdict == "allow":
-            # A run with this call would not ask, because the rules for runs do not match exposed
-            # names.
+            # A run with this call would not ask for approval, because the rules for runs do not
+            # match exposed names.
             raise DirectCallError(
                 f"{self.name}: a rule requires approval for it under its exposed name, but a run "
                 "of it would not ask; write the rule with the name of the tool, "
@@ -280,8 +280,8 @@ class ExposedTool:
         return await self._of_run(run, request, entry)
 
     async def _of_run(self, run: Run, request: ToolRequest, entry: Entry) -> ToolAnswer:
-        """Return the result of a call that needs approval. Once the tool has run, this is the
-        tool's result.
+        """Return the result of a call that needs approval: the tool's result once the tool has run,
+        and before that the answer about the run.
         """
         entry.run = run.id
         status = await self._running.wait_started(run, request)
@@ -347,7 +347,7 @@ class ExposedTool:
         """Return the result of a module's tool as the module sent it, even if the tool failed.
 
         Raises:
-            MCPError: the module answered with this JSON-RPC error.
+            MCPError: the module returned this JSON-RPC error.
         """
         call = ModuleCall(
             tool.name_in_module,
@@ -435,8 +435,8 @@ def _definition_of(
 
 def _in_era(result: ToolAnswer, request: ToolRequest) -> ToolAnswer:
     """Return a module's result in the protocol version of a request. Up to 2025-11-25, structured
-    content must be an object. Other structured content becomes text, unless a text block already
-    contains it.
+    content must be an object. Structured content of any other type becomes text, unless a text
+    block already contains it.
     """
     structured = cast("JSON", result.get("structuredContent"))
     if "structuredContent" not in result or isinstance(structured, dict) or request.has_rounds:
@@ -447,8 +447,8 @@ def _in_era(result: ToolAnswer, request: ToolRequest) -> ToolAnswer:
 
 
 def _with_text(content: Sequence[JSON], structured: JSON) -> list[JSON]:
-    """Return the content blocks of a result. Its structured content is added as text, unless a
-    block already contains it.
+    """Return the content blocks of a result. The structured content of the result is added as text,
+    unless a block already contains it.
     """
     text = encode_text(structured)
     blocks = [*content]
@@ -615,15 +615,15 @@ class PublishedTool:
         status = await self._running.wait_started(run, request)
         errors = [f"- {solution_error_line(error)}" for error in run.errors()[:_MOST_ERRORS]]
         if status == "done":
-            # A person might have been asked about a call in the program, even if the program
-            # assumes nothing.
+            # A person might have been asked about a call in the program even if the program assumes
+            # nothing, so what the person approved is reported in any case.
             result = with_report(
                 await self._of_value(run.given()), run, declared=may_assume(self.publication)
             )
             if errors and not result.get("isError"):
                 result["content"].append({"type": "text", "text": "\n".join(["errors:", *errors])})
         else:
-            # There is no output, or there is none yet.
+            # The run has no output, or no output yet.
             result = self._running.answer_of(run, request)
             result["isError"] = True
             if status not in ("running", "needs_approval", "needs_solution"):
@@ -652,8 +652,8 @@ class PublishedTool:
 
 
 def published_description(publication: Publication) -> str:
-    """Return the description for models. It includes the input of a recorded answer, or what the
-    runs leave open about a plan, and the user who published the tool.
+    """Return the description for models. It names the user who published the tool. For a recorded
+    answer, it includes the input; for a plan, it says what the runs leave open.
     """
     sharer = None if publication.owner is None else user_of(publication.owner)
     whose = "" if sharer is None else f" (Published by the user {sharer}.)"

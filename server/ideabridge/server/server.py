@@ -107,8 +107,8 @@ class FrontServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """Return the options with every list marked as changing. Over HTTP there is no other way to
-        pass these options.
+        """Return the options with every list marked as changing. For a server over HTTP, the SDK
+        provides no other way to pass these options.
         """
         changing = NotificationOptions(
             prompts_changed=True, resources_changed=True, tools_changed=True
@@ -150,7 +150,7 @@ class Front:
         self._bridge = bridge
         self._serving = Serving()
         if bridge.configuration.restricted_to is not None:
-            # This is the client on stdio. Over HTTP, the gate restricts each request.
+            # This restricts the client on stdio. Over HTTP, the gate restricts each request.
             profile = bridge.profiles.named(bridge.configuration.restricted_to)
             self._serving = Serving(in_profile(profile.name, LOCAL))
 
@@ -168,7 +168,7 @@ class Front:
         self.running.published = self.announcements.poke
         self._views = RunViews(bridge)
         self._skills = IdeaSkills(bridge)
-        # The configured files that are not used, as each client was last told.
+        # For each client, the unused configured files that the client was last told about.
         self._told: dict[Hashable, tuple[str, ...]] = {}
         self._own = OwnHandlers(self.running, self.catalogue, self.direct_calls)
         self._tasks = RunTasks(self.running)
@@ -258,8 +258,8 @@ class Front:
         yield self._serving
 
     def _instructions(self, caller: str) -> str:
-        """Return the instructions of this server, and those known so far of the modules whose tools
-        hosts see.
+        """Return the instructions of this server, and those of the modules whose tools hosts see,
+        as far as they are already known.
         """
         configuration = self._bridge.configuration
         offer = self._bridge.offer.to(caller)
@@ -331,7 +331,7 @@ class Front:
         CLIENT.set(client_text(ctx, self._bridge.secrets.mask))
         try:
             # A request can still be in progress after its client has disconnected, so requests are
-            # counted here, where they really end.
+            # counted here, where their end is certain.
             if ctx.request_id is None:
                 return await call_next(ctx)
             with self.quotas.holding(caller_of(ctx), "requests in progress", MOST_REQUESTS):
@@ -339,7 +339,7 @@ class Front:
 
             if ctx.method in _HELLO and isinstance(result, dict):
                 # The instructions depend on the caller and can change over time. The SDK has one
-                # text for everybody, and over stdio it is the text from the start.
+                # text for everybody and, over stdio, uses the text that it got at the start.
                 result["instructions"] = self._instructions(caller_of(ctx))
 
             return result
@@ -447,8 +447,8 @@ class Front:
     async def _skill_file(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> dict[str, Any] | types.ReadResourceResult:
-        """Read a file of a skill: of an idea's skill, or otherwise of a module's, since modules can
-        have skills of their own.
+        """Read a file of a skill. If no idea has such a skill, the file is read from a module,
+        because modules can have skills of their own.
         """
         try:
             return await self._skills.read(str(params.uri), caller_of(context))
@@ -534,7 +534,7 @@ class Front:
             return await tool.call(arguments, request)
 
     def _naming_unused_files(self, context: Context, name: str, result: ToolAnswer) -> ToolAnswer:
-        """Return the answer from an own tool. The first answer about a run that a client gets names
+        """Return the answer from an own tool. The first answer that a client gets about a run names
         the configured files that are not used.
         """
         unused = tuple(self._bridge.configuration.unused_files)
@@ -581,14 +581,14 @@ def _is_one_of(client: types.InitializeRequestParams, hosts: Sequence[str]) -> b
 
 
 def _for_host(context: Context, result: ToolAnswer) -> ToolAnswer:
-    """Return the answer from an own tool, without its structured content if the host would show
-    that instead of the images.
+    """Return the answer from an own tool, without its structured content if the host would show the
+    structured content instead of the images.
     """
     client = context.session.client_params
     if len(result["content"]) == 1 or client is None or not _is_one_of(client, STRUCTURED_HOSTS):
         return result
-    # The text contains everything that the structured content does, and own tools declare no output
-    # schema.
+    # Nothing is lost: the text contains everything that the structured content does, and own tools
+    # declare no output schema.
     return {key: part for key, part in result.items() if key != "structuredContent"}
 
 

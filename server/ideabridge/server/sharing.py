@@ -58,7 +58,7 @@ class Sharing:
 
     async def find(self, publish_request: PublishRequest, written: ProgramAnswer) -> Run | None:
         """Return the question about a program if a person has already been asked, even if the
-        person refused.
+        person has refused, and otherwise None.
         """
         return await self._waiting.find(
             publish_request.digest_with(written.to_json()), publish_request.caller, refused=True
@@ -115,7 +115,7 @@ class Sharing:
     def waits(
         self, publish_request: PublishRequest, question: Run, request: ToolRequest
     ) -> ToolAnswer:
-        """Return the answer to give while nobody has decided."""
+        """Return the answer to a call while nobody has decided yet."""
         deciding = self._running.deciding
         places = deciding.commands_of(request).places
         decides = deciding.by_person(question, request) or f"only the person can decide, {places}"

@@ -79,7 +79,7 @@ class KnownSecrets:
 
     def filled(self, target: Destination, entry: JSONObject) -> JSONObject | None:
         """Return an entry in a configuration with the values of its secrets filled in, or None if
-        one of them cannot be read.
+        one of the secrets cannot be read.
         """
         owner = secret_owner(target.file)
         names = secret_names_in(entry)
@@ -130,7 +130,7 @@ class Extraction:
     """
 
     def __init__(self, known: KnownSecrets) -> None:
-        # The value of a stored secret can be unknown.
+        # The value of a stored secret is None if it could not be read.
         self._values: dict[_Key, str | None] = {key: known.values.get(key) for key in known.names}
         self._stored = known.names
 
@@ -158,7 +158,7 @@ class Extraction:
         )
 
     def _name(self, owner: SecretOwner, wanted: str, value: str) -> str:
-        """Return a name for a value: the wanted one, unless another value has it."""
+        """Return a name for a value: the wanted name, unless another value already has it."""
         numbered = (f"{wanted[:90]}-{number}" for number in itertools.count(2))
         for name in itertools.chain([wanted], numbered):
             key = owner.file, name

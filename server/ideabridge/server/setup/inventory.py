@@ -105,8 +105,8 @@ def take_inventory(environment: HostEnvironment) -> Inventory:
 
 
 def _without_absent(hosts: list[HostInventory]) -> Iterator[HostInventory]:
-    """Yield the hosts. A project file that several hosts read counts for the installed ones or, if
-    none is installed, for one of them.
+    """Yield the hosts. The servers in a project file that several hosts read belong to the
+    installed hosts or, if none of these hosts is installed, to only one of them.
     """
     read = {server.file for host in hosts if host.is_here for server in host.servers}
     for host in hosts:
@@ -130,7 +130,7 @@ def _targets(environment: HostEnvironment) -> Destinations:
     try:
         text = _read_project_file(file)
     except HostFileError:
-        # `_project_problem` returns the reason why nothing is written there.
+        # Nothing is written to this file; `_project_problem` returns the reason.
         text = text_of_bytes(file, "jsonc", None)
     return Destinations(own, Destination(text, is_own=False, is_shared=False))
 

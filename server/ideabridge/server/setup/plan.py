@@ -163,7 +163,7 @@ class SetupPlan:
 
     @property
     def apart(self) -> list[PlannedHost]:
-        """The hosts that start their own ideabridge although there is a service."""
+        """The hosts that start an ideabridge of their own although there is a service."""
         if self.service is None:
             return []
         return [host for host in self.hosts if host.host.address is None]
@@ -322,7 +322,7 @@ def _habits(inventory: Inventory, servers: tuple[PlannedServer, ...]) -> Iterato
 
             names.setdefault(source.host.name, []).append(adoption.name)
             if adoption.approved:
-                # These rules are in the entry itself.
+                # The entry of the server itself contains these rules.
                 words = tuple(
                     "calls every tool without asking"
                     if name == "*"
@@ -359,7 +359,7 @@ def _planned_host(
         return planned
     connects = isinstance(present, dict) and connects_here(with_own_keys(present))
     if connects and service is None:
-        # The host connects to the user's service, as the user chose.
+        # The host already connects to the user's service, so this choice of the user stays.
         return replace(planned, state="present")
     if not isinstance(present, dict) or not (connects or is_ourselves(present)):
         reason = f"{place.path} has another server named {SERVER_NAME!r}"
@@ -482,8 +482,8 @@ def _with_secret(source: ServerSource, places: Sequence[str]) -> RefusedServer:
 
 
 def _known_name(digests: Mapping[str, str], group: _Group) -> str | None:
-    """Return the name of the server in a configuration that has the same command or address as a
-    group.
+    """Return the name of the configured server that has the same command or address as a group, or
+    None if there is none.
     """
     entry = group.sources[0].adoption.host_entry
     wanted = (start_digest(entry), start_digest(masked(entry)))
@@ -500,7 +500,7 @@ def start_digest(entry: JSONObject) -> str:
 
 
 def _free_name(source: ServerSource, present: Mapping[str, str]) -> str:
-    """Return a name for a server that no other server of a configuration has."""
+    """Return a name for a server that no other server in the configuration has."""
     name = source.adoption.name
     if name not in present:
         return name
@@ -511,8 +511,8 @@ def _free_name(source: ServerSource, present: Mapping[str, str]) -> str:
 
 
 def _merged(sources: Sequence[ServerSource]) -> tuple[JSONObject, tuple[str, ...]]:
-    """Return the merged entry for servers with the same command or address, with notes. Everything
-    that any of the hosts forbids stays forbidden.
+    """Return the merged entry for servers with the same command or address, and notes for the user.
+    Everything that any of the hosts forbids stays forbidden.
     """
     entries = [source.adoption.host_entry for source in sources]
     entry: JSONObject = dict(entries[0])

@@ -120,13 +120,13 @@ class SetupRecord:
         return tuple(self._steps)
 
     def add(self, step: SetupStep) -> None:
-        """Add a step before it is done. Raise `SetupRecordError` if that cannot be saved."""
+        """Add a step before it is done. Raise `SetupRecordError` if the step cannot be saved."""
         self._steps.append(step)
         self._write()
 
     def remove(self, step: SetupStep) -> None:
         """Remove a step that was not done, or that was undone. The file of a record without steps
-        is removed. Raise `SetupRecordError` if that cannot be saved.
+        is removed. Raise `SetupRecordError` if the record cannot be saved.
         """
         self._steps.remove(step)
         self._write()

@@ -29,7 +29,7 @@ def server_rows(plan: SetupPlan) -> list[tuple[str, str, str]]:
 
 
 def project_rows(plan: SetupPlan) -> list[tuple[str, str, str]]:
-    """Return such a row for each of the project's servers."""
+    """Return a row, as `server_rows` does, for each of the project's servers."""
     servers = [server for server in plan.servers if not server.target.is_own]
     return [_row(server) for server in (*servers, *plan.asks_person)]
 

@@ -96,8 +96,8 @@ class Connections:
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS) -> None:
-        # With a lower limit, connections that are accepted at once would close each other before
-        # they are read.
+        # With a lower limit, connections that are accepted at the same time would close each other
+        # before they are read.
         self._most = max(2 * ACCEPTED_AT_ONCE, most)
         self._unread = min(_UNREAD, self._most // 4)
         self._ranks: dict[Rank, dict[GuardedProtocol, None]] = {rank: {} for rank in Rank}
@@ -148,7 +148,8 @@ class Connections:
 
         ranks = [Rank.STRANGER, Rank.IDLE, Rank.SENDING]
         if len(self._ranks[Rank.STRANGER]) <= self._unread:
-            # Most of these connections are not read yet. They would close each other.
+            # There are few strangers' connections, and most of them have not been read yet. If
+            # strangers' connections were closed first, new connections would close each other.
             ranks = [Rank.IDLE, Rank.SENDING, Rank.STRANGER]
 
         for rank in ranks:
@@ -179,7 +180,7 @@ class Connections:
         return True
 
     def receive(self, size: int) -> None:
-        """Count bytes of bodies that are held in memory. The number is negative when bytes are
+        """Count bytes of bodies that are held in memory. `size` is negative when bytes are
         released.
         """
         self._received += size
@@ -187,8 +188,8 @@ class Connections:
             max(sending, key=lambda connection: connection.received).drop()
 
     def hold_unsent(self, connection: GuardedProtocol, size: int) -> None:
-        """Record how many bytes of an answer its client has not read yet: 0 when it has read all of
-        them.
+        """Record how many bytes of an answer have not been read by the client of a connection. The
+        size is 0 once the client has read everything.
         """
         self._unsent.pop(connection, None)
         if size:
@@ -315,7 +316,9 @@ class GuardedProtocol(H11Protocol):
         self._all.move(self, Rank.WORKING)
 
     def drop(self) -> None:
-        """Close the connection at once, to make room for another or because of a deadline."""
+        """Close the connection immediately, to make room for another connection or because of a
+        deadline.
+        """
         self._all.remove(self)
         self._all.hold_unsent(self, 0)
         self._release()

@@ -77,16 +77,17 @@ streams. A browser has six connections. The limit is low because some pages take
 
 
 class HostNames:
-    """The names that clients can use for a server, such as `localhost`, `[::1]` or `tools.example`,
-    each with any port. A name with a port (`tools.example:8080`) is accepted only with that port.
+    """The names that clients can use for a server. A name without a port (`localhost`, `[::1]`,
+    `tools.example`) is accepted with any port, and a name with a port (`tools.example:8080`) only
+    with that port.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(name.lower() for name in names)
 
     def doubt(self, scope: Scope) -> tuple[int, str] | None:
-        """Return (status, reason) if a request is for another name, or comes from a page on another
-        name, and None if both names are accepted.
+        """Return (status, reason) if a request's `Host` header, or its `Origin` header, contains a
+        name that is not accepted, and otherwise None.
         """
         host = header(scope, b"host")
         if not self._include(host):
@@ -189,8 +190,8 @@ class Door(Protocol):
 
 class TokenDoor:
     """The door for programs: a bearer token in the header identifies the caller. The address
-    `/mcp/p/NAME` restricts it to one of the `profiles`. `metadata` contains the route and the
-    address of the protected resource's metadata (RFC 9728), or is None.
+    `/mcp/p/NAME` restricts the caller to one of the `profiles`. `metadata` contains the route and
+    the address of the protected resource's metadata (RFC 9728), or is None.
     """
 
     def __init__(
@@ -244,7 +245,7 @@ class TokenDoor:
         Args:
             scope: the request.
             access: identifies the caller.
-            token: the token that proves it, or None if no token is needed.
+            token: the token that proves who the caller is, or None if no token is needed.
             profile: the profile in the address, or None.
         """
         try:
@@ -258,7 +259,7 @@ class TokenDoor:
 
         if token is None and caller == LOCAL:
             return ANYBODY
-        # The SDK binds a session to the user who opened it.
+        # The SDK binds a session to the user who opened it, so the SDK is told who the caller is.
         scope["user"] = AuthenticatedUser(access.model_copy(update={"client_id": caller}))
         return Admission(caller, token, is_named=token is not None)
 
@@ -291,8 +292,8 @@ _INVALID_REQUEST: Final = -32600
 
 
 def _profile_named(scope: Scope) -> str | None:
-    """Return the profile that a request's address names, or None. If it names one, rewrite the
-    address to `/mcp`, where the SDK serves it.
+    """Return the profile that a request's address names, or None. If the address names a profile,
+    rewrite the address to `/mcp`, where the SDK serves the request.
     """
     path: str = scope["path"]
     if path.startswith(PROFILES):
@@ -440,8 +441,8 @@ class Gate:
             ended = message["type"] == "http.response.body" and not message.get("more_body", False)
             await send(message)
 
-        # A change that a person has sent is carried out even if the browser disconnects at once. A
-        # request that only reads a page is not completed.
+        # A change that a person has sent is carried out even if the browser disconnects
+        # immediately. A request that only reads a page ends when the browser disconnects.
         only_reads = door is self._page and scope["method"] != "POST"
         with anyio.CancelScope() as limit:
             self._served[limit] = door, admission

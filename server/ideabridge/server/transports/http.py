@@ -281,8 +281,8 @@ def _too_late(data: bytes) -> bytes:
 
 @dataclass(slots=True)
 class _Session:
-    """A session of the handshake era: how many of its requests are in progress, and when the last
-    one ended, on the clock of `time.monotonic`.
+    """A session of the handshake era, with the number of its requests in progress, and the time at
+    which its last request ended, as `time.monotonic` measures it.
     """
 
     caller: str
@@ -368,12 +368,12 @@ class _Messages:
 
     async def _within_session(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and count it for its session. A session is counted when the answer
-        names it, because only the SDK knows which messages open one. If a session is over the
-        limit, the caller's least recently used session is ended.
+        names it, because only the SDK knows which messages open a session. If the caller then has
+        too many sessions, the least recently used of them is ended.
 
         Raises:
             QuotaError: the caller has as many sessions as allowed, all of them are in use, and the
-                request might open another one.
+                request might open another session.
         """
         self._sweep()
         session = header(scope, b"mcp-session-id")
@@ -395,7 +395,7 @@ class _Messages:
 
         state = self._sessions.get(session)
         if state is not None and state.caller != caller:
-            # The SDK answers that the session does not exist.
+            # The session belongs to a different caller, so the SDK answers that it does not exist.
             state = None
 
         statuses: list[int] = []
@@ -462,7 +462,8 @@ class _Messages:
         excess = max(0, len(sessions) - _MOST_SESSIONS)
         oldest = self._unused(sessions)[:excess]
         for session in oldest:
-            # The sessions are removed at once, because others can be opened while one is ending.
+            # All these sessions are removed before the first of them is ended, because others can
+            # be opened while a session is ending.
             del self._sessions[session]
             self._crowded_out[session] = None
             if len(self._crowded_out) > _MOST_REMEMBERED:
@@ -532,8 +533,8 @@ class HTTPServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening."""
         await super().startup(sockets)
-        # asyncio uses one number both as the length of the queue of waiting connections and as the
-        # number that it accepts at once.
+        # asyncio uses the same setting for the length of the queue of waiting connections and for
+        # how many connections it accepts at once, so the queue length is set here separately.
         for listening in sockets or ():
             listening.listen(_BACKLOG)
 

@@ -136,8 +136,8 @@ def _is_plain(body: bytes) -> bool:
 
 
 def _read_plain(data: bytes) -> JSONRPCMessage | None:
-    """Return the message if the SDK's parser accepts it and cannot have mistaken it for another
-    kind.
+    """Return the message if the SDK's parser accepts it and cannot have mistaken it for a message
+    of a different kind.
 
     The parser ignores members that it does not know: it mistakes a request with a null id for a
     notification, and an error that also has a result for a response.

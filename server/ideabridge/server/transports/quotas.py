@@ -75,8 +75,8 @@ class Quotas:
                 del self._amounts[key]
 
     def spend(self, caller: str, kind: str, most: int, seconds: float) -> None:
-        """Count one use of a kind. A caller can use it `most` times at once, and on average `most`
-        times in `seconds`. `kind` is a plural for the message, such as "calls".
+        """Count one use of a kind. A caller can make `most` uses in quick succession, but on
+        average only `most` uses in `seconds`. `kind` is a plural for the message, such as "calls".
 
         Raises:
             QuotaError: no use is left; `retry_after` is the time until the next one.

@@ -221,8 +221,9 @@ class WorkspaceDoor:
 
 
 def _workspace_named(scope: Scope) -> str | None:
-    """Return the workspace that a request's address names, or None. If it names one, rewrite the
-    address to `/mcp` and the rest of the path, where the workspace serves it.
+    """Return the workspace that a request's address names, or None. If the address names a
+    workspace, rewrite the address to `/mcp` and the rest of the path, where the workspace serves
+    the request.
     """
     path: str = scope["path"]
     if path.startswith(WORKSPACES):

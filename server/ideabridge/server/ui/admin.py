@@ -309,7 +309,7 @@ class ChangedLimit:
     Attributes:
         key: the limit's key in the configuration.
         label: what is limited.
-        unit: what it is counted in.
+        unit: the unit in which it is counted.
         hint: a sentence about it.
         may_be_empty: whether the limit can be left out.
     """
@@ -356,8 +356,8 @@ def _limit_fields(limits: Limits) -> list[LimitField]:
 
 
 def _write_limits(path: Path, form: FormFields, present: Limits) -> None:
-    """Write to a configuration file those limits in a form that differ from the current ones. All
-    other bytes stay. Blocks.
+    """Compare the limits in a form with the current limits, and write those that differ to a
+    configuration file. All other bytes stay. Blocks.
 
     Raises:
         ArgumentError: a limit is not a number.

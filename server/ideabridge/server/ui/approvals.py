@@ -199,8 +199,8 @@ class Card:
 
 
 def oldest_first(decisions: Iterable[Pending]) -> list[Pending]:
-    """Return open decisions in the order in which pages show them. A new one comes last, so that
-    none of the others moves.
+    """Return open decisions in the order in which pages show them. A new decision comes last, so
+    that the others stay where they are.
     """
     return sorted(decisions, key=_place)
 
