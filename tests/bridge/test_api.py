@@ -266,7 +266,7 @@ async def test_a_plan_without_an_output_gives_its_state_or_its_results() -> None
 async def test_a_run_without_a_result_raises_with_its_errors() -> None:
     async with Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
         run = await bridge.run_plan(waiting())
-        with pytest.raises(RunFailedError, match="waits for approvals") as waits:
+        with pytest.raises(RunFailedError, match="is waiting for approvals") as waits:
             await run.result()
         assert (waits.value.run, waits.value.status) == (run.id, "needs_approval")
         run.decide(waits_for(run), "deny", by="the test", reason="no")
@@ -383,7 +383,7 @@ def test_a_script_lets_a_mind_solve_a_task() -> None:
 
 def fail_in_a_script() -> None:
     with sync.Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
-        with pytest.raises(RunFailedError, match="waits for approvals"):
+        with pytest.raises(RunFailedError, match="is waiting for approvals"):
             bridge.run_plan(waiting())
         raise ZeroDivisionError
 

@@ -433,7 +433,7 @@ async def test_what_a_person_approved_stays_approved_and_what_the_assistant_appr
 
     async with Bridge(modules.configured("git", approval={"by": "person"}), store=store) as bridge:
         run = await bridge.run(run_id)
-        with pytest.raises(DecisionError, match="only a person decides here"):
+        with pytest.raises(DecisionError, match="only a person can decide here"):
             await bridge.decide(run, approvals[0], Decision("approve", by=ASSISTANT))
 
         assert [request.approval for request in run.pending()] == [approvals[0], approvals[2]]
@@ -496,7 +496,7 @@ async def test_a_decision_for_another_process_keeps_to_the_rules_here(
         await started.wait()
         other = await deciding.run(run.id)
         approval = asked(other)["mail_send"]
-        with pytest.raises(DecisionError, match="only a person decides here"):
+        with pytest.raises(DecisionError, match="only a person can decide here"):
             await deciding.decide(other, approval, Decision("approve", by=ASSISTANT))
 
         with pytest.raises(DecisionError, match="denied by policy here"):

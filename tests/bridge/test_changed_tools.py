@@ -323,9 +323,9 @@ async def test_what_does_not_fit_is_left_out_alone_and_said() -> None:
             "tools.create_issue.defaults.ownr: the tool has no such parameter. Did you mean",
             "tools.create_issue.defaults.priority: ",
             "tools.create_issue.defaults.owner: ${OWNER:-acme} names an environment variable",
-            "tools.create_issue.hide_parameters.title: a call must give this parameter",
+            "tools.create_issue.hide_parameters.title: this parameter has no default, so",
             "tools.create_issue.hide_parameters.repos: the tool has no such parameter. Did",
-            "tools.list_issue: the server lists no such tool, or it is not allowed. Did",
+            "tools.list_issue: the server lists no such tool, or the tool is not allowed. Did",
         ):
             assert said in notes
         [shown] = [tool for tool in bridge.tools() if tool.is_changed]

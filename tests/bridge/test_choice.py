@@ -77,7 +77,7 @@ class Titled(Model):
 
 def test_a_mind_that_tells_what_answers_is_named_by_it() -> None:
     assert choose("auto", Titled()).why == "openai:tiny-1 is configured here"
-    assert choose("model", Titled()).why == "it was asked for: openai:tiny-1"
+    assert choose("model", Titled()).why == "the caller requested it: openai:tiny-1"
     with pytest.raises(MindUnavailableError, match=r"or 'model': openai:tiny-1, configured here"):
         choose("sampling", Titled())
 
@@ -104,7 +104,7 @@ async def test_a_run_tells_which_mind_answers_and_why() -> None:
         assert run.answer()["mind"] == {"name": "model", "why": "it is configured here"}
         waiting = await bridge.solve("Answer.", mind="turns")
         assert waiting.status == "needs_solution"
-        assert waiting.answer()["mind"] == {"name": "turns", "why": "it was asked for"}
+        assert waiting.answer()["mind"] == {"name": "turns", "why": "the caller requested it"}
         waiting.submit(0, {"output": "by hand"})
         assert [
             bridge.store.ideas.get(one.id, caller=SEES_ALL).meta.mind for one in (run, waiting)

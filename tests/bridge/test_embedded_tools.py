@@ -231,7 +231,7 @@ async def test_an_activity_without_its_tool_is_not_a_tool_of_the_program(tmp_pat
 
 async def test_a_call_without_a_session_that_asks_fails_and_is_cancelled() -> None:
     async with Bridge(ASKS, toolbox=OWN) as bridge:
-        with pytest.raises(RunFailedError, match="waits for approvals"):
+        with pytest.raises(RunFailedError, match="is waiting for approvals"):
             await bridge.call(CALL)
         assert [one["status"] for one in bridge.runs()] == ["failed"]
 

@@ -373,7 +373,7 @@ async def test_a_plan_that_does_not_fit_the_other_input_says_which_call_does_not
         run = await _plan(bridge)
         with pytest.raises(
             ForkError,
-            match=r"with the other input, the calls .*malformed:\ncalls\[0\] \(look\): nothing",
+            match=r"the run's calls .*malformed:\ncalls\[0\] \(look\): nothing",
         ):
             await bridge.fork(run.id, 1, input={})
 

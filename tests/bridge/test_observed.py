@@ -206,7 +206,7 @@ async def test_a_full_store_does_not_hinder_a_run(monkeypatch: pytest.MonkeyPatc
     async with Bridge(toolbox=world.toolbox) as bridge:
 
         def full(*_: object) -> None:
-            raise StoreFullError("there is no room left")
+            raise StoreFullError("no space is left")
 
         monkeypatch.setattr(bridge.store.tool_memory, "keep_shapes", full)
         await world.gives(bridge, ISSUES)

@@ -180,8 +180,8 @@ async def test_an_answer_that_does_not_fit_is_refused_and_asked_for_again(era: s
                 {"value": {"name": "Ann", "seats": 2, "pin": "1"}},
                 r"'pin' is not a field of its form; the form has name, seats",
             ),
-            ({"value": ["Ann", 2]}, r"an object that fits the form"),
-            ({}, r"an object that fits the form"),
+            ({"value": ["Ann", 2]}, r"an object that fits the question's form"),
+            ({}, r"an object that fits the question's form"),
             ({"value": {"name": "x" * 200_000, "seats": 1}}, r"the limit is 100,000"),
         ]
         for given, why in wrong:
@@ -247,8 +247,8 @@ HOSTILE = {
         "field 'home' of its form has 'properties', which is not allowed in a form of plain values"
     ),
     "url": (
-        "it asks for an address to be opened (url mode), but a connected server may not choose "
-        "one here"
+        "it asks the person to open an address (url mode), but a connected server may not "
+        "choose addresses here"
     ),
 }
 
@@ -274,7 +274,7 @@ async def test_sampling_is_refused_with_its_reason(era: str) -> None:
     async with Bridge(configured(era)) as bridge:
         run = await start(bridge, "sample")
         message = str(run.errors())
-        assert "would spend the user's model" in message
+        assert "would use up the user's model" in message
         with pytest.raises(ModuleInputRequiredError if era == "modern" else ModuleToolError):
             await bridge.modules["asks"].call("sample", {})
 
@@ -282,7 +282,7 @@ async def test_sampling_is_refused_with_its_reason(era: str) -> None:
 async def test_a_module_that_asks_without_end_fails_its_call() -> None:
     async with Bridge(configured("modern"), approver=filling(name="Ann", seats=1)) as bridge:
         run = await start(bridge, "again")
-        assert "keeps asking: 10 times in one call" in str(run.errors())
+        assert "keeps asking questions: 10 times in one call" in str(run.errors())
         assert len([one for one in await journal(run) if isinstance(one, QuestionAnswered)]) == 10
 
 
@@ -396,8 +396,8 @@ async def test_a_question_of_one_of_two_calls_reaches_nobody_where_it_does_not_s
             assert got(run) == (who, [{"action": "cancel", "content": None}])
             notes: Any = run.answer()["notes"]
             assert (
-                "2 of its calls were running, and the question does not say which of them it "
-                "belongs to" in notes[0]
+                "2 of its calls were running, and the question does not say which of these calls "
+                "it belongs to" in notes[0]
             )
             assert "run the call again" in notes[0]
 
@@ -431,7 +431,8 @@ async def test_the_late_question_of_a_call_that_was_given_up_reaches_nobody() ->
             "one of its earlier calls was cancelled, and the question may belong to that call"
         )
         both = (
-            "2 of its calls were running, and the question does not say which of them it belongs to"
+            "2 of its calls were running, and the question does not say which of these calls it "
+            "belongs to"
         )
         assert given_up in notes[0] or both in notes[0]
 
@@ -456,7 +457,7 @@ async def test_a_module_takes_its_question_back_and_asks_another(tmp_path: Path)
         assert (taken.action, str(taken.by), taken.reason) == (
             "cancel",
             "the server",
-            "it withdrew its question",
+            "the server withdrew its question",
         )
         assert str(answered.by) == "Ann"
 

@@ -113,7 +113,9 @@ async def test_a_result_is_kept_while_the_disk_fails_and_nothing_follows_from_it
             await shop.paying.wait()
             with disk.failing(code):
                 shop.end.set()
-                assert "is kept in memory" in await until_tried(run)
+                assert "keeps everything that the calls returned in memory" in await until_tried(
+                    run
+                )
                 told = run.answer()
                 assert told["status"] == "running"
                 assert "state" not in told
@@ -329,7 +331,7 @@ async def test_who_asks_patiently_of_a_disk_that_stays_full_is_refused_and_does_
     def full() -> None:
         nonlocal tries
         tries += 1
-        raise StoreFullError("there is no room left")
+        raise StoreFullError("no space is left")
 
     with Store.open(tmp_path / "store.sqlite", busy_timeout_s=0.3) as store:
         async with store.writer() as writer:

@@ -515,7 +515,7 @@ async def test_a_run_that_was_cancelled_is_what_it_did() -> None:
         run.cancel("enough")
         assert await run.wait() == "cancelled"
         found = await bridge.publish(run.id, "double")
-        assert "It does what its run did before it ended (cancelled)" in found.description
+        assert "It does what its run did before the run ended (cancelled)" in found.description
         assert await answer(bridge, "double", n=8) == {"double": 16}
         with pytest.raises(PublicationError, match="gave no output"):
             await bridge.publish(run.id, "double", answer="recorded")

@@ -103,7 +103,7 @@ def test_what_waits_is_listed_and_decided(here: Path, capsys: pytest.CaptureFixt
     assert json.loads(printed.out) == {"results": {"0": "one"}}
     assert (here / "one.txt").exists()
     assert main(["approvals", "list"]) == 0
-    assert capsys.readouterr().err == "nothing waits for a decision\n"
+    assert capsys.readouterr().err == "nothing is waiting for a decision\n"
     assert main(["approvals", "list", first]) == 0
     assert f"run {first} is not waiting for a decision (done)" in capsys.readouterr().err
 
@@ -465,7 +465,10 @@ def test_mistakes_with_always_are_told(here: Path, capsys: pytest.CaptureFixture
     run = told(capsys, "run", "one.json", code=4)["run"]
     for words, message in (
         (["deny", run, "--always"], "--always requires approve, not deny"),
-        (["approve", run, "--always", "--for-run"], "--always and --for-run: expected one of them"),
+        (
+            ["approve", run, "--always", "--for-run"],
+            "--always and --for-run: give only one of them",
+        ),
         (["approve", run, "--always"], "requires a terminal"),
     ):
         assert main(["approvals", "decide", *words]) == 2, words

@@ -407,7 +407,8 @@ def test_move_takes_the_servers_out_of_the_host(
     assert list(after["mcpServers"]) == ["git", "me"]
     assert json.loads(shared.read_text(encoding="utf-8")) == {"mcpServers": {}}
     assert (
-        f"git: stays in {own} (user): an earlier file of the host has this name" in answer["stays"]
+        f"git: stays in {own} (user): an earlier file of the host already has this name"
+        in answer["stays"]
     )
     assert f"git: from now on, the host starts the one in {own} (user)" in answer["stays"]
     # Installing makes a backup of its own, and the one of moving still undoes it.
@@ -820,7 +821,7 @@ def test_what_is_fixed_to_this_project_is_said(
     assert str(project) in json.dumps(servers_in(own_file(home)))
 
 
-FORGED = "evil\nThese are moved:\n  nothing: from here to there\r\x1b[2K"
+FORGED = "evil\nThese servers will be moved:\n  nothing: from here to there\r\x1b[2K"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals there")
@@ -832,14 +833,14 @@ def test_a_server_forges_no_line_of_the_question(columns: int, home: Path, proje
         "x" * 3000: {"command": "x"},
         "file": {"command": "x", "envFile": FORGED * 100},
         "secret": {"command": "x", "env": {f"TOKEN\n{FORGED}": "s3cret-value-1234"}},
-        "ourselves\nThese are moved": {"command": "ideabridge", "args": ["serve"]},
+        "ourselves\nThese servers will be moved": {"command": "ideabridge", "args": ["serve"]},
     }
     inputs = [{"id": "key", "type": "promptString", "description": FORGED}]
     put(project / ".vscode" / "mcp.json", {"servers": servers, "inputs": inputs})
     terminal = Terminal(project, ["servers", "import", "vscode", "--move"], columns=columns)
     terminal.read_until("? [y/N]:")
     lines = [line.strip() for line in terminal.seen.replace("\r", "").splitlines()]
-    assert sum(line.startswith("These are moved") for line in lines) == 1
+    assert sum(line.startswith("These servers will be moved") for line in lines) == 1
     assert not any(line.startswith("nothing: from") for line in lines)
     assert "x" * 65 not in terminal.seen
     assert len(terminal.seen) < 10_000

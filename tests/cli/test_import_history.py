@@ -52,7 +52,7 @@ def test_a_person_is_asked(here: Path, home: Path) -> None:
     terminal.read_until("Read the logs?")
     assert f"1 log of Claude Code in {home / '.claude/projects'}" in terminal.seen
     assert (
-        "ideabridge imports calls of shop, their results, and what you asked for" in terminal.seen
+        "ideabridge imports calls to shop, their results, and what you asked for" in terminal.seen
     )
     terminal.type("n")
     assert terminal.end()[0] == 0
@@ -69,7 +69,7 @@ def test_a_dry_run_shows_what_would_be_taken(
         ["3a1c7e02-55d1", "2026-11-20", "09:00", "1", "shop", "1", "would", "be", "saved"],
     ]
     assert "would be saved: 1 run with 1 call" in told.err
-    assert "not imported: calls of github (1), which are not servers here" in told.err
+    assert "not imported: calls to github (1), which are not servers here" in told.err
     assert main(["runs", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == []
     seen = at_terminal(here, "history", "import", "claude-code", "--yes", "--dry-run")
@@ -135,7 +135,7 @@ def test_many_runs_are_summed_up(
         "24 calls of a tool that its server no longer has left out",
         "not saved: its last call is younger than 10 minutes; it may still continue (1 run)",
         "26 logs read; left out: 1 line of an unknown kind",
-        "not imported: calls of github (1), which are not servers here (--server LOGNAME=SERVER)",
+        "not imported: calls to github (1), which are not servers here (--server LOGNAME=SERVER)",
         "saved: 25 runs with 25 calls, of 2026-11-20 to 2026-11-22",
     ]
     assert told.out.splitlines() == [

@@ -52,7 +52,7 @@ def test_what_a_tool_sent_against_its_schema_is_shown_beside_the_error(
 ) -> None:
     assert main(["servers", "test", "odd", "count", "--yes"]) == 1
     said = capsys.readouterr().err
-    assert "does not match its own schema" in said
+    assert "does not match its tool's output schema" in said
     assert 'sent the following, which nobody checked: {"structuredContent":{"number":"7"}' in said
     assert "tools/call: content[0]._meta: " in said
 
@@ -67,6 +67,6 @@ def test_answers_to_no_request_are_noted(project: Path, capsys: pytest.CaptureFi
     )
     assert main(["servers", "test", "odd"]) == 0
     assert (
-        "odd: answered requests that no longer wait, or were never sent; skipped"
+        "odd: answered requests that were never sent or are no longer waiting; these answers were skipped"
         in capsys.readouterr().err
     )

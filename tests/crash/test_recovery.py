@@ -488,7 +488,7 @@ async def test_a_run_that_a_passing_store_error_ended_here_is_taken_up_again(
     ):
         run = await one.run_plan(read_plan(PLAN))
         await busy.started.wait()
-        run.runner.fail(StoreFullError("there is no room left"))
+        run.runner.fail(StoreFullError("no space is left"))
         assert run.status == "interrupted"
         await until_done(other, run.id)
         assert desk.taken_up == [run.id]
@@ -503,7 +503,7 @@ def refuse_leases(bridge: Bridge, monkeypatch: pytest.MonkeyPatch, times: int) -
         nonlocal failed
         if failed < times:
             failed += 1
-            raise StoreFullError("there is no room left")
+            raise StoreFullError("no space is left")
         return acquire(*arguments)
 
     monkeypatch.setattr(bridge.store.leases, "acquire", acquired)
@@ -525,7 +525,7 @@ async def test_a_store_error_while_a_run_is_taken_up_leaves_it_to_the_next_try(
             failed += 1
             if failed == 1:
                 # The lease is taken already.
-                raise StoreFullError("there is no room left")
+                raise StoreFullError("no space is left")
             note(*arguments)
 
         monkeypatch.setattr(bridge.store.runs, "set_status", fails_once)
@@ -578,7 +578,7 @@ async def test_a_lease_is_not_kept_where_a_decision_cannot_be_written(
         [request] = run.pending()
 
         def fails(*_: Any) -> None:
-            raise StoreFullError("there is no room left")
+            raise StoreFullError("no space is left")
 
         with monkeypatch.context() as patch:
             patch.setattr(bridge.store.runs, "set_status", fails)

@@ -321,7 +321,7 @@ async def test_a_name_that_no_tool_can_have_is_refused_alone(
     names, notes, _ = await named(home, solution(name, "greet_customer"))
     assert names == ["find_and_send", "greet_customer"]
     assert notes == [
-        f"find_and_send is made of the tools, because the model's name {name[:64]!r} {problem}"
+        f"find_and_send combines the tools' names, because the model's name {name[:64]!r} {problem}"
     ]
 
 
@@ -339,5 +339,5 @@ async def test_without_an_answer_names_are_made_of_the_tools(home: Path, answer:
     names, notes, requests = await named(home, answer)
     assert names == ["find_and_send", "send_and_find"]
     (note,) = notes
-    assert note.startswith("the names are made of the tools, because the model gave none: ")
+    assert note.startswith("the names combine the tools' names, because the model gave none: ")
     assert len(requests) == 1

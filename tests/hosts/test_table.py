@@ -113,7 +113,7 @@ def test_a_name_of_a_file_forges_no_line(tmp_path: Path) -> None:
     places = environment(tmp_path)
     folder = tmp_path / "p" / ".continue" / "mcpServers"
     folder.mkdir(parents=True)
-    for name in ("fine.yaml", "evil\nThese are moved.yaml", "bidi\u202e.yaml"):
+    for name in ("fine.yaml", "evil\nThese servers will be moved.yaml", "bidi\u202e.yaml"):
         (folder / name).write_text("mcpServers: []", encoding="utf-8")
 
     found = [file.path.name for file in find_host("continue").files(places)]

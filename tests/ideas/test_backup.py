@@ -171,7 +171,7 @@ def test_a_backup_that_fails_leaves_no_file(
 ) -> None:
     (tmp_path / "there").write_text("mine")
     with Store.open(address) as store:
-        with pytest.raises(StoreAccessError, match="is not overwritten"):
+        with pytest.raises(StoreAccessError, match="ideabridge does not overwrite it"):
             store.back_up(tmp_path / "there")
 
         with pytest.raises(StoreAccessError, match="cannot be written"):

@@ -141,7 +141,7 @@ def test_a_full_store_loses_nothing(tmp_path: Path) -> None:
             while True:
                 saved.append(store.ideas.save(idea_of("x" * 2000 + str(len(saved))), IdeaMeta()))
 
-        with pytest.raises(StoreFullError, match="no room left"):
+        with pytest.raises(StoreFullError, match="no space is left"):
             fill()
 
         assert len(store.ideas.page(1000).items) == len(saved) > 0
@@ -150,7 +150,7 @@ def test_a_full_store_loses_nothing(tmp_path: Path) -> None:
 
 def test_a_store_that_can_only_be_read(tmp_path: Path) -> None:
     with broken(tmp_path / "ideas.db", "PRAGMA query_only=1") as store:
-        with pytest.raises(StoreAccessError, match="can only be read"):
+        with pytest.raises(StoreAccessError, match="is read-only"):
             store.ideas.save(idea_of("x"), IdeaMeta())
         assert store.ideas.page().items == []
 

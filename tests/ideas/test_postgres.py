@@ -110,7 +110,7 @@ async def test_a_worker_process_reads_the_store_and_writes_nothing(
         assert reader is not None
         with Store.open_for_reading(reader) as other:
             assert other.publications.named("counted", caller=SEES_ALL).version == 1
-            with pytest.raises(StoreError, match="permits only reading"):
+            with pytest.raises(StoreError, match="allows only reads"):
                 other.settings.set("key", b"value")
 
 

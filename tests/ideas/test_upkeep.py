@@ -153,7 +153,7 @@ def test_a_backup_that_is_killed_leaves_no_file_or_a_whole_one(tmp_path: Path) -
         store.back_up(target)
 
     disk.heal()
-    assert b"is not overwritten" in process.communicate()[1]
+    assert b"ideabridge does not overwrite it" in process.communicate()[1]
     assert process.returncode == 3
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith("copy")] == ["copy"]
     check(target)
@@ -167,7 +167,7 @@ def test_a_backup_where_files_have_one_name(
 
     monkeypatch.setattr(Path, "hardlink_to", refuse)
     file_store.back_up(tmp_path / "copy")
-    with pytest.raises(StoreAccessError, match="is not overwritten"):
+    with pytest.raises(StoreAccessError, match="ideabridge does not overwrite it"):
         file_store.back_up(tmp_path / "copy")
 
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith("copy")] == ["copy"]
@@ -176,7 +176,7 @@ def test_a_backup_where_files_have_one_name(
 
 def test_a_backup_overwrites_nothing(file_store: Store, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("mine", encoding="utf-8")
-    with pytest.raises(StoreAccessError, match="is not overwritten"):
+    with pytest.raises(StoreAccessError, match="ideabridge does not overwrite it"):
         file_store.back_up(tmp_path / "there")
     with pytest.raises(StoreAccessError, match="cannot be written"):
         file_store.back_up(tmp_path / "no" / "such" / "folder")
@@ -194,7 +194,7 @@ def test_the_command_line_copies_and_vacuums(
     words = ["--store", str(path), "--project", str(tmp_path)]
     assert main(["store", "backup", str(copy), *words]) == 0
     assert main(["store", "backup", str(copy), *words]) == 3
-    assert "is not overwritten" in capsys.readouterr().err
+    assert "ideabridge does not overwrite it" in capsys.readouterr().err
     assert main(["store", "vacuum", "--json", *words]) == 0
     with Store.open(copy) as store:
         assert [one.meta.title for one in store.ideas.page().items] == ["kept"]

@@ -199,9 +199,9 @@ def test_a_change_is_told_in_lines(store: Store) -> None:
     ]
     assert change.breaking == [
         "input: b: is required now",
-        "output: it has no schema any more",
+        "output: it no longer has a schema",
         "answer: it answers only for the recorded input",
-        "annotations: it was read-only, and no longer is",
+        "annotations: it is no longer read-only",
     ]
     assert store.change("tool@1", "tool@1", caller=SEES_ALL).lines == []
     back = store.change("tool@2", "tool@1", caller=SEES_ALL)

@@ -161,7 +161,7 @@ async def test_an_answer_without_end_is_hung_up_on(endless: Raw, told: str) -> N
 async def test_an_answer_packed_unasked_is_not_unpacked() -> None:
     packed = Raw(b"\x1f\x8b", "text/event-stream", headers={"Content-Encoding": "gzip"})
     async with asked(packed) as (bridge, fake, _):
-        assert "compressed its answer" in await failed(bridge, "failed")
+        assert "compressed its response" in await failed(bridge, "failed")
         assert fake.headers[0]["accept-encoding"] == "identity"
 
 

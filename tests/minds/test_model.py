@@ -467,12 +467,12 @@ async def test_an_answer_without_a_word_is_asked_for_in_the_next_form_and_told_i
         fake.behaviours[:] = [Nothing()]
         told = await failed(bridge)
         assert (
-            "ended its answer without sending any of it: the Request may be too "
+            "ended its response without sending any content: the Request may be too "
             "long for the model's context"
         ) in told
         assert fake.formats[2:] == ["json_object"] * 2
     async with asked(Nothing()) as (bridge, fake, sleeps):
-        assert "without sending any of it" in await failed(bridge)
+        assert "without sending any content" in await failed(bridge)
         assert fake.formats == ["json_schema", "json_object", "none"] * 2
 
 

@@ -58,7 +58,7 @@ async def test_garbage_and_bad_bytes_are_survived_and_counted() -> None:
         (
             "wrong",
             ModuleOutputError,
-            r'its own schema: the result: n: found "three", expected an integer',
+            r'output schema: the result: n: found "three", expected an integer',
         ),
         ("missing", ModuleOutputError, "sent no structured content"),
         ("nan", ModuleOutputError, "NaN|nan"),
@@ -234,7 +234,8 @@ async def test_a_modern_server_is_cancelled_reports_progress_and_asks_in_vain() 
 
         assert await modules["sdk"].call("log", {}) == '["started", "cancelled"]'
         with pytest.raises(
-            ModuleInputRequiredError, match="asks the user for input, and nobody can be asked"
+            ModuleInputRequiredError,
+            match="asks the user for input, but this call cannot ask anybody",
         ):
             await modules["sdk"].call("ask", {})
 

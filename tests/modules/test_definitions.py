@@ -95,7 +95,8 @@ def test_every_tool_stays_whatever_its_schemas_are(version: str) -> None:
     assert "tool 'missing' has no input schema, so it accepts any parameters" in listing.notes
     note = next(note for note in listing.notes if "'in_11'" in note)
     assert note.endswith(
-        '(its server judges what is ignored here): properties.a.type: found "str", read as "string"'
+        '(its server checks what ideabridge ignores): properties.a.type: found "str", read as '
+        '"string"'
     )
 
 

@@ -381,7 +381,7 @@ async def test_a_server_may_refuse_to_begin() -> None:
         devices.refusal = "unauthorized_client"
         error = await error_of(server, Phone())
         assert error == (
-            "its authorization server refuses to begin a sign-in by device: HTTP "
+            "its authorization server refuses to start a sign-in on another device: HTTP "
             "400 'unauthorized_client'"
         )
 

@@ -182,7 +182,7 @@ async def test_an_authorization_server_that_is_down_costs_no_sign_in(status: int
             server.revoke()
             server.provider.down = status
             with pytest.raises(
-                ModuleSignInError, match=f"answers HTTP {status}; its sign-in is kept"
+                ModuleSignInError, match=f"answered HTTP {status}; ideabridge keeps the sign-in"
             ) as caught:
                 await modules["tickets"].call("read", {})
             assert LOGIN not in str(caught.value)

@@ -154,7 +154,7 @@ async def test_failures_are_logged_and_block_nothing(
         settings = NotifySettings(command=("/no/such/program",), webhook=webhook.url)
         async with notified(settings) as bridge:
             run = await question(bridge)
-            await until(lambda: "answered 307" in caplog.text)
+            await until(lambda: "responded with status 307" in caplog.text)
             assert "/no/such/program cannot be started" in caplog.text
             # The address of a webhook is a secret, and only its host was allowed.
             assert "/hook/token" not in caplog.text.replace("HTTP Request", "")

@@ -222,7 +222,9 @@ async def test_the_calls_of_a_program_are_bounded_together() -> None:
         )
         run = await ended(bridge, f"import tools\n{caught}")
         assert run.status == "failed"
-        assert "a call of 1,000,024 bytes is not made: this run already has" in str(run.errors())
+        assert "the run does not make a call of 1,000,024 bytes: this run already has" in str(
+            run.errors()
+        )
         assert "(limits.run_bytes)" in str(run.errors())
         assert len(run.calls()) == 4
 

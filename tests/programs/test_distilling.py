@@ -135,7 +135,7 @@ async def test_a_right_program_becomes_the_tool(bridge: Bridge, register: Regist
     ("program", "why"),
     [
         (OTHER_CALLS, r"its call 0, page .*3}, is not in the run; the run called page .*2}"),
-        (FEWER_CALLS, r'it does not make the call mark {"name": "anna"}, and 2 more'),
+        (FEWER_CALLS, r'the program does not make the call mark {"name": "anna"}, and 2 more'),
         (
             OTHER_ORDER,
             r'mark {"name": "alma"}, comes before mark {"name": "anna"}, which the run made first',
@@ -145,8 +145,14 @@ async def test_a_right_program_becomes_the_tool(bridge: Bridge, register: Regist
             RIGHT.replace("tools.page", "tools.pages"),
             r"line 6, column 18: Module `tools` has no member `pages`",
         ),
-        (RIGHT.replace("part =", "part = part +"), r"it ends with an error: line 6: NameError"),
-        (RIGHT + "raise ValueError('no')", r"it ends with an error: line 14: ValueError: no"),
+        (
+            RIGHT.replace("part =", "part = part +"),
+            r"the program ends with an error: line 6: NameError",
+        ),
+        (
+            RIGHT + "raise ValueError('no')",
+            r"the program ends with an error: line 14: ValueError: no",
+        ),
         ("import tools\nawait tools.page(number=0, size=2)\n" * 2 + RIGHT, ""),
         (
             RIGHT.replace(
@@ -201,7 +207,9 @@ async def test_inputs_are_those_of_the_runs(bridge: Bridge) -> None:
     ):
         await bridge.publish(run, "mark_names", program=RIGHT, inputs=[{}, {}])
 
-    with pytest.raises(ProgramRefusedError, match="it ends with an error: line 7: KeyError"):
+    with pytest.raises(
+        ProgramRefusedError, match="the program ends with an error: line 7: KeyError"
+    ):
         await bridge.publish(run, "mark_names", program=RIGHT)
 
     solved = await bridge.run_plan(

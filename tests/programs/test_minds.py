@@ -394,7 +394,7 @@ async def test_models_and_clients_are_told_too() -> None:
 
 
 async def test_where_programs_are_off_they_are_refused() -> None:
-    off = "programs are turned off here"
+    off = "the configuration turns programs off"
     mind = Scripted({"program": RIGHT}, {"calls": [], "output": 3})
     async with scripted(mind, programs=False) as bridge:
         run = await solved(bridge)
@@ -418,7 +418,9 @@ async def test_a_server_without_programs_does_not_offer_them(era: str, tmp_path:
     async with over_stdio(configured(tmp_path, programs=False), era) as client:
         [run_plan] = [one for one in (await client.list_tools()).tools if one.name == "run_plan"]
         assert "program" not in run_plan.model_dump_json()
-        assert "programs are turned off here" in await refused(client, "run_plan", program="1")
+        assert "the configuration turns programs off" in await refused(
+            client, "run_plan", program="1"
+        )
 
 
 # -- the model of a client -------------------------------------------------------------------------

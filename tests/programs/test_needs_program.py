@@ -713,14 +713,14 @@ async def test_examples_are_of_the_publisher_and_of_no_result(bridge: Bridge) ->
         ("import tools\nwhile True:\n    pass", "time limit exceeded"),
         (
             "import asyncio\nwhile True:\n    await asyncio.sleep(1)",
-            "it ends with an error: a program may make at most 1,0[0-9]{2} calls",
+            "the program ends with an error: a program may make at most 1,0[0-9]{2} calls",
         ),
         ("import tools\nawait tools.notify(text='x')", "the run did not call this tool"),
         (
             "import os\nos.system('ls')",
             "Module `os` has no member|cannot be imported|has no attribute",
         ),
-        ("{'closed': ['W-11', 'W-13']}", "it does not make the call issues"),
+        ("{'closed': ['W-11', 'W-13']}", "the program does not make the call issues"),
     ],
 )
 async def test_hostile_programs_are_refused(bridge: Bridge, program: str, why: str) -> None:
@@ -754,7 +754,7 @@ async def test_three_rounds_are_counted_and_journaled(bridge: Bridge) -> None:
     rounds = Rounds(bridge.publisher)
     said: JSONObject = {**CLOSING, "constants": ["fresh"]}
     wrong = answered(CLOSE_OLD.replace('"stale":', '"fresh":'), **said)
-    for left in ("2 programs may follow", "One more program may follow", "do not submit another"):
+    for left in ("2 more programs", "You can submit one more program", "do not submit another"):
         with pytest.raises(ProgramRefusedError, match=left):
             await rounds.hand_in(request, wrong)
 

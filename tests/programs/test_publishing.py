@@ -138,7 +138,7 @@ async def test_it_pins_what_it_may_call_and_verify_runs_it_with_its_results(
     library.marked.clear()
     (verdict,) = await bridge.verify()
     assert verdict.faults == []
-    replayed = "with its recorded results it does what its run did"
+    replayed = "with the recorded results, it does what its run did"
     assert verdict.notes == [replayed, "not run: calls.0 (mark) may do more than read"]
     assert library.marked == []
     (verdict,) = await bridge.verify(effects=True)

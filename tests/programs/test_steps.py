@@ -283,7 +283,7 @@ async def test_an_error_of_the_program_is_an_error_of_its_call(bridge: Bridge) -
 async def test_without_programs_there_are_no_steps(shop: Shop) -> None:
     configuration = parse_configuration({"programs": False})
     async with Bridge(configuration, toolbox=shop.toolbox) as bridge:
-        with pytest.raises(PlanError, match="programs are turned off here"):
+        with pytest.raises(PlanError, match="the configuration turns programs off"):
             await bridge.run_plan({"calls": [step("1")]})
 
 

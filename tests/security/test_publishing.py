@@ -151,7 +151,7 @@ async def test_a_connection_for_reading_writes_nothing(tmp_path: Path) -> None:
         reader = store.reader()
         assert reader is not None
         other = Store.open_for_reading(reader)
-        with pytest.raises(StoreAccessError, match="it can only be read"):
+        with pytest.raises(StoreAccessError, match="it is read-only"):
             other.settings.set("key", b"value")
 
         store.settings.set("key", b"value")
@@ -176,7 +176,7 @@ async def test_a_publication_that_takes_too_long_twice_is_set_aside(
         made = await ended(front.running.bridge, 3)
         front.running.save_when_done(made, "many")
         told = await saved(front, made)
-        assert "set aside: it was tried 2 times without success (lifting run" in str(told["error"])
+        assert "set aside after 2 failed attempts (lifting run" in str(told["error"])
         assert f"`ideabridge ideas publish {made.id} many` tries again" in str(told["error"])
         assert len(tries) == 2
 
@@ -243,7 +243,7 @@ async def test_a_publication_that_ends_its_processes_is_set_aside(tmp_path: Path
 
     process = await anyio.to_thread.run_sync(started, tmp_path, run_id)
     told, _ = await anyio.to_thread.run_sync(process.communicate)
-    assert "set aside: it was tried 2 times without success (its process ended)" in told
+    assert "set aside after 2 failed attempts (its process ended)" in told
     assert f"`ideabridge ideas publish {run_id} many` tries again" in told
 
 

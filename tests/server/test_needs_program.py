@@ -448,7 +448,7 @@ async def test_a_wrong_program_comes_back_with_the_difference(tmp_path: Path, er
         wrong = {**handed_in(work, run), "program": work.program.replace('"boss"', '"bob"')}
         told = await refused(client, "publish_idea", **wrong)
         assert '"to": "bob"' in told
-        assert "2 programs may follow" in told
+        assert "2 more programs" in told
         assert (await call(client, "publish_idea", **handed_in(work, run)))["version"] == 2
 
 
@@ -507,8 +507,8 @@ async def test_another_name_gives_no_further_rounds(tmp_path: Path, era: str) ->
         run = (await published(client, work))["needs_program"]["runs"][0]
         wrong = {**handed_in(work, run), "program": work.program.replace('"boss"', '"bob"')}
         lefts = (
-            "2 programs may follow",
-            "One more program may follow",
+            "2 more programs",
+            "You can submit one more program",
             "3 programs were refused",
             "4 programs were",
         )

@@ -56,7 +56,7 @@ async def test_a_result_that_breaks_its_schema_is_shown_with_the_error(
         caught = await in_program(client, tool, given)
 
     assert direct.is_error
-    assert "does not match its own schema" in text(direct)
+    assert "does not match its tool's output schema" in text(direct)
     assert ("ran, but its result cannot be used" in text(direct)) == (tool == "change")
     assert '"n":"three"' in text(direct)
     # Clients of the TypeScript SDK throw away an error whose structured content breaks the

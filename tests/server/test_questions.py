@@ -174,7 +174,7 @@ async def test_a_run_with_a_refused_question_says_so(tmp_path: Path) -> None:
         plan = {"calls": [{"_tool": "hostile", "how": "url", "_outputPath": "got"}]}
         result = await client.call_tool("run_plan", plan)
     assert person.forms == []
-    assert "it asks for an address to be opened (url mode)" in text(result)
+    assert "it asks the person to open an address (url mode)" in text(result)
 
 
 async def test_a_tool_called_by_the_host_itself_has_nobody_to_ask_and_says_so(

@@ -575,7 +575,7 @@ async def test_an_explicit_choice_wins(url: str, era: str) -> None:
     async with over_http(url, era, **model.keys) as client:
         told = await call(client, "solve", **ADD, mind="turns")
         assert told["status"] == "needs_solution"
-        assert told["mind"] == {"name": "turns", "why": "it was asked for"}
+        assert told["mind"] == {"name": "turns", "why": "the caller requested it"}
         assert not model.asked
         assert (await call(client, "solve", **ADD, mind="sampling"))["output"] == 3
         assert "no model is configured here" in await refused(client, "solve", **ADD, mind="model")
@@ -592,7 +592,7 @@ async def test_another_client_of_the_caller_is_told_who_answers(url: str, era: s
     async with over_http(url, era, **model.keys) as client:
         told = await call(client, "solve", **ADD, wait_s=0)
         assert told["status"] == "needs_solution"
-        assert "without waiting (wait_s), nobody can be asked" in str(told["notes"])
+        assert "nobody can be asked, because this call does not wait (wait_s)" in str(told["notes"])
         run = told["run"]
 
     async with over_http(url, era) as client:

@@ -278,5 +278,5 @@ async def test_a_skill_says_what_is_followed_and_what_is_under_also() -> None:
                 inner = [line for line in lines[also + 1 :] if line.startswith("  - `")]
                 assert len(inner) == len(lines) - also - 1 > 1
                 assert all("If left out, it is taken from" in line for line in inner)
-                assert "Where its answer has `assumed`, tell the user what it lists" in content.text
+                assert "If its answer has `assumed`, tell the user what it lists" in content.text
             group.cancel_scope.cancel()

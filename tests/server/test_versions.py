@@ -53,7 +53,7 @@ async def test_a_version_that_breaks_callers_says_so(client: Client) -> None:
     second, said = await publish(client, name, THREE)
     assert second["breaking"] == ["input: c: is required now", "output: total: is removed"]
     assert (
-        "\nbreaking, against the version before: input: c: is required now; "
+        "\nbreaking changes since the version before: input: c: is required now; "
         "output: total: is removed\n"
     ) in said
     # A parameter that is gone is named; a new field breaks nobody.

@@ -114,7 +114,9 @@ class ApprovalRule(BaseModel):
 
     module: str | None = Field(
         default=None,
-        description='Servers: a name or a pattern with *, ? and [abc]; "": tools that belong to no server.',
+        description=(
+            'Servers: a name or a pattern with *, ? and [abc]; "": tools that belong to no server.'
+        ),
     )
     tool: str | None = Field(default=None, min_length=1, description="Tools: a name or a pattern.")
     read_only: bool | None = Field(
@@ -202,7 +204,8 @@ class Limits(BaseModel):
         ge=1024,
         le=64 * 1024 * 1024 * 1024,
         description=(
-            "How many bytes of JSON all results of one run can have, including results of its rooms."
+            "How many bytes of JSON all results of one run can have, including results of its "
+            "rooms."
         ),
     )
 
@@ -459,7 +462,9 @@ class Configuration(BaseModel):
     modules: dict[str, ModuleConfiguration] = Field(
         default_factory=dict[str, ModuleConfiguration],
         alias="mcpServers",
-        description="The MCP servers behind ideabridge, by name: the same JSON every assistant uses.",
+        description=(
+            "The MCP servers behind ideabridge, by name: the same JSON every assistant uses."
+        ),
     )
     tools: tuple[str, ...] = Field(
         default=(), description="Python files with tools; relative to this file."
@@ -502,8 +507,10 @@ class Configuration(BaseModel):
     )
     shown: ShownSettings = Field(
         default_factory=ShownSettings,
-        description="How many bytes of the results of calls minds see in full. They always see "
-        "everything that the author of a context wrote.",
+        description=(
+            "How many bytes of call results minds see in full. They always see everything that a "
+            "context's author wrote."
+        ),
     )
     programs: bool = Field(
         default=True,
@@ -560,7 +567,9 @@ class Configuration(BaseModel):
     )
     retention: Literal[False] | RetentionSettings = Field(
         default_factory=RetentionSettings,
-        description="When a server deletes old runs that are neither published nor tagged; false: never.",
+        description=(
+            "When a server deletes old runs that are neither published nor tagged; false: never."
+        ),
     )
     auth: AuthSettings | None = Field(
         default=None,
@@ -569,7 +578,9 @@ class Configuration(BaseModel):
 
     notify: NotifySettings | None = Field(
         default=None,
-        description="How you learn that something waits for a decision; null: not at all.",
+        description=(
+            "How ideabridge tells you that something is waiting for a decision; null: it does not."
+        ),
     )
 
     @field_validator("profiles")
@@ -635,7 +646,7 @@ class Configuration(BaseModel):
     withheld: tuple[str, ...] = Field(
         default=(),
         exclude=True,
-        description="Why the present content of the files is not used, in sentences for a model.",
+        description="Why the files' current content is not used, in sentences for a model.",
     )
     tool_faults: tuple[str, ...] = Field(
         default=(), exclude=True, description="Why files in `tools` could not be loaded."
@@ -1685,8 +1696,8 @@ def _also_in_force(
         also.append(user.approval)
         if user.approval != "allow_all" and _allows(project.approval):
             narrowed.append(
-                "approval: allows calls that your own configuration may not allow; the "
-                "stricter of both decides"
+                "approval: allows calls that your own configuration may not allow; the stricter of "
+                "the two applies"
             )
 
     if replaced and isinstance(user.approval, ApprovalRules) and _allows(user.approval):

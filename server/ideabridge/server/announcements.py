@@ -281,7 +281,7 @@ class Announcements:
                 # the same way, so an error is logged only if it differs from the last one.
                 if str(error) != reported:
                     reported = str(error)
-                    logger.warning("looking for changes: %s", error)
+                    logger.warning("the store could not be checked for changes: %s", error)
 
     async def _look(self, *, poked: bool) -> None:
         data = self._bridge.store.data_version()

@@ -401,7 +401,7 @@ class DirectCalls:
         self._touched[recorded.row.id] = recorded
         self._bytes += len(text)
         if self._bytes > _MOST_BYTES:
-            self._end([*self._touched], "too many calls wait to be written")
+            self._end([*self._touched], "too many calls are waiting to be written")
 
     def _body(self, entry: Entry, session: _Session, now: float, size: int) -> JSONObject:
         """Return a call as it is stored. `size` is the approximate size of its result, in bytes."""
@@ -461,7 +461,7 @@ class DirectCalls:
             try:
                 await self._bridge.direct_sessions.end_idle()
             except StoreError as error:
-                logger.warning("ended sessions wait to become runs: %s", error)
+                logger.warning("ended sessions cannot become runs yet: %s", error)
             await anyio.sleep(_SWEEP_SECONDS)
 
     # -- writing -----------------------------------------------------------------------------------
@@ -516,7 +516,7 @@ class DirectCalls:
             self._end(ended, "their sessions have become runs")
 
         if self._failing:
-            logger.warning("direct calls are being recorded again; %d are lost", self._lost)
+            logger.warning("direct calls are being recorded again; %d were lost", self._lost)
 
         self._failing = False
         self._lost = 0
@@ -528,7 +528,7 @@ class DirectCalls:
         self._lost += len(waiting) - len(self._ended)
         self._has_waiting.set()
         if not self._failing:
-            logger.warning("direct calls cannot be recorded and wait in memory: %s", error)
+            logger.warning("direct calls cannot be recorded, and are waiting in memory: %s", error)
 
         self._failing = True
         self._end(sessions, "the store cannot be written")

@@ -179,7 +179,10 @@ class Finding:
         if idle:
             result["idle"] = list[JSON](idle)
             listed = ", ".join(f"{server['module']} {server['listed_at']}" for server in idle)
-            lines.append(f"Not started before their first call, listed at: {listed}")
+            lines.append(
+                "Servers that start at their first call, and when they last listed their tools: "
+                f"{listed}"
+            )
 
         if away:
             lines.append(

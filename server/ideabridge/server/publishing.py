@@ -395,7 +395,7 @@ class Publishing:
         broken = self._bridge.store.change_of(publication).breaking
         if broken:
             result["breaking"] = list[JSON](broken)
-            text += "\nbreaking, against the version before: " + "; ".join(broken)
+            text += "\nbreaking changes since the version before: " + "; ".join(broken)
 
         if not publication.live:
             result["live"] = False

@@ -132,7 +132,7 @@ class Reloading:
                 secret_states, configuration, abandon_on_cancel=True
             )
         except StoredSecretError as error:
-            logger.warning("stored secrets cannot be followed: %s", error)
+            logger.warning("changes to stored secrets cannot be detected: %s", error)
             return self._secret_states
 
     async def look(self) -> None:
@@ -144,7 +144,7 @@ class Reloading:
                 await self._look()
         except Exception as error:  # noqa: BLE001 - the server goes on with what is in force
             trace = self._bridge.secrets.mask("".join(traceback.format_exception(error)))
-            logger.error("the configuration cannot be followed: %s", trace)
+            logger.error("changes to the configuration cannot be applied: %s", trace)
 
     async def _look(self) -> None:
         before = self._bridge.configuration
@@ -221,8 +221,8 @@ class Reloading:
         for file, fault in faults.items():
             if file in faulty:
                 withheld.append(
-                    "A changed file of the user's tools could not be loaded, so its earlier "
-                    f"tools stay: {fault}"
+                    "A changed file of the user's tools could not be loaded, so its earlier tools "
+                    f"stay in use: {fault}"
                 )
             else:
                 missing.append(fault)

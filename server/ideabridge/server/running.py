@@ -788,13 +788,13 @@ class Running:
                     self._keep(run, {"name": name, "tries": tries})
                 raise
 
-        logger.warning(
-            "run %s is not published as %s: it was tried %d times", run, name, _MOST_TRIES
-        )
+        logger.warning("run %s is not published as %s: %d attempts failed", run, name, _MOST_TRIES)
         return {
             "name": name,
-            "error": f"set aside: it was tried {_MOST_TRIES} times without success ({cause}). "
-            f"`ideabridge ideas publish {run} {name}` tries again",
+            "error": (
+                f"set aside after {_MOST_TRIES} failed attempts ({cause}). `ideabridge ideas "
+                f"publish {run} {name}` tries again"
+            ),
         }
 
     def _tries(self, run: str) -> int:

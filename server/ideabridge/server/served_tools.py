@@ -259,8 +259,7 @@ class ExposedTool:
             # match exposed names.
             raise DirectCallError(
                 f"{self.name}: a rule requires approval for it under its exposed name, but a run "
-                "of it would not ask; write the rule with the name of the tool, "
-                f"{offered.name!r}"
+                f"of it would not ask; write the rule with the tool's name, {offered.name!r}"
             )
 
         meta = next((key for key in arguments if key in META_PROPERTIES), None)

@@ -1,8 +1,8 @@
 """SourceWatch: notices when files change, appear or disappear.
 
 It watches the folders of the files, because most programs replace a file instead of writing into
-it. A folder that does not exist yet is awaited in the nearest folder above it. A change is reported
-when the files have not changed for `SETTLED_MS`, or after `LONGEST_MS` of constant changes.
+it. To see a new folder appear, it watches the nearest folder above. A change is reported when the
+files have not changed for `SETTLED_MS`, or after `LONGEST_MS` of constant changes.
 
 Not every file system reports changes: network drives and some containers do not, and a system can
 run out of watches. Therefore the files are also checked every `LOOK_MS`.

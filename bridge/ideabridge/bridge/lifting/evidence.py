@@ -7,7 +7,7 @@ the run used, and `view` the data that the explanations read. A view larger than
 stored as null. Records are never changed or removed. `learn` computes what is known from all
 records, so their order does not matter.
 
-Records of the kind `assistant` and records without a view teach nothing. `record_of` makes the
+`learn` skips records of the kind `assistant` and records without a view. `record_of` makes the
 record of a replay. It contains only values that a person confirmed or that were determined. Only
 `record_of` reads the store; everything else here is pure.
 """

@@ -9,8 +9,8 @@ tool might have been a loop, and so might a list that was put together from earl
 References that a plan's author wrote are trusted, because they were written for any input. A value
 that the user named in the task is a parameter, no matter where else it appears.
 
-The open points are meant for the author of a program. They say what is to be settled, and prove
-nothing.
+The open points are meant for the author of a program. They say what a program must settle; they
+prove nothing.
 """
 
 from __future__ import annotations

@@ -305,9 +305,12 @@ def _table(
 
 def _program_lines(report: ToolReport) -> Iterator[Line]:
     runs = joined(report.reproduces or (), _CALLS)
-    yield f"with the recorded results it does what it should: {runs}", "green"
+    yield f"with the recorded results, it does what it should: {runs}", "green"
     for text in report.copied:
-        yield f"written down, not taken from a result? {text}", "yellow"
+        yield (
+            f"possibly a recorded value that the program should take from a result: {text}",
+            "yellow",
+        )
     for text in report.unreached:
         yield text, "yellow"
 

@@ -68,9 +68,9 @@ def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choic
 
     if mind is not None and requested == mind.name:
         title = _title(mind)
-        return Choice(requested, f"it was asked for{f': {title}' if title else ''}", limits)
+        return Choice(requested, f"the caller requested it{f': {title}' if title else ''}", limits)
     if requested == TURNS or (requested == SAMPLING and samples):
-        return Choice(requested, "it was asked for")
+        return Choice(requested, "the caller requested it")
 
     available = ["'turns': a client submits the solutions"]
     if mind is not None:
@@ -78,7 +78,7 @@ def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choic
         available.append(f"{mind.name!r}: {f'{title}, ' if title else ''}configured here")
 
     if samples:
-        available.append("'sampling': the client's model is asked")
+        available.append("'sampling': ideabridge asks the client's model")
 
     problem = {
         SAMPLING: (

@@ -1,4 +1,4 @@
-"""Errors of minds that ask a model. No message quotes more than a limited part of the provider's
+"""Errors of minds that ask a model. Each message quotes at most a limited part of the provider's
 message.
 """
 

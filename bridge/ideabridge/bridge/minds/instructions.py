@@ -237,9 +237,8 @@ def instructions(schema: JSONObject, *, is_shown: bool) -> str:
 def ask_again(error: str) -> str:
     """Return the reply to an answer that cannot be read."""
     return (
-        f"That cannot be read: {error}. No part of it ran. Write the answer again, "
-        "whole: one JSON object"
-        ' {"calls": [...], "output": ...}, and nothing before or after it.'
+        f"That cannot be read: {error}. No part of it ran. Write the whole answer again: "
+        'one JSON object {"calls": [...], "output": ...}, with nothing before or after it.'
     )
 
 

@@ -67,7 +67,8 @@ class ShownSettings(BaseModel):
         ge=LEAST,
         le=MOST,
         description=(
-            "Bytes of one result. null: 16 KB, or 4 KB for a client that answers turn by turn."
+            "How many bytes of one result are shown. null: 16 KB, or 4 KB for a client that "
+            "answers turn by turn."
         ),
     )
     request: int | None = Field(
@@ -75,8 +76,8 @@ class ShownSettings(BaseModel):
         ge=LEAST,
         le=MOST,
         description=(
-            "Bytes of all results in one Request. null: 128 KB, or 32 KB for a client "
-            "that answers turn by turn."
+            "How many bytes of all results in one Request are shown. null: 128 KB, or 32 KB for a "
+            "client that answers turn by turn."
         ),
     )
 
@@ -97,7 +98,9 @@ class ModelConfiguration(BaseModel):
     name: str = Field(description="PROVIDER:MODEL, such as openai:gpt-5-mini; see docs/minds.md.")
     base_url: str | None = Field(
         default=None,
-        description="Where an OpenAI-compatible server (or a proxy) is, such as http://127.0.0.1:8080/v1.",
+        description=(
+            "Where an OpenAI-compatible server (or a proxy) is, such as http://127.0.0.1:8080/v1."
+        ),
     )
     key_env: str | None = Field(
         default=None,
@@ -140,7 +143,7 @@ class ModelConfiguration(BaseModel):
 
     shown: ShownSettings = Field(
         default_factory=ShownSettings,
-        description="How much of the results this model is shown; replaces `shown`.",
+        description="How much of the results this model sees; replaces `shown`.",
     )
 
     @field_validator("name")
@@ -301,7 +304,7 @@ class SamplingSettings(BaseModel):
         default=None, ge=0, le=1, description="How important speed is."
     )
     intelligence_priority: float | None = Field(
-        default=None, ge=0, le=1, description="How important ability is."
+        default=None, ge=0, le=1, description="How important the model's capability is."
     )
 
 

@@ -1,9 +1,9 @@
-"""Wire: limits the size of HTTP answers from model endpoints, and translates failures into minds'
+"""Wire: limits the size of HTTP responses from model endpoints, and translates failures into minds'
 errors.
 
-The HTTP libraries read the whole body of an error, and each line of a stream up to its end, no
-matter how long these are. `limit_answers` adds hooks to a provider's HTTP client. The hooks limit
-every answer, refuse compressed answers and web pages, and accept a chat completion that arrives in
+The HTTP libraries read the whole body of an error, and each line of a stream up to its end, however
+long these are. `limit_answers` adds hooks to a provider's HTTP client. The hooks limit every
+response, refuse compressed responses and web pages, and accept a chat completion that arrives in
 one piece although a stream was requested. `mind_error` turns pydantic-ai's exceptions into minds'
 errors, whose classes determine how the exchange continues.
 """
@@ -147,7 +147,7 @@ async def _check(response: Response) -> None:
     packed = response.headers.get("content-encoding", "identity").strip().lower()
     if packed not in ("", "identity"):
         raise ModelRefusalError(
-            f"the model endpoint compressed its answer ({packed[:40]!r}), although the request "
+            f"the model endpoint compressed its response ({packed[:40]!r}), although the request "
             "asked it not to"
         )
 
@@ -180,7 +180,7 @@ def _as_stream(body: bytes) -> bytes:
         read: object = json.loads(body)
     except (ValueError, RecursionError):
         raise ModelUnavailableError(
-            "the answer of the model endpoint is not a complete JSON object"
+            "the model endpoint's response is not a complete JSON object"
         ) from None
 
     completion = cast("dict[str, Any]", read)
@@ -193,7 +193,7 @@ def _as_stream(body: bytes) -> bytes:
                 f"the model endpoint answered with an error: {excerpt}"
             ) from None
         raise ModelRefusalError(
-            f"the model endpoint answered JSON that is not a chat completion: {excerpt}"
+            f"the model endpoint answered with JSON that is not a chat completion: {excerpt}"
         ) from None
 
     chunk = {**completion, "object": "chat.completion.chunk", "choices": deltas}
@@ -224,7 +224,7 @@ def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
     if isinstance(error, UnexpectedModelBehavior) and _SILENT in str(error):
         # llama-cpp-python does not stream errors. It answers 200 and sends nothing.
         return SchemaRefusalError(
-            "the model endpoint ended its answer without sending any of it: the Request may be "
+            "the model endpoint ended its response without sending any content: the Request may be "
             "too long for the model's context, base_url may be wrong, or the server may have "
             "failed; check its log",
             certain=False,
@@ -234,7 +234,7 @@ def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
         # The libraries do not check what they read: a chunk that is not an object raises an
         # AttributeError.
         detail = _bounded(f"{type(error).__name__}: {error}")
-        return ModelUnavailableError(f"what the model endpoint sent cannot be read: {detail}")
+        return ModelUnavailableError(f"the model endpoint's response cannot be read: {detail}")
 
     detail = _said(error)
     status = error.status_code if isinstance(error, ModelHTTPError) else None

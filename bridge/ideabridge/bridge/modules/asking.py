@@ -87,8 +87,8 @@ def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
     """
     if not isinstance(params, types.ElicitRequestFormParams):
         raise FormError(
-            "it asks for an address to be opened (url mode), but a connected "
-            "server may not choose one here"
+            "it asks the person to open an address (url mode), but a connected server may not "
+            "choose addresses here"
         )
 
     message = _read_message(params.message)
@@ -646,7 +646,7 @@ class Asking:
                 await self.client.log(_LOG_MESSAGE.validate_python(message, by_name=False))
         except Exception as error:  # noqa: BLE001 - a client that is gone must not end the connection of the module
             logger.warning(
-                "a log message of server %r was not passed on: %s",
+                "a log message from server %r was not passed on: %s",
                 self._module,
                 type(error).__name__,
             )
@@ -877,7 +877,7 @@ class Asking:
 
         if self._asker is None:
             return self.refuse(
-                params.message, "nobody can be asked by this call; call the tool within a run"
+                params.message, "this call cannot ask anybody; call the tool within a run"
             )
 
         self._asked += 1
@@ -961,8 +961,8 @@ class Asking:
 
         if self._asker is None:
             why = (
-                f"{self._tool} asks the user for input, and nobody can be asked by this "
-                "call; call it within a run"
+                f"{self._tool} asks the user for input, but this call cannot ask anybody; call it "
+                "within a run"
             )
             raise ModuleInputRequiredError(self._module, why)
 
@@ -995,8 +995,8 @@ def refusal_of(request: types.InputRequest) -> str:
     """
     if isinstance(request, types.CreateMessageRequest):
         return (
-            "an answer of a model (sampling), which is refused: a connected server "
-            "would spend the user's model"
+            "an answer from a model (sampling), which is refused, because a connected server would "
+            "use up the user's model"
         )
     return "the folders of its client (roots), which connected servers may not see"
 

@@ -516,7 +516,8 @@ class Authorization(httpx2.Auth):
                 await self._load(again=True)
                 if status not in _REFUSALS:
                     raise TemporaryError(
-                        f"its authorization server answers HTTP {status}; its sign-in is kept"
+                        f"its authorization server answered HTTP {status}; ideabridge keeps the "
+                        "sign-in"
                     )
                 if self._sign_in.tokens == tried:
                     context.clear_tokens()
@@ -573,7 +574,7 @@ class Authorization(httpx2.Auth):
                 finally:
                     await response.aclose()
         except TimeoutError:
-            raise TemporaryError(f"{host} does not answer within {_SECONDS:g} s") from None
+            raise TemporaryError(f"{host} did not answer within {_SECONDS:g} s") from None
         except httpx2.RequestError as error:
             raise TemporaryError(
                 f"{host} cannot be reached: {error or type(error).__name__}"
@@ -663,7 +664,7 @@ class Authorization(httpx2.Auth):
             return fields.get(name, [None])[0]
 
         if (error := one("error")) is not None and "code" not in fields:
-            raise OAuthFlowError(f"the authorization server answers {error[:100]!r}")
+            raise OAuthFlowError(f"the authorization server answered {error[:100]!r}")
 
         issuer = one("iss")
         metadata = self._provider.context.oauth_metadata
@@ -717,7 +718,8 @@ class Authorization(httpx2.Auth):
                     f"client into {self._place}.auth"
                 )
 
-        text = f"server {self._module!r} cannot be signed in to: {shown(reason, self._secrets, _SHOWN)}"
+        shown_reason = shown(reason, self._secrets, _SHOWN)
+        text = f"server {self._module!r} cannot be signed in to: {shown_reason}"
         return ModuleSignInError(self._module, text, lasting=not isinstance(error, TemporaryError))
 
     # -- what is kept ------------------------------------------------------------------------------
@@ -970,7 +972,8 @@ class _DeviceProvider(_PersonalProvider):
         if endpoint is None:
             command = self._authorization.command
             raise OAuthFlowError(
-                f"its authorization server does not support signing in on another device. Run it without --device: {command}"
+                "its authorization server does not support signing in on another device. Run it "
+                f"without --device: {command}"
             )
 
         return endpoint

@@ -224,8 +224,8 @@ class Backchannel:
 
         if len(live) == len(unanswered):
             reason = (
-                f"{len(live)} of its calls were running, and the question does not say which "
-                "of them it belongs to"
+                f"{len(live)} of its calls were running, and the question does not say which of "
+                "these calls it belongs to"
             )
         else:
             reason = (

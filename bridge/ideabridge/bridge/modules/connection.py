@@ -215,7 +215,7 @@ class Tap:
             if len(self._unanswered) >= MOST_QUESTIONS:
                 count = len(self._unanswered)
                 self.fault = (
-                    f"had {count} requests unanswered at a time; the limit is {MOST_QUESTIONS}"
+                    f"had {count} unanswered requests at a time; the limit is {MOST_QUESTIONS}"
                 )
                 raise anyio.EndOfStream
 

@@ -151,8 +151,8 @@ class DevicePerson:
         began = self._clock()
         if response.status_code != _OK:
             raise OAuthFlowError(
-                "its authorization server refuses to begin a sign-in by "
-                f"device: {_refusal(response)}"
+                "its authorization server refuses to start a sign-in on another device: "
+                f"{_refusal(response)}"
             )
 
         answer = _read(response)
@@ -203,7 +203,7 @@ class DevicePerson:
                         f"its authorization server refuses to send tokens: {_refusal(response)}"
                     )
 
-                trouble = f"its authorization server answers HTTP {response.status_code}"
+                trouble = f"its authorization server answered HTTP {response.status_code}"
 
             # The server might be overloaded, so ask less often.
             interval = max(interval, min(2 * interval, _MOST_INTERVAL))

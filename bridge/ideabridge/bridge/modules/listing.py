@@ -296,8 +296,8 @@ def _remark(remarks: list[str], which: str, notes: tuple[str, ...], usable: Usab
         remarks.append(f"has an {which} schema in an older form, which was converted")
     if notes:
         remarks.append(
-            f"has an odd {which} schema (its server judges what is ignored "
-            f"here): {'; '.join(notes)}"
+            f"has an odd {which} schema (its server checks what ideabridge ignores): "
+            f"{'; '.join(notes)}"
         )
 
 

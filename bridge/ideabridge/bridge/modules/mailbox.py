@@ -1,5 +1,5 @@
-"""Mailbox: passes on to the session everything that a module over HTTP sends, no matter on which
-stream it arrives.
+"""Mailbox: passes everything that a module over HTTP sends on to the session, on whichever stream
+it arrives.
 
 An answer goes to the call with its id, and to no other, because some servers write the answer to
 one call on the stream of another. A call is in one of these states:
@@ -389,7 +389,8 @@ class Mailbox:
                     call.brought_another = True
             elif self._given_up.pop(str(message.id), self) is self:
                 self._oddities.note(
-                    "answered requests that no longer wait, or were never sent; skipped"
+                    "answered requests that were never sent or are no longer waiting; these "
+                    "answers were skipped"
                 )
                 if call is not None:
                     call.brought_stray = True

@@ -604,7 +604,8 @@ class Repairs:
             # The SDK ignores such an answer.
             if message.id is not None and len(self._sent) < MAX_UNANSWERED:
                 self._oddities.note(
-                    "answered requests that no longer wait, or were never sent; skipped"
+                    "answered requests that were never sent or are no longer waiting; these "
+                    "answers were skipped"
                 )
             return message
 

@@ -338,7 +338,7 @@ class Requests:
                 answers = await asking.answers(result)
                 request = _again(request, answers or None, result.request_state)
 
-            text = f"{self._name} keeps asking: {MAX_QUESTION_ROUNDS} times in one call"
+            text = f"{self._name} keeps asking questions: {MAX_QUESTION_ROUNDS} times in one call"
             raise ModuleInputRequiredError(self._module, text)
 
         return None

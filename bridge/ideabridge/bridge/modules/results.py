@@ -1,4 +1,4 @@
-"""Results: turns the answer from a module's tool into a value, or into the error of the call."""
+"""Results: turns the answer from a module's tool into a value, or into the call's error."""
 
 from __future__ import annotations
 
@@ -114,7 +114,10 @@ class ResultReader:
         except IdeabridgeError as error:
             if has_structure:
                 reason = shown(str(error), self._secrets, _FAULTS)
-                text = f"the answer of {self._name} does not match its own schema: {reason}"
+                text = (
+                    f"the answer from {self._name} does not match its tool's output schema: "
+                    f"{reason}"
+                )
             else:
                 text = f"{self._name} declares an output schema but sent no structured content"
                 text += f"; {_described(result)}"

@@ -78,11 +78,13 @@ class AuthorizationSettings(BaseModel):
         ),
     )
     client_id: Annotated[Text, Field(min_length=1)] | None = Field(
-        default=None, description="A client that is registered already. ${VAR} is expanded."
+        default=None, description="A client that is already registered. ${VAR} is expanded."
     )
     client_secret: Annotated[Text, Field(min_length=1)] | None = Field(
         default=None,
-        description="The secret of that client. ${VAR} is expanded. The value is never shown or stored.",
+        description=(
+            "The secret of that client. ${VAR} is expanded. The value is never shown or stored."
+        ),
     )
     secret_in: Literal["header", "body"] = Field(
         default="header",
@@ -90,8 +92,10 @@ class AuthorizationSettings(BaseModel):
     )
     private_key: Annotated[Text, Field(min_length=1)] | None = Field(
         default=None,
-        description="With client_credentials, in place of a secret: the key in PEM that signs "
-        "(private_key_jwt). ${VAR} is expanded. The value is never shown or stored.",
+        description=(
+            "With client_credentials, instead of a secret: the PEM key that signs "
+            "(private_key_jwt). ${VAR} is expanded. The value is never shown or stored."
+        ),
     )
     algorithm: Literal["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "ES512", "EdDSA"] = (
         Field(default="RS256", description="The algorithm of 'private_key'.")
@@ -104,7 +108,9 @@ class AuthorizationSettings(BaseModel):
     )
     redirect_uri: Text | None = Field(
         default=None,
-        description="The address on this machine to which the browser returns. Default: with a free port.",
+        description=(
+            "The address on this machine to which the browser returns. Default: with a free port."
+        ),
     )
     scope: Annotated[Text, Field(min_length=1)] | None = Field(
         default=None,
@@ -185,8 +191,10 @@ class ToolSettings(BaseModel):
     )
     read_only: bool | None = Field(
         default=None,
-        description="Whether it only reads, no matter what it says itself. In your own file this also "
-        "decides whether its calls ask, if no rule of `approval` speaks of it.",
+        description=(
+            "Whether the tool only reads, whatever it declares itself. In your own file, this also "
+            "decides whether its calls ask, unless a rule of `approval` matches it."
+        ),
     )
 
 
@@ -215,18 +223,24 @@ class ModuleConfiguration(BaseModel):
     )
     cwd: Annotated[Text, Field(min_length=1)] | None = Field(
         default=None,
-        description="Working directory; relative to the configuration file. Default: the project folder.",
+        description=(
+            "Working directory; relative to the configuration file. Default: the project folder."
+        ),
     )
     url: Annotated[Text, Field(min_length=1)] | None = Field(
         default=None, description="Address of a server over HTTP. ${VAR} is expanded."
     )
     headers: dict[str, Text] = Field(
         default_factory=dict[str, Text],
-        description="HTTP headers of every request. ${VAR} is expanded. Values are never shown or stored.",
+        description=(
+            "HTTP headers of every request. ${VAR} is expanded. Values are never shown or stored."
+        ),
     )
     auth: AuthorizationSettings | None = Field(
         default=None,
-        description="How access tokens for the address are obtained, if signing in alone is not enough.",
+        description=(
+            "How access tokens for the address are obtained, if signing in alone is not enough."
+        ),
     )
     timeout: float = Field(
         default=60, gt=0, le=MAX_SECONDS, description="How many seconds one call can take."
@@ -252,7 +266,7 @@ class ModuleConfiguration(BaseModel):
     )
     tools: dict[str, ToolSettings] = Field(
         default_factory=dict[str, ToolSettings],
-        description="How single tools are shown, by the names that the server lists.",
+        description="How individual tools are shown, by the names that the server lists.",
     )
     parallel: int = Field(
         default=8,
@@ -292,10 +306,12 @@ class ModuleConfiguration(BaseModel):
     )
     sharing: Literal["shared", "session"] = Field(
         default="shared",
-        description="Who shares one process of the server, or one connection to it, where several "
-        "clients use one ideabridge over HTTP. shared: all of them. session: each session has its "
-        "own, which ends with the session; for servers that keep state, such as a browser or a "
-        "shell. Calls of clients without sessions (MCP 2026-07-28) are refused then.",
+        description=(
+            "Who shares one process of the server, or one connection to it, where several clients "
+            "use one ideabridge over HTTP. shared: all of them. session: each session has its own, "
+            "which ends with the session; for servers that keep state, such as a browser or a "
+            "shell. Calls from clients without sessions (MCP 2026-07-28) are then refused."
+        ),
     )
     disabled: bool = Field(default=False, description="true: the server is not used.")
 
@@ -825,4 +841,4 @@ class ModuleStatus:
             return reason
         if self.next_try:
             return f"{reason}; next try in {math.ceil(self.next_try)} s"
-        return f"{reason}; it is tried now"
+        return f"{reason}; trying again now"

@@ -63,7 +63,9 @@ def tool_changes(
         if tool is None:
             if is_whole:
                 near = did_you_mean(name, listed)
-                notes.append(f"{place}: the server lists no such tool, or it is not allowed.{near}")
+                notes.append(
+                    f"{place}: the server lists no such tool, or the tool is not allowed.{near}"
+                )
             continue
 
         if wanted.hide:

@@ -1,8 +1,7 @@
 """Views: recognises the HTML pages that modules offer to hosts (MCP Apps).
 
-A host runs the script of a view, and lets the script call the tools of the server that the host
-knows, which is ideabridge. So a module's views are passed on only if the user allows it (`views:
-true`).
+A host runs a view's script, and lets it call the tools of the server that the host knows, which is
+ideabridge. So ideabridge passes a module's views on only if the user allows it (`views: true`).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 
 Such a call is answered by a separate run (a room), which begins with the program as its plan. The
 run of the plan includes the tools that its programs can call, so the room uses the definitions in
-the journal of that run, no matter what servers list later. The program text is part of the plan
-itself, so the result of a tool never becomes a program.
+the journal of that run, whatever servers list later. The program text is part of the plan itself,
+so the result of a tool never becomes a program.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ runs.
 
 RUN_PROGRAM: Final = Tool(
     PROGRAM_STEP[1],
-    "Run a program as one step: Python that calls tools. It sees its input and "
-    "_imports and nothing else.",
+    "Run a program as one step: Python that calls tools. It sees only its input and _imports.",
     {
         "type": "object",
         "properties": {
             "program": {
                 "type": "string",
                 "maxLength": LONGEST,
-                "description": "The text. The value of its last expression is the result.",
+                "description": (
+                    "The program's text. The value of its last expression is the result."
+                ),
             },
             "input": {"type": "object", "description": "What `input` is in the program."},
         },

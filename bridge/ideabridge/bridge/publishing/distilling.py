@@ -115,7 +115,7 @@ async def distill(
     while len(refused) < ROUNDS:
         run = await ask_program(bridge, await describe(refused), mind, caller)
         if run.turns.mind == TURNS:
-            run.cancel("no mind can be asked")
+            run.cancel("there is no mind to ask")
             raise PublicationError(
                 "no mind is configured; write the program yourself, and publish the run with it"
             )

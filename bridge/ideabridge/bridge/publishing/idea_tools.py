@@ -1,4 +1,4 @@
-"""Idea tools: offers published ideas as tools of `_module: "idea:NAME"`, with behaviour hints
+"""Idea tools: offers published ideas as tools under `_module: "idea:NAME"`, with behaviour hints
 derived from the current tools.
 """
 

@@ -1,4 +1,4 @@
-"""PreparedTool: describes how a publication answers, and what is stored for it."""
+"""PreparedTool: describes how a publication answers, and what the store holds for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import ANONYMOUS, Tool
 
-RECORDED: Final = "The recorded answer, for its one input."
+RECORDED: Final = "Returns the recorded answer, for one input only."
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class PreparedTool:
         """Return the description of the tool: its task, and how its calls are answered."""
         unfinished = ""
         if self.plan is not None and self.output is None and not outline.is_done:
-            unfinished = f"It does what its run did before it ended ({outline.status})."
+            unfinished = f"It does what its run did before the run ended ({outline.status})."
         return " ".join(filter(None, (task, unfinished, self.sentences)))
 
     def full_report(self) -> JSONObject | None:

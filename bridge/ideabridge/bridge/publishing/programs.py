@@ -297,7 +297,7 @@ class _Reproduction:
             case Ended(output):
                 self._end(output)
             case Failed(_, message):
-                self._differs(f"it ends with an error: {message}")
+                self._differs(f"the program ends with an error: {message}")
             case _:
                 pass
         return None
@@ -372,7 +372,7 @@ class _Reproduction:
 
     def _next(self) -> tuple[int, Result] | None:
         if not self._made:
-            self._differs("it waits for a result that never arrives")
+            self._differs("the program waits for a result that never arrives")
             return None
         # Give the program the result that came first in the run.
         first = min(self._made, key=lambda waiting: waiting[:2])
@@ -388,7 +388,7 @@ class _Reproduction:
         ]
         if left:
             more = f", and {len(left) - 1} more" if len(left) > 1 else ""
-            self._differs(f"it does not make the call {left[0].shown}{more}")
+            self._differs(f"the program does not make the call {left[0].shown}{more}")
         elif self.recording.output_counts and not same(output, escaped(self.recording.output)):
             self._differs(f"its output differs: {contrast(output, escaped(self.recording.output))}")
         else:
@@ -445,7 +445,7 @@ async def reproduce(
             session.close()
 
     if not judge.has_ended:
-        return Judgement(f"it did not end within {SECONDS:g} s")
+        return Judgement(f"the program did not end within {SECONDS:g} s")
     return Judgement(judge.difference, frozenset(judge.reached), judge.output)
 
 

@@ -134,5 +134,5 @@ def program_to_publish(
     if isinstance(program, str):
         return ProgramAnswer(program, None if inputs is None else tuple(inputs))
     if inputs is not None:
-        raise PublicationError("inputs: they belong to the text of a program; leave them out")
+        raise PublicationError("inputs: only a program's text can come with inputs; leave them out")
     return program or None

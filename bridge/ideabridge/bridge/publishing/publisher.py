@@ -17,9 +17,9 @@ refused because something about it is uncertain: it keeps all explanations of a 
 each answer says what it assumes.
 
 Invariants. A plan or program is published only if it is self-consistent (with the recorded results
-it returns the recorded output), and it does not call itself through other ideas. From the moment
-when the tools are known, nothing waits until the version is written, so the plan is stored with
-exactly the tools that it was checked against. A failed publication stores nothing.
+it returns the recorded output), and it does not call itself through other ideas. Once the tools are
+known, nothing waits before the version is written, so the plan is stored with exactly the tools
+that it was checked against. A failed publication stores nothing.
 """
 
 from __future__ import annotations
@@ -431,7 +431,7 @@ class Publisher:
         ]
         if any(tool.module is None and name in known_as(tool.name, None, None) for tool in tools):
             raise PublicationError(
-                f"name: {name!r} is a tool of ideabridge, or of a tool file here; choose another"
+                f"name: ideabridge or a tool file here already has a tool {name!r}; choose another"
             )
 
         if self.store.publications.find(name, None, caller) is not None:
@@ -587,7 +587,8 @@ class Publisher:
             raise PublicationError(draft.fault)
         if draft.difference is not None and request.choices.take:
             raise PublicationError(
-                f"with the choices in `take`, it does not do what its run did: {draft.difference}"
+                "with the choices in `take`, the plan does not do what its run did: "
+                f"{draft.difference}"
             )
 
         if draft.difference is not None:
@@ -752,7 +753,7 @@ class Publisher:
         if function is None:
             function = await self.drafting.function(run.outline.run, request.caller)
         if function.instances:
-            raise ProgramRefusedError("it ran with several instances")
+            raise ProgramRefusedError("the run had several instances")
 
         functions = [function]
         for ref in request.choices.runs:
@@ -897,7 +898,7 @@ class Publisher:
         only_admins = self.configuration.users.share == "admins"
         if audience and only_admins and user_of(caller) is not None and not users.manages(caller):
             raise PublicationError(
-                "to: here only admins publish to others; leave out `to`, or set it to me"
+                "to: only admins may publish to others here; leave out `to`, or set it to me"
             )
         return audience
 
@@ -926,7 +927,7 @@ class Publisher:
         status = await run.wait()
         different = drift_of(run, output)
         if status != "done":
-            run.cancel("it was only run for a comparison")
+            run.cancel("it ran only for a comparison")
 
         return None, different
 
@@ -1025,7 +1026,7 @@ class Publisher:
         )
         difference = judgement.difference
         if difference is None:
-            verdict.notes.append("with its recorded results it does what its run did")
+            verdict.notes.append("with the recorded results, it does what its run did")
         else:
             verdict.faults.append(f"no longer self-consistent: {difference}")
 

@@ -120,7 +120,7 @@ class Rounds:
         except RejectedSolutionError as error:
             run.cancel("the program had the wrong form")
             raise PublicationError(
-                f"the program is not in the form that was asked for: {error}"
+                f"the submission does not have the requested form: {error}"
             ) from None
 
         await run.wait()
@@ -162,9 +162,9 @@ def _read_rounds(raw: bytes | None) -> list[ProgramRound]:
 def _left(count: int) -> str:
     left = ROUNDS - count
     if left > 1:
-        return f"{left} programs may follow"
+        return f"You can submit {left} more programs"
     if left == 1:
-        return "One more program may follow"
+        return "You can submit one more program"
     return (
         f"{count} programs were refused, so do not submit another unless the person asks for one: "
         "what is published does not change"

@@ -101,7 +101,7 @@ class Saver:
         if not publishes:
             return await self._only_save(written, caller)
         if written.name is None:
-            raise PublicationError("name: missing; a tool needs one, such as weekly_report")
+            raise PublicationError("name: missing; a tool needs a name, such as weekly_report")
         return await self.publish(
             written,
             written.name,

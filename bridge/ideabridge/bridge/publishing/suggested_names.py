@@ -98,7 +98,7 @@ async def name_suggestions(
         problem = "" if name == suggestion.name else _problem(name, used)
         if problem:
             notes.append(
-                f"{suggestion.name} is made of the tools, because the model's name "
+                f"{suggestion.name} combines the tools' names, because the model's name "
                 f"{name[:_LONGEST]!r} {problem}"
             )
             named.append(suggestion)
@@ -112,7 +112,7 @@ async def name_suggestions(
 def unnamed(suggestions: Sequence[Suggestion], error: IdeabridgeError) -> NamedSuggestions:
     """Return the suggestions with their current names, and why the mind chose none."""
     reason = "; ".join(str(error).splitlines())
-    note = f"the names are made of the tools, because the model gave none: {reason}"
+    note = f"the names combine the tools' names, because the model gave none: {reason}"
     return NamedSuggestions([*suggestions], [note])
 
 

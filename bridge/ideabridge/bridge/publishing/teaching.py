@@ -87,7 +87,7 @@ class Teaching:
         try:
             return record_of(self._store, run_id, publication)
         except IdeabridgeError as error:
-            logger.warning("run %s teaches nothing about %s: %s", run_id, publication.name, error)
+            logger.warning("run %s adds no evidence about %s: %s", run_id, publication.name, error)
             return None
 
     def _add(self, publication: Publication, record: Record | None) -> None:
@@ -97,7 +97,7 @@ class Teaching:
             add_record(self._store, publication, record)
         except IdeabridgeError as error:
             logger.warning(
-                "run %s teaches nothing about %s: %s", record.run, publication.name, error
+                "run %s adds no evidence about %s: %s", record.run, publication.name, error
             )
 
 

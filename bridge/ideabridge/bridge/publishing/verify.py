@@ -106,7 +106,7 @@ def _run_of(publication: Publication, store: Store) -> str:
         if record is not None and record.status == "done":
             return candidate
 
-    raise PublicationError("it is not in this store")
+    raise PublicationError("the run is not in this store")
 
 
 def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | None:
@@ -119,7 +119,7 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
     publication = Publication(**members)
     run = read_run(store, run_id)
     if run is None:
-        raise PublicationError("it is not in this store")
+        raise PublicationError("the run is not in this store")
 
     listed = publication.origin.places
     places: dict[int, int] | None = None

@@ -97,7 +97,9 @@ class KeptBytes:
             LimitExceededError: the run would keep too many bytes.
         """
         if self._bytes + size > self._most:
-            raise LimitExceededError(f"a call of {size:,} bytes is not made: {self._why()}")
+            raise LimitExceededError(
+                f"the run does not make a call of {size:,} bytes: {self._why()}"
+            )
         self.note(size)
 
     def expect_room(self, tool: str) -> None:

@@ -191,7 +191,7 @@ def _beginning_of(store: Store, run_id: str) -> events.RunStarted:
     """
     started = next(_journal_of(store, run_id), None)
     if not isinstance(started, events.RunStarted):
-        raise ForkError("the run has not begun: there is nothing to fork")
+        raise ForkError("the run has not begun, so there is nothing to fork")
     return started
 
 
@@ -508,14 +508,11 @@ class _Copy:
         if isinstance(event, events.SolutionProposed):
             errors = self.machine.check(event).errors
             if errors:
-                return (
-                    "with the other input, the calls of the run are "
-                    f"malformed:\n{rejection(errors)}"
-                )
+                return f"with the other input, the run's calls are malformed:\n{rejection(errors)}"
         return (
-            "with the other input, or under the present configuration, the run would have "
-            f"taken a different course before event {number} ({event.name}); fork after event "
-            f"{number - 1} or an earlier one"
+            "with the other input, or under the current configuration, the run would have taken a "
+            f"different course before event {number} ({event.name}); fork after event {number - 1} "
+            "or an earlier one"
         )
 
     def cut_off(self) -> None:

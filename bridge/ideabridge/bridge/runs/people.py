@@ -325,7 +325,7 @@ def read_decision(
 
     if by.kind == "assistant" and only_persons(machine.settings.approval):
         raise DecisionError(
-            "only a person decides here (approval.by in the configuration), not the assistant"
+            "only a person can decide here (approval.by in the configuration), not the assistant"
         )
 
     question = _pending_as(machine, approval)

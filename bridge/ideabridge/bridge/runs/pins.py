@@ -376,5 +376,5 @@ def _compare(pin: Pin, now: Tool, result: PinCheck, definition: Definition, wher
         result.faults.append(f"{where}{pin.label} has changed: {changes}")
         result.modules.append(pin.module)
     elif pin.prose != now.prose_digest:
-        version = f" (it is {now.remote_name} now)" if now.in_room else ""
+        version = f" (it is now {now.remote_name})" if now.in_room else ""
         result.notes.append(f"{pin.label}: its description has changed{version}")

@@ -4,9 +4,9 @@ A sweep is two indexed queries: for runs whose status is `running`, and for `int
 the current configuration. If the driver of such a run is gone (its process has ended, or its lease
 has lapsed), this process takes the run up, at most `AT_ONCE` runs per second. The first sweep, and
 the first sweep after a change to the configuration, cover the `running` runs of all configurations.
-So do the sweeps that follow, until each of these runs has a driver that is known to be alive or has
-been tried while the store worked: otherwise, a run whose configuration no process has any more
-would be left behind if the store happened to be busy at the wrong moment.
+So do the next sweeps, until each of these runs either has a driver that is known to be alive or was
+tried while the store worked. Otherwise, if the store happened to be busy at the wrong moment, a run
+whose configuration no process has any more would be left behind.
 
 A run that cannot be taken up is reported once. If the store or this process failed, it is tried
 again after a delay that doubles. If it cannot continue under this configuration, it is tried again

@@ -123,8 +123,10 @@ RoomWatcher: TypeAlias = "Callable[[Run, Event], None]"
 
 WITHOUT_RESULT: Final[dict[str, str]] = {
     "done": "it has ended without an output, with errors",
-    "needs_approval": "it waits for approvals or answers; decide on them, or give the bridge an approver",
-    "needs_solution": "it waits for a solution; submit one, or give the bridge a mind",
+    "needs_approval": (
+        "it is waiting for approvals or answers; decide on them, or give the bridge an approver"
+    ),
+    "needs_solution": "it is waiting for a solution; submit one, or give the bridge a mind",
 }
 """Maps the status of a run to the reason why the run has no result."""
 
@@ -688,7 +690,8 @@ class Run:
         with self.driver.whole():
             if not self.driver.take():
                 raise InterruptedRunError(
-                    f"run {self.id}: another process has continued it; check_run shows its current state"
+                    f"run {self.id}: another process has continued it; check_run shows its current "
+                    "state"
                 )
             if status is not None:
                 self.driver.set_status(status)
@@ -1263,10 +1266,11 @@ class Run:
             return None
         trouble = self.driver.trouble
         if trouble is None:
-            return "the last events of the run are being written into the store"
+            return "the run's last events are being written to the store"
         return (
-            f"the store cannot be written right now ({trouble}). Everything that the calls "
-            "returned is kept in memory and written as soon as possible; then the run continues"
+            f"the store cannot be written right now ({trouble}). This process keeps everything "
+            "that the calls returned in memory, and writes it as soon as possible; then the run "
+            "continues"
         )
 
     def _expect_written(self) -> None:

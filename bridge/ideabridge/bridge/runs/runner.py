@@ -1193,7 +1193,7 @@ class CallAsker:
                     "cancel",
                     MODULE,
                     question.item,
-                    reason="it withdrew its question",
+                    reason="the server withdrew its question",
                 )
             )
 

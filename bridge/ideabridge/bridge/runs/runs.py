@@ -423,7 +423,7 @@ class Runs:
         if total > CALLER_MEMORY:
             raise LimitExceededError(
                 f"the context and the calls of this run take about {memory >> 20:,} MB of memory, "
-                f"and with them your runs would take {total >> 20:,} MB; the limit for one caller "
+                f"and with these your runs would take {total >> 20:,} MB; the limit for one caller "
                 f"is {CALLER_MEMORY >> 20:,} MB. Wait until runs end, or cancel some"
             )
 
@@ -687,7 +687,8 @@ class Runs:
         """
         if event.by.kind == "assistant" and only_persons(self._approval):
             raise DecisionError(
-                "only a person decides here (approval.by in the configuration), not the assistant"
+                "only a person can decide here (approval.by in the configuration), not the "
+                "assistant"
             )
 
         if not isinstance(event, CallDecided) or event.decision == "deny":

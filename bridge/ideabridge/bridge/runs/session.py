@@ -215,7 +215,7 @@ class Session:
         run = self.underlying
         machine = run.machine
         if run.runner.lost is None and machine.phase == "solving" and machine.step == turn:
-            run.drive(SolutionCancelled("nobody waits for it any longer"))
+            run.drive(SolutionCancelled("nobody is waiting for it any more"))
 
     async def _end_of(self, turn: int) -> None:
         """Wait until the calls in a turn have ended.
@@ -271,7 +271,9 @@ class Session:
                 outcomes.append(f"calls[{place}]: {effect['outcome']}")
 
         if outcomes:
-            text += f"\neffects that took place nevertheless, or may have: {', '.join(outcomes)}"
+            text += (
+                f"\neffects that took place anyway, or may have taken place: {', '.join(outcomes)}"
+            )
 
         kind = failure
         if kind is None or not failed:

@@ -93,9 +93,7 @@ def start_plan(
     return Start(machine, (start, proposed))
 
 
-NO_PROGRAMS: Final = (
-    "program: programs are turned off here (programs: false in the configuration); write calls"
-)
+NO_PROGRAMS: Final = "program: the configuration turns programs off (programs: false); write calls"
 
 
 def expect_programs(settings: Settings) -> None:

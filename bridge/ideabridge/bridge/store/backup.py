@@ -48,7 +48,7 @@ def write_file(target: Path, fill: Callable[[Path], None]) -> None:
             _name(part, target)
     except FileExistsError:
         raise StoreAccessError(
-            f"{target}: the file already exists and is not overwritten"
+            f"{target}: the file already exists, and ideabridge does not overwrite it"
         ) from None
     except OSError as error:
         raise StoreAccessError(

@@ -1,4 +1,4 @@
-"""CallPlaces: stores the calls that run or wait at a module, if the module's limit applies to all
+"""CallPlaces: stores a module's running and waiting calls, if the module's limit applies to all
 processes together.
 """
 

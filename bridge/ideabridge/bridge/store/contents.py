@@ -8,8 +8,8 @@ equal lists, wherever they are, and are stored once. A step of a run that adds o
 bounded number of bytes, not a new list of the whole context. The entries after the last cut stay
 inline, because the next step changes them.
 
-With an index of hashes, each save would write one more page for each new row. So `content_keys` is
-written for many rows at a time. Until then, each process remembers the latest rows.
+With an index of hashes, each save would write one more page for each new row. The store therefore
+writes `content_keys` for many rows at a time. Until then, each process remembers the latest rows.
 
 A string of more than `LONG` bytes is stored as a rope: `~` and the entries of its pieces, which are
 contents as well. A state that grows with each step adds only its new pieces and a list of limited

@@ -36,7 +36,7 @@ from ideabridge.tools.typed import read_as
 
 RunStatement: TypeAlias = "Callable[[str, tuple[Any, ...]], Iterable[Any]]"
 
-NOT_CONVERTED: Final = "an earlier version explained it in a way that this one does not know"
+NOT_CONVERTED: Final = "an earlier version explained it in a way that this version does not support"
 """The reason why a literal is never determined: its explanation could not be converted into an
 expression.
 """

@@ -264,8 +264,7 @@ class Users:
                 )
             if namesake is not None:
                 raise UserError(
-                    f"there is a user {name!r} already; `users token add "
-                    f"{name}` creates another token"
+                    f"user {name!r} already exists; `users token add {name}` creates another token"
                 )
             return self._insert(name, role, None, None)
 
@@ -445,7 +444,7 @@ class Users:
                 raise self._unknown(name)
             if user.issuer is not None:
                 raise UserError(
-                    f"{name} signs in with tokens of {user.issuer}, so this store has none"
+                    f"{name} signs in with tokens from {user.issuer}, so this store has none"
                 )
             ident, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
             self._database.execute(

@@ -190,7 +190,7 @@ def breaking(old: Side, new: Side) -> list[str]:
 
     only_read = old.annotations.get("readOnlyHint") is True
     if only_read and new.annotations.get("readOnlyHint") is not True:
-        lines.append("annotations: it was read-only, and no longer is")
+        lines.append("annotations: it is no longer read-only")
 
     return lines
 
@@ -204,7 +204,7 @@ def _breaking_input(old: Side, new: Side) -> Iterator[str]:
 
 def _breaking_output(old: Side, new: Side) -> Iterator[str]:
     if old.output_schema is not None and new.output_schema is None:
-        yield "it has no schema any more"
+        yield "it no longer has a schema"
         return
 
     before = inline_refs(old.output_schema or _shape(old.output, old.recorded_output))

@@ -223,7 +223,7 @@ class Writer:
                     await anyio.sleep(_PAUSE)
 
         if self._queue:
-            logger.error("%d writes into the store are lost: %s", len(self._queue), self.trouble)
+            logger.error("%d writes to the store were lost: %s", len(self._queue), self.trouble)
             self._queue.clear()
 
         self._database.patience = None

@@ -355,7 +355,7 @@ class Sampler:
         if not request.samples:
             obstacle = "this client does not declare sampling"
         elif seconds <= 0:
-            obstacle = "without waiting (wait_s), nobody can be asked"
+            obstacle = "nobody can be asked, because this call does not wait (wait_s)"
         else:
             obstacle = f"its answer did not arrive within {seconds:g} s"
 
@@ -650,7 +650,7 @@ class Sampler:
         if faults and not accepted:
             raise faults[0]
         request.notes.extend(
-            f"an answer of the client's model was not accepted: {error}" for error in faults
+            f"an answer from the client's model was not accepted: {error}" for error in faults
         )
 
     def _expect_new(self, run: Run, sample: Sample, result: _Result) -> None:

@@ -137,7 +137,7 @@ class BrowserPerson:
             await self._arrived.wait()
 
         if not self._arrived.is_set():
-            raise SignInError(f"nobody has signed in within {SECONDS / 60:.0f} minutes")
+            raise SignInError(f"nobody signed in within {SECONDS / 60:.0f} minutes")
         return self._back
 
     def paste(self, address: str) -> None:

@@ -385,8 +385,10 @@ app = typer.Typer(
         "One MCP server between your assistants and all their tools: plans run by data flow, and "
         "runs become tools."
     ),
-    epilog="Exit codes: 0 done, 1 done with errors, 2 wrong usage, input or configuration, 3 store "
-    "error, 4 a run waits, 130 stopped by Ctrl-C.",
+    epilog=(
+        "Exit codes: 0 done, 1 done with errors, 2 wrong usage, input or configuration, 3 store "
+        "error, 4 a run is waiting, 130 stopped by Ctrl-C."
+    ),
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )

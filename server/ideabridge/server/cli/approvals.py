@@ -1,5 +1,5 @@
-"""`ideabridge approvals`: lists the decisions that runs wait for, and makes them. It also lists and
-withdraws standing rules, which allow a tool for good.
+"""`ideabridge approvals`: lists the decisions that runs are waiting for, and makes them. It also
+lists and withdraws standing rules, which allow a tool permanently.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from ideabridge.server.views.pending import Pending
 
 app = typer.Typer(
-    help="List the decisions that runs wait for, make them, and withdraw standing rules.",
+    help="List and make the decisions that runs are waiting for, and withdraw standing rules.",
     no_args_is_help=True,
 )
 
@@ -107,7 +107,7 @@ def list_approvals(
     elif chosen is not None:
         say(f"run {chosen.id} is not waiting for a decision ({status_text(chosen)})")
     else:
-        say("nothing waits for a decision")
+        say("nothing is waiting for a decision")
 
 
 def _show_all(
@@ -188,9 +188,11 @@ async def decide(
     decision: Annotated[
         Literal["approve", "deny", "edit", "retry", "skip", "value"] | None,
         typer.Argument(
-            help="approve, deny or edit: for a call or a plan. retry, skip or value: for an "
-            "unknown outcome. value, deny or skip: for a server's question. Without it, you "
-            "are asked for each decision at a terminal."
+            help=(
+                "approve, deny or edit: for a call or a plan. retry, skip or value: for an unknown "
+                "outcome. value, deny or skip: for a server's question. If it is absent, "
+                "ideabridge asks you at a terminal for each decision."
+            )
         ),
     ] = None,
     targets: Annotated[
@@ -398,7 +400,7 @@ def _check_always(decision: str, options: Options, *, always: bool, for_run: boo
     if decision != "approve":
         raise UsageError(f"--always requires approve, not {decision}")
     if for_run:
-        raise UsageError("--always and --for-run: expected one of them")
+        raise UsageError("--always and --for-run: give only one of them")
     if not at_terminal() or options.json:
         raise UsageError(
             "--always: only a person can allow a tool always, which requires a terminal"
@@ -551,7 +553,7 @@ async def _decide(
     from ideabridge.server.cli.follow import print_result, result_json
 
     if not chosen:
-        say("nothing waits for a decision")
+        say("nothing is waiting for a decision")
         return ExitCode.DONE
 
     codes: set[int] = set()

@@ -123,7 +123,7 @@ async def _offer_tools(options: Options, bridge: Bridge, record: SetupRecord) ->
 
     suggestions = suggest(bridge.store, LOCAL, limit=_MOST_SUGGESTIONS)
     if not suggestions:
-        _tell("nothing was done repeatedly that could become a tool")
+        _tell("the logs show no repeated work that could become a tool")
         return
 
     if bridge.mind is not None:

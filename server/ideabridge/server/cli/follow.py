@@ -586,8 +586,8 @@ def _advise(followed: Followed, options: Options) -> None:
     again = options.again
     if run.status == "needs_solution":
         report(
-            f"it waits for the solution of turn {run.turn}. A client connected to this "
-            "store can submit it, or you:"
+            f"it is waiting for the solution of turn {run.turn}. A client connected to this store "
+            "can submit it, or you:"
         )
         report(f"  ideabridge resume {run.id}{again} (reads it from standard input, and continues)")
 
@@ -599,7 +599,7 @@ def _advise(followed: Followed, options: Options) -> None:
                 choices.append(entry.get("choices", ["approve", "deny"]))
 
         # The run needs the same configuration, so the commands repeat the options.
-        report("it waits in the store. A client connected to this store can decide, or you:")
+        report("it is waiting in the store. A client connected to this store can decide, or you:")
         report(f"  ideabridge resume {run.id}{again} (asks you at a terminal, and continues)")
         match choices:
             case [[first, *others], *rest] if all(other == choices[0] for other in rest):
@@ -608,4 +608,7 @@ def _advise(followed: Followed, options: Options) -> None:
                     f"{', '.join(map(str, others))})"
                 )
             case _:
-                report(f"  ideabridge approvals list {run.id}{again} (shows the answers of each)")
+                report(
+                    f"  ideabridge approvals list {run.id}{again} (shows the possible answers to "
+                    "each)"
+                )

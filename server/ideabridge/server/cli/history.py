@@ -207,7 +207,7 @@ def _may_read(logs: HostLogs) -> bool:
         "bold",
     )
     say(
-        f"ideabridge imports calls of {', '.join(logs.modules)}, their results, and what you asked "
+        f"ideabridge imports calls to {', '.join(logs.modules)}, their results, and what you asked "
         "for; they stay in your store"
     )
     return confirm("Read the logs?")
@@ -324,7 +324,7 @@ def _counts(logs: HostLogs, report: HistoryReport) -> list[str]:
         else:
             more = ""
         lines.append(
-            f"not imported: calls of {most}{more}, which are not servers here (--server "
+            f"not imported: calls to {most}{more}, which are not servers here (--server "
             "LOGNAME=SERVER)"
         )
 

@@ -529,7 +529,9 @@ def prune_ideas(
         with working("deleting old runs", quiet=options.json):
             pruned = store.prune(prunable)
 
-    sizes = f"{size_text(pruned.before)} were in use, {size_text(pruned.after)} are"
+    sizes = (
+        f"{size_text(pruned.before)} were in use before, {size_text(pruned.after)} are in use now"
+    )
     text = f"{counted(pruned.runs, 'run')} and {counted(pruned.ideas, 'idea')} deleted; {sizes}"
     options.print_or_say({**result, "pruned": cast("JSONObject", dataclasses.asdict(pruned))}, text)
     if not options.json:

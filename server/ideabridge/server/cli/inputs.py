@@ -776,7 +776,7 @@ async def _edit_text(editor: str, text: str) -> str | None:
         words = [*shlex.split(editor), name]
         result = await anyio.run_process(words, stdin=None, stdout=None, stderr=None, check=False)
         if result.returncode:
-            report(f"the editor ended with {result.returncode}; nothing is changed")
+            report(f"the editor ended with exit code {result.returncode}; nothing was changed")
             return None
 
         return await path.read_text(encoding="utf-8")

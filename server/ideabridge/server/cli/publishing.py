@@ -110,7 +110,7 @@ ParameterOption = Annotated[
     ),
 ]
 OrSolveOption = Annotated[
-    bool, typer.Option("--or-solve", help="Where the plan cannot go on, a mind does.")
+    bool, typer.Option("--or-solve", help="A mind continues where the plan cannot.")
 ]
 StrictOption = Annotated[
     bool,
@@ -569,7 +569,7 @@ async def publish_idea(
             say(_audience_text(name, shares))
 
         for line in change.breaking:
-            say(f"breaking, against the version before: {line}", "yellow")
+            say(f"breaking changes since the version before: {line}", "yellow")
 
         if not publication.live:
             say(

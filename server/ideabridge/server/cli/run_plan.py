@@ -190,7 +190,7 @@ async def _print_and_publish(
         return ExitCode.FAILED
 
     say(
-        f"published as {name}; it is now a tool of every assistant connected to this store",
+        f"published as {name}; every assistant connected to this store can now call it as a tool",
         "green",
     )
     return code

@@ -196,7 +196,7 @@ async def work(
             "--drain",
             metavar="SECONDS",
             min=0,
-            help="How long to wait for running calls at the end.",
+            help="How long to wait for running calls when the worker stops.",
         ),
     ] = 30.0,
     model: Annotated[
@@ -423,7 +423,7 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
     if ready.asks:
         say(f"Clients connect to {url} with the header")
         say("  Authorization: Bearer TOKEN")
-        say("where TOKEN is a user's (`ideabridge users add NAME` makes one)")
+        say("where TOKEN is a user's token (`ideabridge users add NAME` creates one)")
         if os.environ.get(TOKEN_VARIABLE):
             say(f"or the value of {TOKEN_VARIABLE}")
         if configuration.auth is not None:

@@ -169,7 +169,7 @@ def _confirmed(steps: ServerImport, *, at_terminal: bool) -> bool:
     for line in steps.staying:
         say(line, "yellow")
 
-    say("These are moved:")
+    say("These servers will be moved:")
     for adoption in steps.moving:
         say(
             f"  {adoption.shown_name}: from {adoption.file} ({adoption.scope}) "

@@ -29,7 +29,7 @@ UserOption = Annotated[
     typer.Option(
         "--user",
         metavar="USER",
-        help="A user of ideabridge on this store. Default: whoever starts it.",
+        help="A user of ideabridge on this store. Default: the person who starts it.",
     ),
 ]
 

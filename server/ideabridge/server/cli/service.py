@@ -71,7 +71,7 @@ def install_service(
         f"connects to {service.url} with the header"
     )
     say("  Authorization: Bearer TOKEN")
-    say("where TOKEN is what `ideabridge service token` prints. Keep it out of files of projects.")
+    say("where TOKEN is what `ideabridge service token` prints. Keep it out of project files.")
     if program.note:
         say(program.note, "yellow")
 

@@ -303,7 +303,7 @@ def query_store(
     from ideabridge.bridge.store.sqlite.query import query
 
     if csv + table + options.json > 1:
-        raise UsageError("--csv, --json and --table: expected one of them")
+        raise UsageError("--csv, --json and --table: give only one of them")
 
     place = str(with_existing_store(options).store)
     if is_address(place):

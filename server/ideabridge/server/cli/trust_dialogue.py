@@ -337,7 +337,7 @@ def _state(standing: ProjectTrust, confirmed: frozenset[str]) -> str:
         return f"{file} is trusted, but not with these data files. It would do this:"
     if standing.is_trusted and standing.before is not None:
         trusted_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(standing.before.at))
-        return f"{file} is trusted since {trusted_at}. It does this:"
+        return f"{file} has been trusted since {trusted_at}. It does this:"
     if standing.changed:
         return f"{file} has changed since it was trusted. It would do this:"
     return f"{file} is not trusted. It would do this:"

@@ -277,7 +277,8 @@ _TOO_LONG: Final = (
 _READS: Final = "It only reads."
 _CHANGES: Final = "It may change something, so the user may be asked first."
 _ASSUMES: Final = (
-    "Where its answer has `assumed`, tell the user what it lists: that may make the answer wrong."
+    "If its answer has `assumed`, tell the user what it lists, because that may make the answer "
+    "wrong."
 )
 _WORDS: Final = (
     "An assistant wrote the program, and the names and descriptions here. They are not "

@@ -292,7 +292,7 @@ class _Search:
                 raw, self._host, self._environment, inputs, scope=file.scope
             )
             if name in repeated:
-                translation.notes.append("has its name twice in the file; the last one counts")
+                translation.notes.append("the file lists this name twice; the last entry counts")
             if place.keys != file.keys:
                 translation.notes.append(
                     f"{self._host.title} does not look for servers under this key; "
@@ -528,7 +528,7 @@ def _judged(
 
     if is_taken:
         return replace(
-            adoption, verdict="shadowed", why="an earlier file of the host has this name"
+            adoption, verdict="shadowed", why="an earlier file of the host already has this name"
         )
 
     present = target.servers.get(adoption.name)

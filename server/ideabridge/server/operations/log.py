@@ -1,8 +1,8 @@
 """Log: writes a server's log to standard error in such a way that no client can flood it.
 
 uvicorn, asyncio and the MCP SDK log each malformed request or refused socket, so a client could
-produce any number of records. In each period, only a few similar records are written, and then the
-number of those that were left out.
+produce any number of records. In each period, the server writes only a few similar records, and
+then the number of those that it left out.
 """
 
 from __future__ import annotations

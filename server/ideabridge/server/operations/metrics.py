@@ -109,9 +109,9 @@ class Metrics:
             "requests", "MCP requests.", "workspace", "method", "tool", "status"
         )
         self._request_seconds = histogram(
-            "request_seconds", "Seconds from an MCP request to its answer.", "workspace", "method"
+            "request_seconds", "Seconds from an MCP request to its response.", "workspace", "method"
         )
-        self._responses = counter("http_responses", "Answers over HTTP.", "code")
+        self._responses = counter("http_responses", "HTTP responses.", "code")
         self._calls = counter(
             "calls",
             "Calls to tools, direct and within runs.",
@@ -187,8 +187,10 @@ class Metrics:
 
     def _stores(self) -> Iterable[GaugeMetricFamily]:
         """Return the metrics of the stores. A store that several bridges share appears once."""
-        queued = _gauge("runs_queued", "Runs in the store that wait for a worker.")
-        writable = _gauge("store_writable", "0 while writes wait because of an error.")
+        queued = _gauge("runs_queued", "Runs in the store that are waiting for a worker.")
+        writable = _gauge(
+            "store_writable", "0 while writes are waiting because of an error, otherwise 1."
+        )
         size = _gauge("store_bytes", "The size of the store's file.")
         paths = set[str]()
         for workspace, bridge in self._bridges.items():

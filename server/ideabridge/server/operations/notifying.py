@@ -1,10 +1,10 @@
 """Notifying: tells a person who has neither a client nor the page open that something is waiting
 for a decision.
 
-A message says how many decisions wait and where to make them. It contains no values from calls, no
-titles and no names, because others might read it in transit. Questions that are asked within a few
-seconds share one message. Nothing waits for a message to be sent; a command or a webhook that fails
-is logged.
+A message says how many decisions are waiting and where to make them. It contains no values from
+calls, no titles and no names, because others might read it in transit. Questions that are asked
+within a few seconds share one message. Nothing waits for a message to be sent; a command or a
+webhook that fails is logged.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Notifying:
             async with httpx.AsyncClient(timeout=_WEBHOOK_SECONDS) as client:
                 answer = await client.post(webhook, json=message)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            logger.warning("notify: %s does not answer: %s", host, type(error).__name__)
+            logger.warning("notify: %s did not respond: %s", host, type(error).__name__)
         else:
             if not answer.is_success:
-                logger.warning("notify: %s answered %d", host, answer.status_code)
+                logger.warning("notify: %s responded with status %d", host, answer.status_code)

@@ -1,4 +1,4 @@
-"""Execution: makes the changes of a plan. Each is added to the record before it is made."""
+"""Execution: makes the changes of a plan, and adds each change to the record before it makes it."""
 
 from __future__ import annotations
 

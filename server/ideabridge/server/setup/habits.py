@@ -1,7 +1,7 @@
 """Habits: finds hosts' rules about tools that name a server.
 
 Once the server is removed from the host, these rules have no effect, because the server's tools
-have other names in ideabridge. The files are only searched for the names.
+have other names in ideabridge. This file only searches the hosts' files for the names.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def _service_lines(plan: SetupPlan, planned: PlannedService) -> Iterator[str]:
     if plan.apart:
         names = listed_words([host.host.title for host in plan.apart])
         yield (
-            f"  An ideabridge of its own starts for {names}: ideabridge does not know how to "
+            f"  A separate ideabridge starts for {names}, because ideabridge does not know how to "
             "connect these clients to an address"
         )
 

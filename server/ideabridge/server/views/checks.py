@@ -170,7 +170,7 @@ def check_configuration(findings: Findings, configuration: Configuration) -> Non
         dict.fromkeys(part if isinstance(part, str) else "rules" for part in parts)
     )
     requests = counted(configuration.limits.requests, "request")
-    findings.add("rules", f"approval {approval}, order {configuration.order}, {requests} a run")
+    findings.add("rules", f"approval {approval}, order {configuration.order}, {requests} per run")
 
 
 def _settings(configuration: Configuration, layer: Layer) -> str | None:
@@ -253,8 +253,8 @@ def describe_store(findings: Findings, store: Store, configuration: Configuratio
         if change.status == "withheld":
             findings.add(
                 "configuration",
-                "a running server keeps an earlier state, because a change of its files cannot be "
-                f"used: {'; '.join(change.lines)}",
+                "a running server keeps an earlier configuration, because a change to its files "
+                f"cannot be used: {'; '.join(change.lines)}",
                 warning=True,
             )
 

@@ -150,7 +150,7 @@ def _closing_line(event: events.SolutionClosed) -> Line:
             "red",
         )
     if event.broken:
-        return f"the answer breaks off: {event.broken}", None
+        return f"the answer is cut off: {event.broken}", None
     return "the answer ends", None
 
 

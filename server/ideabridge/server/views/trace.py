@@ -1,5 +1,5 @@
-"""Trace: finds out, from the journal alone, when each call of a run was listed, asked about,
-started and finished.
+"""Trace: determines from the journal alone when each call of a run was listed, asked about, started
+and finished.
 
 A page must open at once, even for a run of 10,000 calls. Folding its journal takes seconds, because
 the machine binds references and checks parameters. A trace only records times, so it takes 100 ms.

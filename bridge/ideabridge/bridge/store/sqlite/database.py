@@ -49,8 +49,8 @@ _CAUSES: Final[dict[int, tuple[type[StoreError], str]]] = {
     sqlite3.SQLITE_LOCKED: (StoreBusyError, "it is locked"),
     sqlite3.SQLITE_NOTADB: (StoreFormatError, "it is not an SQLite file"),
     sqlite3.SQLITE_CORRUPT: (StoreFormatError, "it is damaged"),
-    sqlite3.SQLITE_FULL: (StoreFullError, "there is no room left"),
-    sqlite3.SQLITE_READONLY: (StoreAccessError, "it can only be read"),
+    sqlite3.SQLITE_FULL: (StoreFullError, "no space is left"),
+    sqlite3.SQLITE_READONLY: (StoreAccessError, "it is read-only"),
     sqlite3.SQLITE_CANTOPEN: (StoreAccessError, "it cannot be opened"),
     sqlite3.SQLITE_PERM: (StoreAccessError, "access is not permitted"),
     sqlite3.SQLITE_IOERR: (StoreAccessError, "the file system reports an error"),
@@ -264,7 +264,7 @@ class SqliteDatabase(Database):
         if not self.lock.acquire(blocking=False) and not self.lock.acquire(
             timeout=self.patience if self.impatient else -1
         ):
-            raise StoreBusyError(f"{self.path}: another thread is writing into it")
+            raise StoreBusyError(f"{self.path}: another thread is writing to it")
 
     def _patiently(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
         """Run a statement that begins to write, and wait while another process keeps the file
@@ -332,7 +332,7 @@ class SqliteDatabase(Database):
 
     def at_once(self, job: Callable[[], T]) -> T:
         if not self.lock.acquire(blocking=False):
-            raise StoreBusyError(f"{self.path}: another thread is writing into it")
+            raise StoreBusyError(f"{self.path}: another thread is writing to it")
 
         before = self.patience if self.impatient else None
         self.patience = 0.0
