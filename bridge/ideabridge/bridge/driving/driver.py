@@ -50,8 +50,8 @@ from ideabridge.tools.encoding import JSON
 T = TypeVar("T")
 
 LARGE: Final = 256 * 1024
-"""A value counts as large, and so as slow to write, if its strings have this many characters or its
-JSON this many bytes.
+"""A value counts as large, and therefore as slow to write, if its strings have this many
+characters, or its JSON has this many bytes.
 """
 
 _LARGE_NODES: Final = 10_000
@@ -64,8 +64,8 @@ would slow down writes, because commits that send notices wait for each other.
 _QUESTIONS: Final = (ApprovalAsked, PlanAsked, QuestionAsked, RequestMade)
 
 _LOOKS: Final = 10_000
-"""Maximum number of watched leases. If there are more, the watch forgets all of them and starts
-again.
+"""Maximum number of watched leases. If there are more, the watch forgets all leases and starts from
+scratch.
 """
 
 
@@ -119,15 +119,15 @@ _retired: set[str] = set()
 
 
 def retire(name: str) -> None:
-    """Record that a driver of this process has ended, so that the leases it could not release can
-    be taken from it.
+    """Record that a driver of this process has ended. The leases that the driver could not release
+    can then be taken over.
     """
     _retired.add(name)
 
 
 def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
     """Return the state of a driver's process. `stopped`: SIGSTOP or a debugger has stopped it.
-    `unknown`: it is on another system.
+    `unknown`: the process is on another system.
     """
     parts = driver.rsplit("|", 5)
     if len(parts) != 6 or "" in parts[1:5]:
@@ -198,7 +198,7 @@ class SaveIdea:
 
     Attributes:
         save: saves the idea. Called inside the transaction that journals what follows the step.
-        is_large: whether saving it is too slow for the event loop.
+        is_large: whether saving the idea is too slow for the event loop.
     """
 
     save: Callable[[], None]
@@ -208,12 +208,13 @@ class SaveIdea:
 class Watch:
     """Watches other drivers' leases, using only this process's clock.
 
-    The clocks of two machines can be an hour apart, and can be set while runs are active. So this
-    class never compares a time that another process wrote with a time in this process. A driver
-    changes the row of its run with every heartbeat. Its lease has lapsed once this process has seen
-    the same row for the duration of the lease. The lease of a live process on this system does not
-    lapse, however late its heartbeat is, because the process might be busy. The lease of a stopped
-    process does lapse, because nobody knows when the process will continue.
+    The clocks of two machines can be an hour apart, and a clock can be set while runs are active.
+    This class therefore never compares a time that another process wrote with a time in this
+    process. A driver changes the row of its run with every heartbeat. The lease has lapsed once the
+    row has not changed, as far as this process has seen, for the duration of the lease. The lease
+    of a live process on this system does not lapse, however late its heartbeat is, because the
+    process might be busy. The lease of a stopped process does lapse, because nobody knows when the
+    process will continue.
 
     Args:
         clock: a monotonic clock, in seconds.
@@ -229,8 +230,9 @@ class Watch:
         self._looks: dict[str, _Look] = {}
 
     def left(self, lease: Lease) -> float:
-        """Return how many seconds remain until a lease lapses, as far as this process knows: 0.0 if
-        nobody holds it or it has lapsed, infinity if a live process on this system holds it.
+        """Return how many seconds remain until a lease lapses, as far as this process knows. The
+        result is 0.0 if nobody holds the lease or it has lapsed, and infinity if a live process on
+        this system holds it.
         """
         process = "gone" if lease.driver is None else _process_of(lease.driver)
         if process == "gone":
@@ -252,8 +254,8 @@ class Watch:
             look = _Look(lease, now)
             self._looks[lease.run] = look
 
-        # If this process has slept since its last check, the driver might have slept, too, so give
-        # it time for another heartbeat.
+        # If this process has slept since its last check, the driver might also have slept. Give the
+        # driver time for another heartbeat.
         look.still += min(now - look.at, lease.seconds / 2)
         look.at = now
         return max(seconds - look.still, 0.0)
@@ -268,8 +270,8 @@ class Driver:
         name: the name of this process, from `own_driver_name`.
         seconds: how many seconds the lease lasts without a heartbeat.
         writer: writes to the store on behalf of an event loop, or None for blocking writes.
-        watch: the watch over other drivers' leases, or None for a new watch, which has not seen any
-            lease lapse yet.
+        watch: the watch over other drivers' leases, or None for a new watch, which has not yet seen
+            any lease lapse.
 
     Attributes:
         epoch: the epoch of the lease, or None if this process does not hold the lease.
@@ -330,8 +332,8 @@ class Driver:
         if record is None:
             return None
 
-        # This process has left the run, but the write that records this is still queued. When it
-        # comes to be written, its epoch is outdated.
+        # This process has left the run, but the write that records this is still queued. By the
+        # time it is written, its epoch is outdated.
         is_leaving = record.driver == self._name and self.unwritten > 0
         if not is_leaving and self._watch.left(record.lease) > 0:
             return None
@@ -342,8 +344,9 @@ class Driver:
 
     @contextlib.contextmanager
     def whole(self) -> Generator[None]:
-        """Let the block take the lease in one transaction with what it writes. Otherwise, a process
-        that took the lease but failed to continue the run would lock out all others.
+        """Let the block take the lease in the same transaction in which it writes. Otherwise, a
+        process that took the lease but failed to continue the run would lock out all other
+        processes.
         """
         epoch = self.epoch
         try:
@@ -366,7 +369,7 @@ class Driver:
         )
 
     def create_with_first_events(self, create_run: Callable[[], None]) -> None:
-        """Let the first write to the journal create the run: in one transaction, it calls
+        """Let the first write to the journal create the run. In one transaction, this write calls
         `create_run`, takes the lease and appends the first events.
         """
         self._create_run = create_run
@@ -476,9 +479,9 @@ class Driver:
         return last
 
     def _sends_notice(self, events: Sequence[Event]) -> bool:
-        """Return whether to notify the processes that follow the run about these events. Questions
-        are reported at once, other events only now and then. When the run rests or has ended,
-        `leave` sends a notice.
+        """Return whether to notify the processes that follow the run about these events. Notices
+        about questions are sent immediately, notices about other events only now and then. When the
+        run rests or has ended, `leave` sends a notice.
         """
         if not self._store.notifier.can_notify:
             return False
@@ -500,8 +503,8 @@ class Driver:
         *,
         is_large: bool = False,
     ) -> bool:
-        """Write after all earlier writes of the run. `done` is called at once, or just before
-        `later` if the write is queued.
+        """Write after all earlier writes of the run. `done` is called immediately or, if the write
+        is queued, just before `later`.
         """
         if self._writer is None:
             done(job())
@@ -558,8 +561,8 @@ class Driver:
                 self._store.runs.notify(self._run)
 
         def ended(error: Exception | None) -> None:
-            # Nobody takes a lease from a live process, so this process releases it when the store
-            # works again. The process that takes the run up writes the status.
+            # No process takes over the lease of a live process, so this process releases the lease
+            # when the store works again. The process that takes up the run writes the status.
             lost = isinstance(error, StaleDriverError)
             self._owed = None
             if isinstance(error, StoreError) and not lost:

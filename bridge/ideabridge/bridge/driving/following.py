@@ -23,8 +23,8 @@ FOLLOWS_SECONDS: Final = 0.25
 """Interval, in seconds, at which the journals are read if the store cannot notify."""
 
 ALONE_SECONDS: Final = 3.0
-"""How long, in seconds, a run whose driver is gone is left to the servers. After that, a process
-that is waiting for the run takes it up.
+"""The time, in seconds, for which a run whose driver is gone is left to the servers. After this
+time, a process that is waiting for the run takes it up.
 """
 
 
@@ -100,7 +100,7 @@ class Following:
         if run.parent is None and run.id not in self._followed and run.is_elsewhere:
             self._followed[run.id] = _Followed(run)
             self._awaited.set()
-            # No notice will come about earlier events, so wake the task that follows the runs.
+            # There will be no notices about earlier events, so wake the task that follows the runs.
             self._runs.notices.tell("run", run.id)
 
     def _look(self, followed: _Followed) -> None:

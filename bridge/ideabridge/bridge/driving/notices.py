@@ -38,7 +38,9 @@ class _Topic:
         self._everything = False
 
     def hear(self, about: str) -> None:
-        """Record a notice about `about`, or about everything if `about` is ""."""
+        """Record a notice about the thing that `about` names, or about everything if `about` is
+        "".
+        """
         if about:
             self._about.add(about)
         else:
@@ -46,8 +48,8 @@ class _Topic:
         self.heard.set()
 
     def take(self) -> set[str] | None:
-        """Return what the notices are about, and forget the notices. None means that everything
-        must be checked.
+        """Return the things that the notices are about, and forget the notices. None means that
+        everything must be checked.
         """
         about: set[str] | None = self._about
         if self._everything or not self.heard.is_set():

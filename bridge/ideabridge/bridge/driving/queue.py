@@ -42,9 +42,9 @@ MOST_OF_ONE: Final = 500
 """Maximum number of one caller's waiting runs. The remaining places are for other callers."""
 
 Role: TypeAlias = Literal["alone", "front", "worker"]
-"""The role of a process. `alone`: it drives the runs that it creates and those that others leave
-behind. `front`: it leaves all runs to workers. `worker`: it drives the runs that it takes from the
-queue.
+"""The role of a process. `alone`: the process drives the runs that it creates, and the runs that
+other processes leave behind. `front`: the process leaves all runs to workers. `worker`: the process
+drives the runs that it takes from the queue.
 """
 
 
@@ -100,8 +100,8 @@ class DrivenRun(Protocol):
 
 
 class Queue:
-    """Decides for each run whether this process performs the run's effects, and hands the run over
-    if not.
+    """Decides for each run whether this process performs the run's effects. If not, hands the run
+    over.
 
     Args:
         store: the store that holds the queue.
@@ -141,8 +141,8 @@ class Queue:
             run.runner.abandon("its lease was lost to another process")
 
     def return_left(self, run: DrivenRun, handover: Handover) -> None:
-        """Under its lease, put a run that another process left behind back into the queue. The
-        run's row gets the handover, with the modules that the run needs.
+        """Put a run that another process left behind back into the queue. This process must hold
+        the run's lease. The run's row gets the handover, with the modules that the run needs.
         """
         run.driver.queue(dataclasses.replace(handover, needs=modules_reached_by(run)))
 
@@ -190,7 +190,7 @@ class Worker:
         store: the store that holds the queue.
         runs: the runs of this process.
         writer: the thread that claims runs.
-        most: the maximum number of runs to drive at once.
+        most: the maximum number of runs to drive at the same time.
         modules: the modules that are available in this process, or None for all.
     """
 
@@ -219,7 +219,7 @@ class Worker:
                 try:
                     claimed = await self._claim()
                 except StoreError:
-                    # Tasks that use the store report the store's error. The worker continues when
+                    # The tasks that use the store report its error, so the worker only waits until
                     # the store works again.
                     claimed = []
                 for run_id in claimed:
@@ -262,9 +262,9 @@ class Worker:
             while (run.driver.epoch is not None or run.is_being_left) and run.runner.lost is None:
                 await run.runner.wait_changed()
         except (FinishedRunError, InterruptedRunError, UnknownRunError, StoreError):
-            # The run was cancelled, another process was faster, or the run cannot continue here:
-            # its row in the store says which. If the store failed, the run is left behind and taken
-            # up as if its process had died.
+            # The run was cancelled, another process was faster, or the run cannot continue here;
+            # the row of the run in the store says which of these it was. If the store failed, the
+            # run is left behind, and is taken up as if its process had died.
             return
         finally:
             self._runs.queue.claimed.discard(run_id)

@@ -98,9 +98,9 @@ class SharedCalls:
         this context manager.
 
         Args:
-            module: identifies the module by its name and, after a space, what distinguishes it from
-                others with the same name.
-            most: the maximum number of calls that run at once.
+            module: identifies the module: its name and, after a space, the text that distinguishes
+                it from other modules with the same name.
+            most: the maximum number of calls that run at the same time.
 
         Raises:
             UncountedCallError: the store cannot be written to.
@@ -184,7 +184,7 @@ class SharedCalls:
         def failed(_error: Exception) -> None:
             self._unwritten.append(call)
 
-        # Use the same key, so that a call which is cancelled while it joins is removed afterwards.
+        # Use the same key, so that a call that is cancelled while it joins is removed afterwards.
         self._write(
             call.id, lambda: self._store.call_places.leave(call.module, call.id), left, failed
         )

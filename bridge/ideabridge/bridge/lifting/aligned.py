@@ -56,8 +56,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """The origin of a value: the input (`place` is None), or the result of the call at that place
-    in the plan.
+    """The origin of a value: the input if `place` is None, otherwise the result of the call at
+    `place` in the plan.
     """
 
     place: int | None
@@ -65,8 +65,8 @@ class ValueSource:
 
     @property
     def above(self) -> list[tuple[ValueSource, str]]:
-        """The lists and objects that contain the value, outermost first, each with the key that
-        leads to the next.
+        """The lists and objects that contain the value, outermost first. Each is paired with the
+        key that leads to the next one.
         """
         above: list[tuple[ValueSource, str]] = []
         for depth, key in enumerate(self.path):
@@ -155,8 +155,8 @@ class AlignedRun:
         return first
 
     def written_reference(self, place: int, keys: Path) -> str | None:
-        """Return the reference that was written at a place, with the run's call numbers, or None if
-        a literal was written there.
+        """Return the reference that was written at a place, or None if a literal was written there.
+        The reference uses the run's call numbers.
         """
         written = read(self.calls[place].raw, keys)
         if isinstance(written, str) and is_reference(written):
@@ -260,8 +260,8 @@ class AlignedRun:
 
 
 def _number_of(operand: Reference) -> int | None:
-    """Return the number of the call whose result an operand reads, or None if it reads something
-    else.
+    """Return the number of the call whose result an operand reads, or None if the operand reads
+    something else.
     """
     if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
         return int(operand.path[0])

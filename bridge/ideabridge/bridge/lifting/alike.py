@@ -39,8 +39,8 @@ shape.
 """
 
 _EVENTS: Final = 2_000
-"""Maximum number of events in all of these runs, about 500 calls. Nobody asked for this search, so
-it must stay cheap.
+"""Maximum number of events in all examined runs together, which is about 500 calls. Nobody asked
+for this search, so it must stay cheap.
 """
 
 
@@ -83,7 +83,7 @@ def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> Aligned
 
 def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
     """Return the calls of another run, indexed by place in the plan. The n-th call of a tool in one
-    run matches the n-th call of that tool in the other.
+    run matches the n-th call of the same tool in the other run.
 
     Raises:
         OtherShapeError: the runs made different calls.
@@ -115,8 +115,8 @@ def _counts(calls: Iterable[Executed]) -> Counter[ToolKey | None]:
 
 
 def _difference(calls: Sequence[Executed], others: Sequence[Executed]) -> str:
-    """Return how often the other run called the first tool that the two runs called a different
-    number of times.
+    """Return a phrase about the first tool that the two runs called a different number of times.
+    The phrase says how often each run called the tool.
     """
     counts = _counts(calls)
     other_counts = _counts(others)
@@ -140,8 +140,8 @@ def _in_turn(
     Args:
         calls: the calls of the lifted run.
         places: the places that are compared.
-        others: the other run's calls in order, keyed by tool. Each tool has as many calls as in
-            `calls`.
+        others: the other run's calls, in order. For each tool, they contain as many calls as there
+            are compared places.
     """
     by_tool: dict[ToolKey | None, deque[Executed]] = {}
     for call in others:
@@ -204,7 +204,7 @@ def _other_source(
     mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: str
 ) -> str | None:
     """Return why the other run's value at a place cannot come from the source that the lifted run's
-    reference reads, or None if it can.
+    reference reads. Return None if the value can come from that source.
     """
     sources = mine.sources_of(parse_reference(text))
     written = other.written_reference(place, keys)
@@ -251,8 +251,8 @@ def _has_other_literal(
 
 def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
     """Return up to five of the caller's latest runs that made the same calls with other data. At
-    most about 500 calls are read. The runs count as evidence only if a person names them, because
-    an unrelated task can have the same shape.
+    most about 500 calls are read. The runs count as evidence only if a person names them, because a
+    run of an unrelated task can have the same shape.
     """
     alike: list[AlignedRun] = []
     own_runs = {mine.aligned.run_id, *(other.run_id for other in mine.others)}

@@ -17,11 +17,13 @@ from ideabridge.tools.errors import IdeabridgeError
 _KEYS: Final = ("take", "runs")
 
 MIND: Final = "mind"
-"""The choice that a mind is asked each time for an `_output` that a mind wrote."""
+"""The choice that a mind is asked each time for the `_output` of a call, if a mind wrote it in the
+run.
+"""
 
 KEEP: Final = "keep"
 """The choice that a literal is not a parameter but the same for every input. For a call that might
-have been a decision (`calls.2`), it means that the call is always made.
+have been a decision (`calls.2`), this choice means that the call is always made.
 """
 
 
@@ -52,7 +54,8 @@ def read_choices(raw: JSONObject | None) -> Choices:
     """Read `{"take": {path: reference | explanation | "keep" | "mind"}, "runs": [ids]}`.
 
     Raises:
-        PublicationError: the value has another shape; the message says where and what was expected.
+        PublicationError: the value does not have this shape; the message says where it differs and
+            what was expected.
     """
     raw = raw or {}
     for key in raw:

@@ -38,16 +38,18 @@ def inconsistency(
     catalogue: Catalogue | None = None,
     unmade: Collection[int] = (),
 ) -> str | None:
-    """Return how a plan's calls or output differ from a run's, or None if they do not. The plan
-    gets the run's input, and no tool runs, because every call is answered with the recorded result.
+    """Return how a plan's calls or output differ from those of a run, or None if they do not
+    differ. The plan gets the run's input, and no tool runs, because every call is answered with the
+    recorded result.
 
     Args:
         run: the run.
         plan: the plan with the run's input.
-        places: maps each place in the plan to the call's number in the run. None means that the
-            plan is the run's own.
+        places: maps each place in the plan to the number of the call in the run. None means that
+            the run is a run of this plan.
         catalogue: the available tools, or None for the tools of the run.
-        unmade: places of read-only calls that the run did not make. They are answered with null.
+        unmade: places of read-only calls that the run did not make. These calls are answered with
+            null.
     """
     machine = _plan_machine(run, catalogue or run.machine.catalogue, plan)
     calls, shared = plan.expanded()
@@ -110,8 +112,8 @@ def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine
 
 
 def _without_questions(explained: JSONObject | None) -> JSONObject | None:
-    """Return the members that determine a plan's values. Well-formed members that only make the
-    plan ask questions are left out.
+    """Return the members of `explained` that determine a plan's values. Well-formed members that
+    only make the plan ask questions are left out.
     """
     if explained is None:
         return None
@@ -132,8 +134,8 @@ _ONLY_ASKS: Final[Mapping[str, type]] = {"seen": dict, "decisions": list, "stric
 
 
 class _Comparison:
-    """Answers each call in a plan with that call's result in a run, in the order in which the run's
-    calls ended.
+    """Answers each call in a plan with the result of the same call in a run, in the order in which
+    the run's calls ended.
     """
 
     def __init__(
@@ -205,7 +207,9 @@ class _Comparison:
         return None if number is None else (number, item)
 
     def _answer(self, effect: Execute, answered: set[ExecutionKey]) -> str | None:
-        """Answer a call as it was answered in the run. Return None, or why this is impossible."""
+        """Answer a call as it was answered in the run. Return why this is impossible, or None if
+        the call was answered.
+        """
         index = effect.call.index
         if index in self._unmade:
             self._machine.receive(CallFinished(index, effect.item, value=None))

@@ -64,7 +64,9 @@ from ideabridge.tools.tool import PROGRAM_STEP
 from ideabridge.tools.toolbox import Toolbox
 
 _WATCHED: Final = 200
-"""Maximum number of parts of the input and of results that the calls in a plan watch."""
+"""Maximum number of parts of the input and of results that the calls in a plan watch. A part counts
+once for each call that watches it.
+"""
 
 _EXPLANATIONS: Final = 40_000
 """Maximum number of explanations in one plan."""
@@ -122,14 +124,15 @@ class PlanDraft:
 
     @cached_property
     def watch(self) -> dict[int, list[str]]:
-        """Parts of the input and of results that had been seen before a call was made but that
-        nothing reads, keyed by the call's place.
+        """The parts of the input and of results that had been seen before a call was made, but that
+        nothing reads, keyed by the place of the call.
 
         Such a part might be why the call was made. The parts of a value are watched by the first
         call after the value, and by each later call that might change something.
         """
         if not self.lifted.requests:
-            # A plan's author wrote it for any input, before there were results to see.
+            # The author wrote the plan for any input, before there were results to see, so no part
+            # can be the reason for a call.
             return {}
 
         calls = self.lifted.aligned.calls
@@ -269,8 +272,8 @@ class PlanDraft:
         )
 
     def confirmations(self) -> tuple[list[str], list[str]]:
-        """Return the ids of the runs with other data that the plan reproduces and, for each run
-        that it does not reproduce, the reason.
+        """Return two lists: the ids of the runs with other data that the plan reproduces; and, for
+        each run that the plan does not reproduce, the reason.
         """
         return self._confirmations
 
@@ -289,7 +292,7 @@ class PlanDraft:
 
 
 def _has_document(run: AlignedRun, reference: str) -> bool:
-    """Return whether a run has the result of which a reference reads a part."""
+    """Return whether a run has the result that a reference reads, or reads a part of."""
     path = operand_path(reference)
     return path[0] == "results" and not isinstance(run.read(format_reference(path[:2])), Missing)
 
@@ -350,8 +353,8 @@ def _parts(root: str, value: JSON | Missing) -> Iterator[str]:
 
 
 def _fields(members: JSONObject) -> list[str]:
-    """Return the first keys of an object, or nothing if its keys are data that differs from run to
-    run, such as people's names.
+    """Return the first keys of an object. Return nothing if the keys are data that differs from run
+    to run, such as people's names.
     """
     return list(islice(members, _MEMBERS)) if has_field_names(members) else []
 
@@ -375,8 +378,8 @@ def make_draft(
         strict: see `PlanDraft`.
 
     Raises:
-        PublicationError: a choice or decision names a path or parameter that does not exist, or
-            does not fit there.
+        PublicationError: a choice names a path that does not exist, a decision names a parameter
+            that does not exist, or one of them does not fit what it names.
     """
     making = _Making(lifted, choices, decisions)
     function = lifted.function
@@ -398,7 +401,9 @@ def make_draft(
 
 
 def _renamed(literal: Explained, names: Mapping[str, str]) -> Explained:
-    """Return a copy of a literal in whose explanations the input's members have their new names."""
+    """Return a copy of a literal. In its explanations, the members of the input have their new
+    names.
+    """
     if not names:
         return literal
 
@@ -453,8 +458,8 @@ class _Making:
         # The values that replace literals, keyed by the literals' paths in the plan.
         self._replaced: dict[Path, JSON] = {}
         self._asked_again: set[int | None] = set()
-        # Maps the path of an earlier literal that explains later ones to the name of that literal's
-        # parameter.
+        # Maps the path of each earlier literal that explains later literals to the name of the
+        # parameter that replaces the earlier literal.
         self._names: dict[str, str] = {}
         self._take(choices)
         self._placed = {path for decision in decisions.values() for path in decision.at}
@@ -505,8 +510,8 @@ class _Making:
             self._explain_output(leaf)
         elif leaf.keys[:1] == ("_output",):
             if self._lifted.requests:
-                # A mind wrote this output for this input, so for another input a mind must write it
-                # again.
+                # A mind wrote this `_output` for the recorded input. For a different input, a mind
+                # must write it again.
                 self._asked_again.add(leaf.place)
         elif self._is_fixed(leaf):
             self._explain_fixed(leaf)
@@ -531,8 +536,8 @@ class _Making:
             self._let_fill(leaf, first)
 
     def _explain_fixed(self, leaf: Leaf) -> None:
-        """Leave a constant as it is, and record its other explanations. An answer can then say that
-        the constant might be wrong.
+        """Leave a constant unchanged, and record its other explanations, so that an answer can say
+        that the constant might be wrong.
         """
         explanations = self._lifted.explanations_by_path.get(leaf.path)
         if explanations is None:
@@ -605,7 +610,7 @@ class _Making:
 
     def _explain_output(self, leaf: Leaf) -> None:
         if not self._lifted.requests:
-            # A plan's author wrote its output before seeing any result.
+            # The author of a plan wrote its output before seeing any result.
             return
 
         explanations = self._lifted.explanations_by_path.get(leaf.path) or Found(
@@ -625,11 +630,11 @@ class _Making:
 
     def _made_value(self, leaf: Leaf, by: Sequence[Explanation]) -> PathTo | None:
         """Return the path to the number, or the string of digits, that the run returns, such as the
-        id of a new issue. Return None unless exactly one call produced this number.
+        id of a new issue. Return None unless exactly one call produced the number.
 
-        Results of read-only calls do not count, because an equal number there, such as a page
-        number, can be a coincidence. Booleans do not count either: they are equal by chance half of
-        the time, so they might be a mind's judgement.
+        Results of read-only calls do not count, because an equal number in such a result, such as a
+        page number, can be a coincidence. Booleans do not count either: they are equal by chance
+        half of the time, so they might be a mind's judgement.
         """
         if not _is_number(leaf.value):
             return None
@@ -642,8 +647,8 @@ class _Making:
         return sources[0] if len(sources) == 1 else None
 
     def _is_of_change(self, path: PathTo) -> bool:
-        """Return whether a path reads a whole result, or a part of one, from a call that might have
-        changed something.
+        """Return whether a path reads a whole result, or a part of the result of a call that might
+        have changed something.
         """
         match path.path:
             case ("results", place, *keys) if not path.has_positions:
@@ -695,8 +700,8 @@ class _Making:
                 parameter.source_in_words = source_in_words(parameter.source.shown, tools)
 
     def _with_named_literals(self, literal: Explained) -> Explained | None:
-        """Drop the explanations that read an earlier literal without a parameter. Return None if
-        only the constant is left.
+        """Drop the explanations that read an earlier literal for which there is no parameter.
+        Return None if only the constant is left.
         """
         by = [
             explanation
@@ -744,8 +749,8 @@ class _Making:
                 self._replaced[at] = value
 
     def _places(self) -> dict[str, Path]:
-        """Map paths as strings to paths as keys, for each leaf and each value that contains leaves.
-        Whole calls are not included.
+        """Map the path of each leaf, and of each value that contains leaves, from its form as a
+        string to its form as keys. Whole calls are not included.
         """
         return {
             path_of(at): at
@@ -764,7 +769,8 @@ def _is_number(value: JSON) -> bool:
 
 def _copied_part(explanations: Found) -> str | None:
     """Return why an unexplained literal might be wrong for other data: part of it appeared in an
-    earlier string. Return None if no part did, or if two runs had the same value.
+    earlier string. Return None if no part of the literal appeared in one, or if two runs had the
+    same value.
     """
     if explanations.inside is not None and explanations.runs == 1:
         return COPIED_PART

@@ -80,11 +80,11 @@ class Record:
     Attributes:
         run: the id of the run.
         by: who started the run.
-        kind: `run` if the run was named at publication, `person` if a person confirmed its
-            assumptions, `assistant` if a mind confirmed them.
+        kind: `run` if the run was named at publication, `person` if a person confirmed the
+            assumptions of the run, `assistant` if a mind confirmed them.
         time: the time when the run ended, as ISO 8601 text.
         values: the value of each literal, keyed by the literal's path; see `Explained.at`.
-        view: the values of the references that the explanations read, or None if they are too
+        view: the values of the references that the explanations read, or None if the values are too
             large. A reference that is absent had no value.
     """
 
@@ -209,8 +209,8 @@ def learn(
         records: all of the version's records, including those of the runs that it was made from.
 
     A record removes the explanations that yield another value. If no explanation would be left, all
-    stay, and the literal is never determined again, because its value comes from something that no
-    explanation describes.
+    explanations stay. The literal is then never determined again, because its value comes from
+    something that no explanation describes.
     """
     teaching = [record for record in records if record.teaches]
     profiles = dict(profiles_before)
@@ -236,7 +236,7 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
         return replace(explained, why=explained.why or CONTRADICTED)
 
     # Runs with the same data show the same thing, so they count only once. Compare all data that
-    # the literal's explanations read, including what only a removed explanation read.
+    # the literal's explanations read, including data that only removed explanations read.
     different: list[list[JSON | Missing]] = []
     first = left[0]
     is_selected = selects(first)
@@ -273,9 +273,9 @@ def is_worth_keeping(
     records: Sequence[Record],
     new: Record,
 ) -> bool:
-    """Return whether a record adds something to a version's records: it changes what is known, or
-    it is one of the first three of the kind `assistant`. A version that has `RECORDS` records
-    accepts no more.
+    """Return whether a record adds something to a version's records: the record changes what is
+    known, or it is one of the first three records of the kind `assistant`. A version that has
+    `RECORDS` records accepts no more.
     """
     if len(records) >= RECORDS:
         return False
@@ -285,7 +285,7 @@ def is_worth_keeping(
 
 
 def teach(published: Publication, records: Iterable[JSONObject], new: Record) -> Evidence | None:
-    """Return a new record of a published version in the form that `Publications.add_evidence`
+    """Convert the new record of a published version into the form that `Publications.add_evidence`
     stores.
 
     Args:
@@ -336,9 +336,9 @@ def explained_in(plan: JSONObject | None) -> list[Explained]:
 def record_of(store: Store, run_id: str, published: Publication) -> Record | None:
     """Return the record of a replay of a published plan.
 
-    A value counts if a person decided on the call that used it, or if the value was determined. A
-    value that nobody saw does not count. Neither does a value that fills a parameter, because the
-    caller might have passed it.
+    A value counts if a person decided on the call that used the value, or if the value was
+    determined. Two kinds of values do not count: a value that nobody saw, and a value that fills a
+    parameter, because the caller might have passed it.
 
     Args:
         store: the store that contains the run.
@@ -347,8 +347,8 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
 
     Returns:
         The record, or None unless all of this holds: the run is done, its caller owns the version,
-        someone decided on a call with explained values, the run made the plan's calls, and it shows
-        all data that the explanations read.
+        someone decided on a call with explained values, the run made the plan's calls, and the run
+        shows all data that the explanations read.
 
     Raises:
         PublicationError, ExplanationError: the run or the plan cannot be read.
@@ -419,8 +419,8 @@ def _value_of(replay: AlignedRun, place: int, at: Path) -> JSON | Missing:
 
 def _each_value(call: Executed) -> JSON | Missing:
     """Return the list of items that a replayed call ran for, or MISSING if none of the call's
-    parameters is `†item`. The call's own `_each` is of no use here, because it is the list in the
-    plan.
+    parameters is `†item`. The `_each` of the call cannot be used here, because it is the list in
+    the plan.
     """
     items = call.progress.items
     for hole in holes_in(written_parameters(call.raw)):
@@ -440,7 +440,8 @@ def _deciders(run: RecordedRun) -> dict[int, Kind]:
     deciders: dict[int, Kind] = {}
     for event in run.events:
         if isinstance(event, CallDecided) and event.decision != "deny":
-            # A script can answer on a command line, so it might be that no person saw the question.
+            # A script can answer on a command line, so an answer given there does not prove that a
+            # person saw the question.
             is_person = event.by.kind == "person" and event.by.via != "command" and event.was_asked
             place = run.machine.history[event.call].call.place
             deciders[place] = "person" if is_person else "assistant"

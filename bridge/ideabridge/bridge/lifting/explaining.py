@@ -89,8 +89,9 @@ class _Explaining:
         self._calls = lifted.aligned.calls
         self._values = Values()
         self._looked_up: dict[Path, Found] = {}
-        # The calls whose results are not in the index yet, with the calls of the last Request
-        # first, because calls are popped from the end. A plan's author had not seen any results.
+        # The calls whose results are not in the index yet. The calls of the last Request come
+        # first, because calls are popped from the end. The list stays empty for a plan, because a
+        # plan's author had not seen any results.
         self._unseen: list[int] = []
         if lifted.requests:
             places = range(len(self._calls))
@@ -164,7 +165,7 @@ class _Explaining:
         return explanations
 
     def _look_up(self, at: Path, value: JSON) -> Found:
-        """Return the explanations for a literal that fit all runs."""
+        """Return those explanations for a literal that fit all runs."""
         # The items of a list are first looked up together, as a list, and later one by one.
         explanations = self._looked_up.get(at)
         if explanations is None:
@@ -186,8 +187,8 @@ class _Explaining:
                 yield value, read
 
     def _is_whole(self, at: Path, value: JSON) -> bool:
-        """Return whether a list or object is a single leaf: it is explained as a whole, or it is a
-        list of constants.
+        """Return whether a list or object is a single leaf, because it is explained as a whole or
+        is a list of constants.
         """
         if self._look_up(at, value).is_explained:
             return True
@@ -203,8 +204,8 @@ class _Explaining:
     def _note_literal(self, leaf: Leaf) -> None:
         """Let an unexplained literal explain later literals.
 
-        Until the draft replaces it with a reference to a parameter, the reference to such a literal
-        is `†input` followed by the literal's path. No real input has such a member.
+        The reference to such a literal is `†input` followed by the literal's path. No real input
+        has such a member. Later, the draft replaces this reference with a reference to a parameter.
         """
         run_input = self._lifted.function.input or {}
         if not self._lifted.requests or leaf.path in run_input:
@@ -215,12 +216,12 @@ class _Explaining:
         self._values.add(reference, leaf.value, literal=True)
 
     def _inside(self, leaf: Leaf, explanations: Found) -> Inside | None:
-        """Return a part of a literal that the literal's explanations do not account for, with the
-        place where that part appeared earlier, or None if the explanations account for the whole
-        literal.
+        """Return a part of a literal that the literal's explanations do not account for, and the
+        place where this part appeared earlier. Return None if there is no such part.
 
-        A part that the user named does not count, because it is a parameter. The literals in a
-        written plan have no such parts, because the author wrote the plan for any input.
+        A part that the user named in the task does not count, because it is a parameter. The
+        literals in a written plan have no such parts, because the author wrote the plan for any
+        input.
         """
         if leaf.place is None or not self._lifted.requests or _is_option(leaf.schema):
             return None
@@ -240,8 +241,8 @@ class _Explaining:
 
     def _explain_reference(self, leaf: Leaf) -> Found | None:
         """Return the explanations for a reference, or None if the reference is certain. A reference
-        that selects from values which its author had seen is not certain, and comes first among its
-        own explanations.
+        is not certain if it selects from values that its author had seen. Such a reference comes
+        first among its own explanations.
         """
         operand = _only_operand(str(leaf.reference))
         value = self._aligned.leaf(leaf.at)
@@ -253,7 +254,7 @@ class _Explaining:
         explanations = self._look_up(leaf.at, value)
         written = PathTo(format_reference(operand.full))
         if explanations.contradicted:
-            # The runs chose different places.
+            # The runs selected different places, so no explanation fits all of them.
             return Found([written], explanations.cut, contradicted=True)
 
         by = [explanation for explanation in explanations.by if not is_constant(explanation)]

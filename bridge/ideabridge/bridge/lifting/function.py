@@ -55,7 +55,7 @@ class Function:
 
     Attributes:
         stored: the idea.
-        run: the run that ended with it.
+        run: the run that ended with the idea.
         input: the value of `†input`, or None if the idea takes no input.
         input_schema: the tool's parameters.
         output_schema: the schema of the tool's result, or None if none was declared.
@@ -63,8 +63,8 @@ class Function:
         calls: the run's calls, as its plan listed them.
         output: the Solution's output, without the wrapper that a mind writes.
         instances: the initial states, keyed by instance.
-        tools: those tools defined by `tool` messages in the idea's context that the idea called.
-        faults: why the idea cannot be a plan, as far as its context and output show.
+        tools: the tools that the idea called and that `tool` messages in its context define.
+        faults: why the idea cannot be a plan, as far as its context and output show this.
     """
 
     stored: StoredIdea
@@ -166,8 +166,8 @@ def _initial(messages: list[Message], instance: str) -> JSONObject:
 
 
 def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | None]:
-    """Return the schema of the run's result and the schema of each instance's output, as the user
-    requested them. Each is None if the user did not request it.
+    """Return the schema of the run's result, and the schema of each instance's output. Each of the
+    two is None if the user did not request it.
     """
     schema = run.machine.output_schema
     if not run.machine.has_output:
@@ -184,8 +184,8 @@ def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | N
 
 
 def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
-    """Strip the `{"value": ...}` wrapper from a nullable output. Return the output, and why it
-    cannot be unwrapped, or None if it was.
+    """Strip the `{"value": ...}` wrapper from a nullable output. Return two things: the output; and
+    why it cannot be unwrapped, or None if there is no such reason.
     """
     machine = run.machine
     output = machine.solution.output
@@ -206,8 +206,8 @@ def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
 
 
 def _own_tools(run: RecordedRun) -> list[JSONObject]:
-    """Return the tools that a run's context defines and its calls used. A later definition replaces
-    an earlier one.
+    """Return the tools that a run's context defines and that the run's calls used. A later
+    definition replaces an earlier one.
     """
     called = {progress.call.name for progress in run.machine.history}
     definitions = [message.value for message in run.machine.messages if message.type == "tool"]
@@ -350,7 +350,7 @@ class Executed:
 
     Attributes:
         progress: the call and its result.
-        step: the Request in which it ran.
+        step: the Request in which the call ran.
         chosen: the Request in which the call was first proposed. A failed call that is proposed
             again unchanged counts as the same call.
         raw: the call as it ran, with a person's changes as literals.
@@ -370,12 +370,12 @@ class Executed:
 
     @property
     def is_made(self) -> bool:
-        """False if only another run made the call; see `not_made`."""
+        """False if this run did not make the call; see `not_made`."""
         return self.index >= 0
 
     def not_made(self) -> Executed:
-        """Return a placeholder for the call, without parameters or result, for a run that did not
-        make it.
+        """Return a placeholder without parameters and result, which stands for the call in a run
+        that did not make it.
         """
         call = dataclasses.replace(self.progress.call, index=-1)
         return Executed(Progress(call, CallStatus.SKIPPED), self.step, self.chosen, {})
@@ -388,7 +388,7 @@ class Executed:
 
     @property
     def name(self) -> str:
-        """The name of its tool."""
+        """The name of the call's tool."""
         return self.progress.call.name
 
     @property
@@ -499,7 +499,7 @@ def written_parameters(raw: JSONObject) -> JSONObject:
 
 
 class _FailedCalls:
-    """A run's failed calls, and which of them later calls repeat.
+    """The failed calls of a run, with a record of those that later calls repeat.
 
     Attributes:
         calls: the failed calls.
@@ -520,19 +520,21 @@ class _FailedCalls:
             self._steps.setdefault(mark, step)
 
     def first_step(self, later: Progress, step: int) -> int:
-        """Return the Request of the first failed call that this call repeats, or `step` if it
-        repeats none.
+        """Return the Request of the first failed call that `later` repeats, or `step` if `later`
+        repeats no failed call.
         """
         marks = list(self._marks(later)) if self.calls else []
         for mark in marks:
-            # If a failed call is repeated several times, only the first repetition finds it here.
+            # Removing the failed calls here means that only the first of several repetitions finds
+            # them.
             self.retried.update(self._alike.pop(mark, ()))
         return min((self._steps[mark] for mark in marks if mark in self._steps), default=step)
 
     @staticmethod
     def _marks(call: Progress) -> Iterator[tuple[ToolKey, str]]:
-        """Yield the marks by which repetitions of a call are recognised: its tool with the
-        parameters that the mind wrote, and its tool with the parameters that the call ran with.
+        """Yield the marks by which a repetition of the call is recognised: the tool together with
+        the parameters that the mind wrote, and the tool together with the parameters that the call
+        ran with.
         """
         tool = call.call.tool
         if tool is None:
@@ -560,8 +562,8 @@ def _left_out(progress: Progress, *, retried: bool, run: RecordedRun) -> LeftOut
 
 
 def _as_edited(progress: Progress, edited: JSONObject, proposed: JSONObject) -> JSONObject:
-    """Return the call as a person edited it, with edited parts as literals and unchanged parts as
-    proposed.
+    """Return the call as a person edited it. The edited parts are literals, and the other parts are
+    as proposed.
     """
     raw = progress.call.raw
     call = {key: value for key, value in raw.items() if key in META_PROPERTIES}
@@ -619,9 +621,9 @@ def reading_calls(history: Sequence[Progress]) -> dict[Path, Progress]:
 
 
 def without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:
-    """Replace the references to results of reading calls, which a plan does not contain, with
-    references to the values that these calls read. If a call read only part of a value, such as
-    some lines of a string, that part becomes a literal.
+    """Replace the references to results of reading calls with references to the values that these
+    calls read, because a plan does not contain reading calls. If a call read only a part of a
+    value, such as some lines of a string, the part becomes a literal.
     """
     if not readers:
         return value

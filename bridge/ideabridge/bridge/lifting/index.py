@@ -34,8 +34,8 @@ PLACES: Final = 60
 """Maximum number of places that are stored for one value."""
 
 LONGEST: Final = 2_000
-"""Maximum length, in characters, of a string that is also looked up in other notations or searched
-for values inside it.
+"""Maximum length, in characters, of a string that is also looked up in other notations, or that is
+searched for values inside it.
 """
 
 _NODES: Final = 800_000
@@ -59,8 +59,9 @@ class Node:
     Attributes:
         value: the value.
         root: the reference of the document.
-        parent: the list or object that contains it, or None for the document itself.
-        key: its key in the parent.
+        parent: the list or object that contains the value, or None if the value is the document
+            itself.
+        key: the key of the value in the parent.
         listed: True if the path leads through a position in a list.
         inner: the value, or, if it is a string that contains JSON, the parsed JSON.
     """
@@ -81,7 +82,7 @@ class Node:
 
     @cached_property
     def reference(self) -> str:
-        """The reference that reads it, as a string."""
+        """The reference that reads the value, as a string."""
         if self.parent is None:
             return self.root
         return self.parent.reference + format_path((self.key,))
@@ -136,10 +137,11 @@ class IndexedDocument:
     """A document in the index.
 
     Attributes:
-        number: the number of documents that were added before it.
+        number: the number of documents that were added before this one.
         is_literal: True if the document is an earlier literal in the run rather than the input or a
             result.
-        is_small: True if the document has so few values that a match in it is no coincidence.
+        is_small: True if the document has so few values that a match in the document is no
+            coincidence.
     """
 
     number: int
@@ -157,7 +159,7 @@ class Values:
         whole: False if not every value was indexed.
         input_texts: up to 100 strings in the input that have at least three characters.
         texts: the strings that are not JSON, for searches inside them.
-        documents: the added documents, keyed by the reference that reads each.
+        documents: the added documents, each keyed by the reference that reads it.
     """
 
     def __init__(self, documents: Mapping[str, JSON] | None = None) -> None:
@@ -177,8 +179,8 @@ class Values:
         """Index a document that the author of the next literals had seen.
 
         Args:
-            root: the reference that reads it.
-            document: its value.
+            root: the reference that reads the document.
+            document: the value of the document.
             literal: True if the document is an earlier literal in the run rather than the input or
                 a result.
         """
@@ -201,8 +203,8 @@ class Values:
         self.documents[root] = IndexedDocument(len(self.documents), literal, is_small)
 
     def _note(self, place: Place, value: JSON) -> JSON:
-        """Store the place of a value. Return the value, or the parsed JSON if it is a string that
-        contains JSON.
+        """Store the place of a value. Return the value or, if the value is a string that contains
+        JSON, the parsed JSON.
         """
         self._count += 1
         if self._count > _NODES:
@@ -220,7 +222,7 @@ class Values:
 
     def _note_text(self, root: str, text: str, *, is_new: bool) -> JSON:
         """Index a string so that it can also be found in other notations. Return the JSON value
-        that it contains, or None if it is not JSON.
+        that the string contains, or None if the string is not JSON.
         """
         if is_new and len(text) <= LONGEST:
             self._notations.setdefault(_folded(text), []).append(text)
@@ -242,7 +244,9 @@ class Values:
         return None
 
     def equal(self, value: JSON) -> list[Node]:
-        """Return up to `PLACES` nodes with an equal value, in the order of their addition."""
+        """Return up to `PLACES` nodes that have an equal value, in the order in which they were
+        added.
+        """
         return list(self._nodes(value))
 
     def loose(self, value: JSON) -> Iterator[Node]:
@@ -267,8 +271,8 @@ class Values:
         return not self.whole or len(self._places.get(_key_of(value), ())) >= PLACES
 
     def begins(self, beginning: str) -> bool:
-        """Return whether an indexed string or number might begin with these marks followed by this
-        whole word.
+        """Return whether an indexed string or number might begin with `beginning`, which consists
+        of marks and a whole word.
         """
         if beginning in self._beginnings:
             return True
@@ -279,8 +283,8 @@ class Values:
         return self._notations.get(_folded(text), []) if text.strip() else []
 
     def selects(self, holder: Node, name: str, value: JSON, number: int) -> bool:
-        """Return whether an item is the first in its list whose field equals a value. Each field is
-        read only once per list.
+        """Return whether an item is the first item in its list whose field `name` equals a value.
+        Each field is read only once per list.
         """
         items = holder.inner
         if isinstance(value, list | dict) or not isinstance(items, list):

@@ -25,7 +25,7 @@ _SEARCHED: Final = 20_000_000
 """Maximum number of characters that are searched in one run."""
 
 _EACH: Final = 50
-"""How many characters each searched string counts for in addition to its length."""
+"""The number of characters that each searched string counts in addition to its length."""
 
 _SHORTEST: Final = 3
 """Minimum length, in characters, of a part that can identify the string it comes from."""
@@ -51,7 +51,7 @@ class Inside:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A string in the document that a reference reads."""
+    """A string from the document that a reference reads."""
 
     root: str
     text: str

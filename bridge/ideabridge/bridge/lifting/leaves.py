@@ -77,8 +77,8 @@ def path_of(at: Path) -> str:
 
 
 Whole: TypeAlias = "Callable[[Path, JSON], bool]"
-"""A function that takes a path in the plan and the list or object there, and returns whether that
-value is a single leaf.
+"""A function that takes a path in the plan, and the list or object at this path. It returns whether
+the list or object is a single leaf.
 """
 
 
@@ -103,7 +103,7 @@ def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -
 
 
 def leaves_of_output(output: JSON, whole: Whole) -> Iterator[Leaf]:
-    """Yield every leaf in an output. A null output has no leaves."""
+    """Yield every leaf in an output. An output that is null has no leaves."""
     if output is not None:
         yield from _leaves(output, ("output",), None, whole)
 

@@ -43,7 +43,9 @@ RECORDED: Final = "recorded text"
 """Why a string in the output is never determined if its only explanation is the constant."""
 
 JUDGED: Final = "recorded value"
-"""The same for a number, a Boolean, or any other value that a mind might have judged or counted."""
+"""Why a number, a Boolean, or any other value in the output that a mind might have judged or
+counted is never determined if its only explanation is the constant.
+"""
 
 
 @dataclass
@@ -57,8 +59,8 @@ class Lifted:
         output: the output of the plan.
         left_out: the calls that the plan does not contain.
         catalogue: the tools of the run.
-        kept_order: for each place, the calls that the call there must follow only because it
-            followed them in the run.
+        kept_order: for each place, the calls that the call at this place must follow only because
+            it followed them in the run.
         others: the named runs of the same task, with their calls matched to the same places.
         leaves: every part of the calls and the output.
         explanations_by_path: for each literal, the explanations that fit all runs, cheapest first,
@@ -97,7 +99,9 @@ class Lifted:
 
     @cached_property
     def first_step(self) -> int:
-        """The Request that made the first calls. Their author had seen no results."""
+        """The Request in which the first calls were made. The author of these calls had seen no
+        results.
+        """
         return min((call.step for call in self.aligned.calls), default=0)
 
     def cheapest(self, leaf: Leaf) -> Explanation | None:
@@ -139,8 +143,9 @@ class Lifted:
 
     def literal_of(self, reference: str) -> tuple[Leaf, Path] | None:
         """Return the earlier literal that a reference in an explanation reads, and the keys below
-        it, or None if it reads something else. Such a reference is written `†input."PATH OF THE
-        LITERAL"` until the draft has named the literal's parameter.
+        the literal. Return None if the reference reads something else. Until the draft has named
+        the literal's parameter, a reference to an earlier literal is written `†input."PATH OF THE
+        LITERAL"`.
         """
         match operand_path(reference):
             case ("input", path, *keys) if path in self.literals:
@@ -159,8 +164,8 @@ class Lifted:
 
     @cached_property
     def decisions(self) -> list[int]:
-        """The places of the calls that were made after some results had been seen but that read
-        none of them.
+        """The places of the calls that were made after some results had been seen, but that read
+        none of these results.
 
         Such a call might have been made because of a result. A result without a value, for example
         from a tool that only sends, cannot be the reason. If another run is named, a call that
@@ -239,8 +244,8 @@ class Lifted:
 
     @cached_property
     def needed(self) -> set[int]:
-        """The places of the calls that, by the cheapest explanations, lead to a change or to the
-        output. They are computed once, after `explain_run`.
+        """The places of the calls that lead to a change or to the output, according to the cheapest
+        explanations. They are computed once, after `explain_run`.
         """
         changes = {place for place, call in enumerate(self.aligned.calls) if not call.reads_only}
         reads = {place: read for place, read in self._reads.items() if place is not None}
@@ -248,7 +253,7 @@ class Lifted:
 
     @cached_property
     def _reads(self) -> dict[int | None, set[int]]:
-        """Return the calls whose results each place reads or might read, keyed by place. The key
+        """Return, for each place, the calls whose results the place reads or might read. The key
         None stands for the output.
         """
         reads: dict[int | None, set[int]] = {}
@@ -287,8 +292,8 @@ def _all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set
 
 
 def selects_by_data(aligned: AlignedRun, source: ValueSource, step: int) -> bool:
-    """Return whether a reference selects its source by a list position, or by a key that is data,
-    that the reference's author had seen.
+    """Return whether a reference selects its source by a list position or by a key that is data,
+    and the reference's author had seen this position or key.
     """
     if source.place is not None and aligned.calls[source.place].step >= step:
         return False

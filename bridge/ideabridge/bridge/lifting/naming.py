@@ -50,7 +50,9 @@ _ORDINALS: Final = (
 )
 
 _WORDS: Final = 5
-"""Maximum number of words that a new tool's name takes from the name of a tool it calls."""
+"""Maximum number of words that the name of a new tool takes from the name of a tool that it
+calls.
+"""
 
 _WORD_WITH_DIGITS: Final = re.compile(
     r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+(?:[0-9]+[a-z]*)*|[0-9]+[a-z]*"
@@ -62,7 +64,9 @@ _PREPOSITIONS: Final = frozenset(
 
 _LONGEST_SENTENCE: Final = 300
 _SENTENCE_END: Final = re.compile(r"(?<![\s(.]\w)[.!?](?=[\s\"')\]])|[\u3002\uff01\uff1f]")
-"""Matches the end of a sentence before another sentence. The full stops in `e.g.` do not count."""
+"""Matches the end of a sentence before another sentence. The full stops in an abbreviation such as
+`e.g.` do not count.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +74,13 @@ class Filled:
     """The values that a parameter fills. The parameter's name is chosen from them.
 
     Attributes:
-        tool: the tool of the first call that it fills.
+        tool: the tool of the first call that the parameter fills.
         keys: the keys that lead to the value in that call.
         value: the recorded value.
-        source: the keys, below the result or the input, that lead to the value that was copied;
-            empty if the value was not copied.
-        call: the place of that call, or None if the parameter belongs to the output.
+        source: the keys, below the result or the input, that lead to the value that was copied.
+            Empty if the value was not copied.
+        call: the place of the first call that the parameter fills, or None if the parameter belongs
+            to the output.
     """
 
     tool: str
@@ -163,7 +168,7 @@ def _count_the_rest(
 
 
 def _counted(base: str, before: int) -> str:
-    """Return the next name when there are `before` parameters with the same base name."""
+    """Return the name of a parameter when `before` parameters already have the same base name."""
     if before < len(_ORDINALS):
         return f"{_ORDINALS[before]}_{base}"[:LONGEST_PARAMETER]
     tail = f"_{before + 1}"
@@ -212,7 +217,8 @@ def _with_tool(parameter: Filled) -> str:
 
 def _with_place(parameter: Filled) -> str:
     """Return a name such as `notes_folder` for the path of a folder `notes`, or `report_file` for
-    the path of `report.md`. Return an empty string if the value is no such path.
+    the path of `report.md`. Return an empty string if the value is not the path of a file or
+    folder.
     """
     words = _place_words(parameter)
     if not words:
@@ -229,8 +235,8 @@ def _with_place(parameter: Filled) -> str:
 
 
 def _places_of_calls(filled: Sequence[Filled]) -> dict[int | None, list[str]]:
-    """Return the words in the name of the file or folder, for each call whose parameters name
-    exactly one.
+    """For each call whose parameters name exactly one file or folder, return the words in the name
+    of that file or folder.
     """
     places: dict[int | None, list[list[str]]] = {}
     for parameter in filled:
@@ -304,9 +310,9 @@ def _without_accents(text: str) -> str:
 
 
 def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection[str] = ()) -> str:
-    """Return a name for calls that were made repeatedly. It consists of the names of their first
-    and last tools and, if that name is taken, the first parameter. The text of the task is not
-    used, because few of its words say what was done.
+    """Return a name for calls that were made repeatedly. It consists of the names of the first and
+    last tools and, if that name is taken, the first parameter. The text of the task is not used,
+    because few of its words say what was done.
 
     Args:
         tools: the tools that were called, in order, at least one.
@@ -318,7 +324,8 @@ def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection
     """
     names = [words for words in map(_words_of_tool, dict.fromkeys(tools)) if words]
     if not names:
-        # Names in a non-Latin script, and names that consist of single letters, have no such words.
+        # Some parameters have no words that can be used: those with a name in a non-Latin script,
+        # and those with a name of single letters.
         names = [words for words in map(_words_of_tool, parameters) if words][:1]
 
     first = names[0] if names else ["repeated", "calls"]
@@ -349,8 +356,8 @@ def _words_of_tool(name: str) -> list[str]:
 
 
 def _without_prepositions(words: list[str]) -> list[str]:
-    """Return words without the prepositions and articles at their end, because the words that these
-    belong to were left out.
+    """Return words without the prepositions and articles at their end, because the words after
+    these were left out.
     """
     while len(words) > 1 and words[-1] in _PREPOSITIONS:
         words = words[:-1]
@@ -365,9 +372,8 @@ def _words_with_digits(name: str) -> list[str]:
 
 
 def _without_beginning(words: list[str], others: list[str]) -> list[str]:
-    """Return words without the beginning that they share with the other words, as in
-    `git_add_and_commit` for `git_add` and `git_commit`. If the other words have nothing after that
-    beginning, return all words.
+    """Return words without the beginning that they share with `others`, as in `git_add_and_commit`
+    for `git_add` and `git_commit`. If `others` consists of only this beginning, return all words.
     """
     same = 0
     for word, other in zip(words[:-1], others, strict=False):
@@ -379,7 +385,7 @@ def _without_beginning(words: list[str], others: list[str]) -> list[str]:
 
 def _joined(first: list[str], last: list[str], between: str = "and") -> str:
     """Join words into a name of at most 48 characters. If they are too long, leave out the last
-    words of the longer half, and any prepositions that would then stand at the end of it.
+    words of the longer half, and any prepositions that then stand at its end.
     """
     while True:
         name = f"_{between}_".join("_".join(words) for words in (first, last) if words)

@@ -32,8 +32,8 @@ from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _AT_ONCE: Final = 16
-"""Maximum number of calls with effects from one Request that the plan can run at once. If there are
-more, each waits for the one before it.
+"""Maximum number of calls with effects from one Request that the plan can run at the same time. If
+there are more, each call waits for the call before it.
 """
 
 _AS_WRITTEN: Final = frozenset(
@@ -78,8 +78,9 @@ def _reads_of(call: Call) -> set[int]:
 def arrange(
     calls: Sequence[Executed], output: JSON
 ) -> tuple[list[Executed], list[JSONObject], JSON]:
-    """Return those of the run's calls that the plan contains, the same calls as the plan lists
-    them, and the plan's output. In the latter two, `†results.N` refers to places in the plan.
+    """Return three things: the run's calls that belong in the plan, as they were executed; the same
+    calls in the form in which the plan lists them; and the plan's output. In the last two,
+    `†results.N` refers to places in the plan.
 
     Args:
         calls: the calls, sorted by data dependency.
@@ -136,7 +137,7 @@ def _with_dagger(item: JSON) -> JSON:
 
 
 def _renumbered(value: JSON, places: Mapping[int, int]) -> JSON:
-    """Return a value as written, except that references to results in it use places in the plan."""
+    """Return a value as written, except that its references to results use places in the plan."""
     return map_references(value, partial(_renumbered_reference, places=places))
 
 
@@ -162,8 +163,8 @@ def _renumbered_reference(text: str, places: Mapping[int, int]) -> str:
 
 
 def _in_place(operand: Reference, places: Mapping[int, int]) -> str | None:
-    """Return an operand that names its call by the place in the plan, or None if that call is left
-    out.
+    """Return the operand with the place in the plan instead of the call's number in the run. Return
+    None if the call is left out.
     """
     if operand.kind != "results" or not operand.path or not operand.path[0].isdecimal():
         return operand.text
@@ -192,7 +193,8 @@ def keep_order(
         arguments: the input of the run.
 
     Returns:
-        For each place, the set of earlier places that the call there must now also wait for.
+        For each place, the set of earlier places that the call at this place must now also wait
+        for.
     """
     waits = _waits_of(calls, written, arguments)
     ids = _Ids(calls, written)
@@ -227,8 +229,8 @@ def keep_order(
 def _waits_of(
     calls: Sequence[Executed], written: Sequence[JSONObject], arguments: JSONObject
 ) -> list[set[int]]:
-    """Return, for each place, the calls that the call there already waits for because of data or
-    its own `_after`.
+    """Return, for each place, the calls that the call at this place already waits for because of
+    data or its own `_after`.
     """
     places = {call.index: place for place, call in enumerate(calls)}
     writers = PathIndex()
@@ -255,8 +257,8 @@ def _expressions_in(call: JSONObject) -> list[Expression]:
 
 
 def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObject) -> set[int]:
-    """Return the calls that write what an expression reads. Alternatives after one that certainly
-    exists are never read, so they do not count.
+    """Return the calls that write what an expression reads. If an alternative is certain to exist,
+    the alternatives after it are never read, so they do not count.
     """
     places: set[int] = set()
     for operands in expression.alternatives:
@@ -276,11 +278,11 @@ def _is_input(operand: Reference, arguments: JSONObject) -> bool:
 @dataclass
 class _Past:
     """The calls from earlier Requests that a later call must wait for. There is no need to wait for
-    any other call, because one of these already waits for it.
+    any other earlier call, because one of these calls already waits for it.
 
     Attributes:
-        effects: the calls with effects from the latest Request that had any.
-        reads: the reading calls from that Request and from later Requests.
+        effects: the calls with effects from the latest Request that had such calls.
+        reads: the reading calls from this Request and from later Requests.
         writers: for each path in the state, the last calls that wrote to the path or below it.
     """
 
@@ -297,7 +299,7 @@ class _Past:
         for path in call.progress.call.writes:
             places.update(self.writers.get(path, ()))
             for length in range(len(path)):
-                # The calls that wrote a whole value above the path.
+                # Also wait for the calls that wrote a whole value above the path.
                 places.update(self.writers.get((*path[:length], _WHOLE), ()))
 
         return places
@@ -320,8 +322,8 @@ class _Past:
 
 
 _WHOLE: Final = "†whole"
-"""A key that occurs in no path. When it is appended to a path, it leads to the calls that wrote to
-exactly that path.
+"""A key that occurs in no path. A path with this key at its end leads to the calls that wrote to
+exactly this path.
 """
 
 

@@ -57,8 +57,8 @@ ALSO: Final = "also"
 """The member of the input that holds the followed values after the first eight."""
 
 _FIRST: Final = 8
-"""How many followed values are direct members of the input, unless the publisher decides about
-more.
+"""The number of followed values that are direct members of the input, unless the publisher decides
+about more values.
 """
 
 _ABOUT_ALSO: Final = (
@@ -69,8 +69,8 @@ _MOST_ALSO: Final = 200
 """Maximum number of members of `also`."""
 
 _MOST_CONSTANTS: Final = 1_000
-"""Maximum number of parameters with a default, unless the publisher decides about more. Nobody
-would read a longer schema, so the remaining literals stay as they are.
+"""Maximum number of parameters with a default, unless the publisher decides about more parameters.
+Nobody would read a longer schema, so the remaining literals stay unchanged.
 """
 
 _KEYS: Final = ("rename", "merge", "fix", "description", "required", "default", "at")
@@ -103,8 +103,8 @@ class ParameterDecision:
 
     Attributes:
         rename: the new name of the parameter.
-        merge: the parameter that replaces this one; both have the same recorded value.
-        fix: True if this is not to be a parameter and the recorded value stays.
+        merge: the parameter that replaces this one. Both have the same recorded value.
+        fix: True if there is to be no such parameter, and the recorded value stays.
         description: its description.
         required: True if callers must pass it.
         default: a tuple with the default, or an empty tuple to keep the recorded value.
@@ -124,7 +124,8 @@ def read_decisions(raw: JSONObject | None) -> dict[str, ParameterDecision]:
     """Read `{NAME: {"rename"?, "merge"?, "fix"?, "description"?, "required"?, "default"?, "at"?}}`.
 
     Raises:
-        PublicationError: the value has another shape; the message says where and what was expected.
+        PublicationError: the value does not have this shape; the message says where it differs and
+            what was expected.
     """
     return {name: _decision(name, value) for name, value in (raw or {}).items()}
 
@@ -194,8 +195,8 @@ class Parameter:
         leaves: the literals that it fills.
         tool: the tool that the first of these literals belongs to.
         source: the source of a followed value, or None if the parameter has a default.
-        source_in_words: the same source, in words.
-        also: True if it is a member of the object `also`.
+        source_in_words: the source, in words.
+        also: True if the parameter is a member of the object `also`.
     """
 
     name: str
@@ -229,8 +230,8 @@ class Parameter:
 
     @property
     def schema(self) -> JSONObject:
-        """The parameter's JSON Schema. It copies what it can from the schema of the tool's
-        parameter, and adds the recorded value as the default or, for a followed value, names the
+        """The parameter's JSON Schema. The schema copies what it can from the schema of the tool's
+        parameter. It also has the recorded value as the default or, for a followed value, names the
         source.
         """
         leaf = self.leaves[0]
@@ -326,8 +327,8 @@ def _put_under_also(
     decisions: Mapping[str, ParameterDecision],
     task: str,
 ) -> set[str]:
-    """Move the followed parameters, except the first few, under `also`. Return the names of those
-    that do not fit.
+    """Move the followed parameters, except the first few, into `also`. Return the names of the
+    parameters that do not fit into it.
     """
     words = set(_WORD.findall(task))
     undecided = [parameter for parameter in followed if parameter.name not in decisions]
@@ -377,7 +378,7 @@ class Inputs:
         fixed: the members of the run's input that are not parameters. For these, the plan uses the
             recorded values.
         renamed: maps the names that members had when the plan was lifted to their new names.
-        unfilled: the names of the parameters whose literals stay as they are.
+        unfilled: the names of the parameters whose literals stay unchanged.
     """
 
     schema: JSONObject
@@ -562,7 +563,7 @@ def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
 
 
 def renamed_inputs(value: JSON, names: Mapping[str, str]) -> JSON:
-    """Return a value as written, except that references in it use the new names of the input's
+    """Return a value as written, except that its references use the new names of the input's
     members.
     """
     if not names:

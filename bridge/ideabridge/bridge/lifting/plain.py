@@ -63,13 +63,13 @@ OpenKind: TypeAlias = Literal[
 - `failed_call`: a call failed, and the plan leaves it out;
 - `repeated_tool`: the run called one tool three times or more;
 - `recorded_text`: a part of the output is a mind's own words;
-- `dropped_result`: nobody specified what the run should return, and a result is neither returned
-  nor read by a later call;
+- `dropped_result`: nobody specified what the run should return, and there is a result that is
+  neither returned nor read by a later call;
 - `no_plan`: the run cannot become a plan.
 """
 
 REPEATED: Final = 3
-"""If a tool is called at least this many times, its calls might have been a loop."""
+"""The minimum number of calls to one tool that might have been a loop."""
 
 LONG_TEXT: Final = 40
 """A string with more characters than this counts as a mind's own words even if it contains no
@@ -180,8 +180,8 @@ def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _explained(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield copied values in calls that no single earlier place explains, and values in the output
-    that only a mind wrote.
+    """Yield two kinds of points: copied values in calls that are not explained by a single earlier
+    place, and values in the output that only a mind wrote.
     """
     leaves = {leaf.at: leaf for leaf in draft.lifted.leaves}
     yield from _positions(draft)
@@ -240,7 +240,7 @@ def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
     """
     explained = {literal.at: literal.by[0] for literal in draft.explained}
     calls = draft.lifted.aligned.calls
-    # For each place, the list position that the call there depends on.
+    # For each place, the list position that the call at this place depends on.
     chosen: dict[int, str] = {}
     for leaf in draft.lifted.leaves:
         if leaf.place is None or leaf.place >= len(calls):
@@ -296,8 +296,8 @@ def _has_position(draft: PlanDraft, path: PathTo) -> bool:
 def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
     """Yield values that differ between the runs although nothing explains them.
 
-    A value that was written before any result was seen is a parameter: it differs because callers
-    want different things.
+    A value that was written before any result was seen is a parameter, and differs because callers
+    want different things. Such a value is not open.
     """
     for leaf in draft.lifted.leaves:
         explanations = draft.lifted.explanations_by_path.get(leaf.path)
@@ -314,7 +314,9 @@ def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield lists in calls with several items, some of which are values of earlier results."""
+    """Yield the lists in calls that have several items, some of which are values of earlier
+    results.
+    """
     items: dict[str, list[Leaf]] = {}
     for leaf in draft.lifted.leaves:
         path = _list_around(draft, leaf)

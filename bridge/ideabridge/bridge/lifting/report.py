@@ -38,7 +38,7 @@ _FOR_MODELS: Final = 2_000
 """Maximum size, in bytes, of a report for a model."""
 
 _FOR_REST: Final = 200
-"""How many of these bytes are reserved for the names of omitted parts."""
+"""The number of bytes of such a report that are reserved for the names of omitted parts."""
 
 _LINE: Final = 240
 _EXAMPLE: Final = 60
@@ -52,7 +52,9 @@ _WIDE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ReportedCall:
-    """A plan's call in the report: its tool, and whether a mind is asked for each result."""
+    """A call of a plan in the report: the call's tool, and whether a mind is asked for the result
+    each time.
+    """
 
     tool: str = "?"
     asks_mind: bool = False
@@ -60,7 +62,9 @@ class ReportedCall:
 
 @dataclass(frozen=True, slots=True)
 class ReportedOffer:
-    """A run of the same shape, with the paths of the values that this run would determine."""
+    """A run of the same shape, with the paths of the values that the run would determine if it were
+    named.
+    """
 
     run: str = "?"
     settles: tuple[str, ...] = ()
@@ -80,10 +84,10 @@ class ToolReport:
         calls: the calls of a plan.
         left_out: the failed calls that a plan leaves out.
         consistent: whether the recorded results give the recorded output.
-        difference: the difference if they do not.
-        confirmed_by: other runs that the plan reproduces.
+        difference: the difference, if the recorded results do not give the recorded output.
+        confirmed_by: the other runs that the plan reproduces.
         not_confirmed_by: lines about runs that the plan does not reproduce.
-        offers: runs that could settle more.
+        offers: the runs that could determine more values.
     """
 
     left_open: str | None = None
@@ -372,7 +376,7 @@ def report_text(report: JSONObject) -> str:
 
 
 def _groups(report: ToolReport) -> list[tuple[str, list[str]]]:
-    """Return the lines of a report for a model, grouped by subject, with the most important group
+    """Return the lines of a report for a model, grouped by subject. The most important group comes
     first.
     """
     if report.left_open is not None:

@@ -66,7 +66,7 @@ class ReportRow:
     description: str = ""
 
     def to_json(self) -> JSONObject:
-        """Return the attributes by their names."""
+        """Return the attributes, keyed by name."""
         return asdict(self)
 
 
@@ -185,8 +185,8 @@ def _value_row(literal: Explained, tools: Sequence[str], plan: JSONObject) -> Re
 
 
 def taken_from(literal: Explained, tools: Sequence[str]) -> str:
-    """Return a phrase that says where a copied value comes from if the data differs, and what else
-    might explain the value.
+    """Return a phrase that says where a copied value comes from when the data is different, and
+    what else might explain the value.
 
     Args:
         literal: the value with its explanations.
@@ -236,7 +236,7 @@ def source_in_words(shown: str, tools: Sequence[str]) -> str:
 
         place = keys.pop(0) if keys else ""
         if keys[:1] == ["result"]:
-            # The member in which servers wrap a result that is not an object.
+            # Leave out the member in which servers wrap a result that is not an object.
             keys.pop(0)
 
         result = f"result {place}"
@@ -260,5 +260,5 @@ def _tools_of(plan: JSONObject) -> list[str]:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a string, truncated if it has more than `most` characters."""
+    """Return a string. If it has more than `most` characters, it is truncated."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -58,16 +58,20 @@ _WORDS: Final = 12
 """Maximum number of words in a value that is found within a string."""
 
 _MARKED_WORDS: Final = 300
-"""How many words in a string are tried as the start of a value."""
+"""The number of words in a string that are tried as the start of a value."""
 
 _PIECES: Final = 8
 """Maximum number of values that are explained within one string."""
 
 _SOURCES: Final = 4
-"""How many places are considered for a value that is within a string or selects an item."""
+"""The number of places that are considered for a value that is within a string or that selects an
+item.
+"""
 
 _WEAK: Final = 1_000
-"""The amount added to the cost of an explanation to place it after the constant."""
+"""The amount that is added to the cost of an explanation so that the explanation comes after the
+constant.
+"""
 
 _OWN_NAME: Final = 4
 """The likeness score of a key that equals the parameter's name."""
@@ -96,12 +100,12 @@ class Found:
 
     @property
     def is_explained(self) -> bool:
-        """True if another explanation comes before the constant."""
+        """True if the first explanation is not the constant."""
         return not is_constant(self.by[0])
 
     def fitting(self, runs: Iterable[tuple[JSON, Read]]) -> Found:
-        """Return the explanations that also fit other runs. If none does, only the first run's
-        constant is left.
+        """Return the explanations that also fit other runs. If no explanation fits them, only the
+        first run's constant is left.
 
         Args:
             runs: for each run, the literal at the same place, and the function that reads the run's
@@ -150,8 +154,8 @@ class _Search:
         else:
             is_cut = not self._values.whole
             for node in self._values.loose(value):
-                # Such a value occurs everywhere, so only a field that has the parameter's name can
-                # come before the constant.
+                # Such a value is very common, so only an explanation that reads a field with the
+                # parameter's name can come before the constant.
                 weakness = 0 if self._is_named(node) else _WEAK
                 self._add(PathTo(node.reference), weakness, node)
 
@@ -167,8 +171,8 @@ class _Search:
 
         Args:
             explanation: the explanation, whose value is the literal.
-            more: an amount to add to its cost.
-            node: the value that it reads.
+            more: an amount to add to the cost of the explanation.
+            node: the value that the explanation reads.
             length: the length, in characters, of a value within a string. The longer the match, the
                 stronger the evidence.
         """
@@ -191,8 +195,8 @@ class _Search:
         return self._likeness(node) == _OWN_NAME
 
     def _weakness(self, node: Node) -> int:
-        """Return the amount to add to the cost of a place because a common value might be there by
-        chance.
+        """Return the amount to add to the cost of a place, because a common value might occur there
+        by chance.
         """
         if not is_common(self._value) or self._is_named(node):
             return 0
@@ -245,7 +249,7 @@ class _Search:
                     yield ItemOf(holder.reference, take, (field, source))
 
     def _elsewhere(self, value: JSON) -> list[PathTo]:
-        """Return paths to a value that do not lead through a list position."""
+        """Return those paths to a value that do not lead through a list position."""
         if not is_distinctive(value):
             return []
         nodes = self._values.loose(value)
@@ -326,8 +330,8 @@ class _Search:
         return None
 
     def _places_of(self, part: str) -> list[Node]:
-        """Return the places where a part of a string is a value, as a string or as a number. Places
-        whose name is most like the parameter's come first.
+        """Return the places where a part of a string is a value, as a string or as a number. The
+        places whose names are most like the name of the parameter come first.
         """
         is_short = len(part) < 3
         if is_short and not any(char.isdigit() for char in part):
@@ -369,8 +373,8 @@ def _after(explanation: Explanation, step: str | None) -> Explanation:
 
 
 def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each position in a string at which a value might begin, with the positions at which it
-    might end, farthest first.
+    """Yield each position in a string at which a value might begin, together with the positions at
+    which the value might end, farthest first.
 
     A value begins and ends at a word boundary, or at the outer edge of the marks around a word:
     `/tmp/x`, `#5`.
@@ -402,8 +406,8 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
 
 
 def likeness_of(name: str, path: Path) -> int:
-    """Return how similar the keys in a path are to a parameter's name, from 4 (the last key is that
-    name) to 0 (they have no word in common).
+    """Return how similar the keys in a path are to a parameter's name: from 4 (the last key equals
+    the name) to 0 (the keys and the name have no word in common).
     """
     keys = [key for key in path if not key.isdecimal()]
     return _likeness_of(name, tuple(keys[-2:]))
@@ -461,7 +465,9 @@ def _texts_of(number: float) -> list[str]:
 
 
 def _fields(item: JSON) -> list[tuple[str, JSON]]:
-    """Return (FIELD, value) for each scalar of an item and of the objects in it."""
+    """Return (FIELD, value) for each scalar that is a member of an item, or of an object in the
+    item.
+    """
     if isinstance(item, list):
         return []
     if not isinstance(item, dict):
@@ -478,7 +484,7 @@ def _fields(item: JSON) -> list[tuple[str, JSON]]:
 
 
 def _named_members(value: JSONObject, most: int) -> Iterator[tuple[str, JSON]]:
-    """Yield those of an object's first members whose keys can be used as a FIELD."""
+    """Yield the first members of an object, without those whose keys cannot be used as a FIELD."""
     for key, member in islice(value.items(), most):
         if key and "." not in key:
             yield key, member
@@ -490,8 +496,8 @@ def is_constant(explanation: Explanation) -> bool:
 
 
 def selects(explanation: Explanation) -> bool:
-    """Return whether an explanation can select a list item by position. `positions` says whether it
-    does so for particular data.
+    """Return whether an explanation can select a list item by position. The method `positions` says
+    whether the explanation does so for particular data.
 
     A run is evidence for a position only if there was a choice between several items or several
     matches.

@@ -40,8 +40,8 @@ def table_rows(
 
 
 def _fitted(widths: list[int], room: int) -> list[int]:
-    """Divide the available width among the columns. Short columns keep their width, and long ones
-    share the rest.
+    """Divide the available width among the columns. Narrow columns keep their width, and wide
+    columns share the rest.
     """
     fitted = list(widths)
     open_ = sorted(range(len(widths)), key=lambda number: widths[number])

@@ -18,7 +18,7 @@ from ideabridge.tools.toolbox import with_fixed
 
 
 def named_in_messages(messages: Iterable[Message]) -> list[str]:
-    """Return the names of the existing tools that `tool` messages name: `{"type": "tool", "tool":
+    """Return the names of existing tools in `tool` messages such as `{"type": "tool", "tool":
     "git_log"}`.
 
     Raises:
@@ -41,10 +41,10 @@ def named_in_messages(messages: Iterable[Message]) -> list[str]:
 
 def defined_tools(messages: Iterable[Message]) -> list[Tool]:
     """Return the tools that `tool` messages define: `{"type": "tool", "tool": {"name",
-    "description"?, "parameters"?, "output"?}}`, with the values that they fix for their calls (see
-    `with_fixed`). The tool runs the activity that its definition fixes, or else the activity with
-    its name. If neither exists, the tool is latent. A definition that names a server or an idea is
-    completed by `Offer.with_defined`.
+    "description"?, "parameters"?, "output"?}}`, with the values that the definitions fix for calls
+    (see `with_fixed`). A tool runs the activity that its definition fixes or, without such an
+    activity, the activity with the tool's name. If there is neither, the tool is latent. A
+    definition that names a server or an idea is completed by `Offer.with_defined`.
 
     Raises:
         MessageError: a definition is malformed.
@@ -90,8 +90,8 @@ def defined_by_plan(plan: Plan) -> list[Tool]:
 
 
 def passing(tool: Tool, target: Tool) -> Tool:
-    """Return a tool that passes its calls to `target`, under its own name and description, and with
-    its own parameters if it declares any.
+    """Return a tool that passes its calls to `target`. The tool keeps its own name and description,
+    and its own parameters if it declares any.
     """
     has_parameters = bool(tool.parameters.get("properties"))
     return dataclasses.replace(

@@ -19,20 +19,19 @@ from ideabridge.tools.names import shown_name
 from ideabridge.tools.tool import Tool, ToolKey
 
 _AWAY: Final = 600
-"""Maximum total length, in characters, of the reasons why modules are not up that an error about an
-unknown tool lists.
+"""Maximum total length, in characters, of the reasons in an error about an unknown tool that say
+why modules are not up.
 """
 
 _REFUSED: Final = 5
-"""Maximum number of reasons that an error about a program lists for tools that cannot be called."""
+"""Maximum number of reasons in an error about a program that say why tools cannot be called."""
 
 
 class MissingTools:
     """Explains why tools are not in the offer, or cannot be called.
 
     Args:
-        configuration: contains the modules' entries, and says whether a project file is being
-            ignored.
+        configuration: contains the modules' entries, and says whether a project file is ignored.
         modules: know the state of each module.
         own: the names of the tools of this process.
         profile: the profile that restricts the offer, or None. Errors name a server outside the
@@ -59,21 +58,22 @@ class MissingTools:
         self._configuration = configuration
 
     def sentences(self, named: Collection[str | None] = ()) -> str:
-        """Return the reasons why tools might be missing, for errors about unknown tools: the
+        """Return the reasons why tools might be missing, for use in errors about unknown tools: the
         project file is not used, or modules are not up. Each sentence begins with a space, and the
         result is "" if there is no such reason. The modules in `named` come first.
         """
         return f"{self.unused_file()}{self.away(named)}"
 
     def unused_file(self) -> str:
-        """Return sentences about the files that are not used, each after a space, or "" if all are
-        used.
+        """Return sentences about the files that are not used. Each begins with a space. Return ""
+        if all files are used.
         """
         return "".join(f" {sentence}" for sentence in self._configuration.unused_files)
 
     def away(self, named: Collection[str | None] = ()) -> str:
-        """Return the modules that are not up, as a sentence after a space for errors about unknown
-        tools, or "" if all are up. The modules in `named` come first.
+        """Return a sentence that names the modules that are not up, for use in errors about unknown
+        tools. It begins with a space. Return "" if all modules are up. The modules in `named` come
+        first.
         """
         reasons: list[str] = []
         left = _AWAY
@@ -101,8 +101,8 @@ class MissingTools:
         return self._profile.lack(*hidden)
 
     def hides(self, key: ToolKey) -> str | None:
-        """Return why the profile does not contain a tool, or None if it does or there is no
-        profile.
+        """Return why the profile does not contain a tool. Return None if the profile contains the
+        tool, or if there is no profile.
         """
         hidden = self._hidden_part(key[1], key[0])
         if hidden is None or self._profile is None:
@@ -113,8 +113,8 @@ class MissingTools:
         return self._profile is None or self._profile.admits_server(name)
 
     def _hidden_part(self, name: str, module: str | None) -> tuple[str, str] | None:
-        """Return the kind and the name of what keeps an existing tool out of the profile: its
-        server, or the tool itself. Return None if the profile contains the tool.
+        """Return the kind and the name of the thing that the profile leaves out: the server of an
+        existing tool, or the tool itself. Return None if the profile contains the tool.
 
         Args:
             name: the name of the tool.
@@ -139,7 +139,7 @@ class MissingTools:
 
     def why_away(self, module: str) -> str | None:
         """Return a sentence that says why a configured module is not up, has not listed its tools
-        or has no tools. Return None if it has tools, or does not exist.
+        or has no tools. Return None if the module has tools or does not exist.
         """
         if module not in self._modules:
             return None
@@ -162,10 +162,10 @@ class MissingTools:
     # -- tools that cannot be called ---------------------------------------------------------------
 
     def why_refused(self, name: str, module: str | None = None) -> str | None:
-        """Return a sentence that says why a tool that a module has or might have cannot be called,
-        or None if the tool is unknown. Possible reasons: the configuration does not allow the tool,
-        its definition is unusable, or the module is disabled, is not up or has not listed its
-        tools.
+        """Return a sentence that says why a tool cannot be called although a module has it or might
+        have it. Return None if the tool is unknown. Possible reasons are that the configuration
+        does not allow the tool, that its definition is unusable, or that the module is disabled, is
+        not up, or has not listed its tools.
 
         Args:
             name: the tool's name, or MODULE_NAME.
@@ -216,8 +216,8 @@ class MissingTools:
 
     @contextmanager
     def naming_refused(self, program: str) -> Generator[None]:
-        """Extend an error about a program with the reasons why tools and servers that the program
-        might name cannot be called.
+        """Add reasons to an error about a program: why tools and servers that the program might
+        name cannot be called.
         """
         try:
             yield
@@ -277,8 +277,8 @@ def _why_away(status: ModuleStatus, *, listed: bool) -> str | None:
 
 
 def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | None) -> str | None:
-    """Return what a call to a tool lacks under a configuration, as in "the server 'git', which is
-    not configured here". Return None if the tool might be available once its module is up.
+    """Return what is missing for a call to a tool under a configuration, as in "the server 'git',
+    which is not configured here". Return None if the tool might be available once its module is up.
 
     Args:
         configuration: the configuration with the modules.

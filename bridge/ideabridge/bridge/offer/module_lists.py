@@ -28,11 +28,11 @@ _LOGGED_TOOLS: Final = 5
 
 
 class ModuleLists:
-    """The stored lists of the modules' tools, and how the modules are reached.
+    """The stored lists of the modules' tools, with a record of how each module was reached.
 
-    The key of a list is the fingerprint of the module's configuration: a module with the same name
-    but another command, address or filter does not use that list. Lists contain no secrets, because
-    `Modules` removes them from definitions.
+    The key of a list is the fingerprint of the module's configuration. A module with the same name
+    but a different command, address or filter therefore does not use the list. Lists contain no
+    secrets, because `Modules` removes them from definitions.
     """
 
     def __init__(self, configuration: Configuration, modules: Modules, store: Store) -> None:
@@ -49,7 +49,7 @@ class ModuleLists:
 
     def recall(self, names: Iterable[str] | None = None) -> None:
         """Pass the stored lists to modules before they connect. A module whose configuration has
-        changed does not get its list, but the names in the list stay reserved for it.
+        changed does not get its list, but the names in the list stay reserved for the module.
 
         Args:
             names: the names of the modules, or None for all.
@@ -87,7 +87,7 @@ class ModuleLists:
         module.recall_way(Way("legacy", kind, str(way.get("server", ""))))
 
     def keep(self, name: str) -> None:
-        """Store the list of a module that is up, and how the module was reached."""
+        """Store the list of a module that is up, with a record of how the module was reached."""
         fingerprint = self._fingerprints.get(name)
         if fingerprint is None:
             return
@@ -108,8 +108,8 @@ class ModuleLists:
         try:
             self._keep_list(module, fingerprint)
         except StoreError as error:
-            # The store is busy or full. The module works without it; its list is stored the
-            # next time it is up.
+            # The store is busy or full. The module works without a stored list, and its list is
+            # stored the next time the module is up.
             logger.warning("storing the tools of server %s failed: %s", name, error)
 
     def _keep_list(self, module: Module, fingerprint: str) -> None:
@@ -125,7 +125,7 @@ class ModuleLists:
         listed = module.tools
         milder = _milder([Tool.from_json(tool) for tool in objects_in(stored)], listed)
         if milder:
-            # The new hints apply at once, so warn people who relied on being asked.
+            # The new hints apply immediately, so warn people who relied on being asked.
             more = ""
             if len(milder) > _LOGGED_TOOLS:
                 more = f"; and {len(milder) - _LOGGED_TOOLS} more"
@@ -159,8 +159,8 @@ def _offered_in(stored: JSON) -> dict[Kind, list[JSONObject] | None]:
 
 
 def _milder(before: list[Tool], now: list[Tool]) -> list[str]:
-    """Describe the tools whose new hints promise more than before, so that a person is no longer
-    asked about their calls.
+    """Describe the tools whose new hints promise more than their hints before, so that a person is
+    no longer asked about calls to these tools.
     """
     earlier = {tool.name: tool for tool in before}
     promises: list[str] = []

@@ -33,7 +33,8 @@ def name_tools(toolbox: Toolbox, modules: Modules) -> NamedTools:
     """Return the tools of a toolbox and of the modules.
 
     A name that the configuration gives to a tool competes with all other names, as if the server
-    also listed a tool with that name. Neither name can therefore take the place of another tool.
+    also listed a tool with the new name. Therefore, neither the new name nor the server's own name
+    can take the place of another tool.
     """
     listed = modules.known_tools()
     changes = [_change_of(tool, modules) for tool in listed]

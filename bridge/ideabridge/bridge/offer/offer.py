@@ -43,8 +43,8 @@ from ideabridge.tools.toolbox import Toolbox
 logger: Final = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 30.0
-"""Time, in seconds, for which a run waits for connecting modules before it reports an unknown
-tool.
+"""Time, in seconds, for which a run waits for modules that are connecting before it reports an
+unknown tool.
 """
 
 
@@ -88,7 +88,7 @@ class Offer:
         idea_names: returns the names of the ideas published to a caller, most used first.
         configuration: tells whether rules allow tools by name alone (see `know_names`), and whether
             a project file is being ignored. Its profiles restrict callers.
-        whole: the whole offer, if this one is the part that a profile allows.
+        whole: the whole offer, if this offer is the part that a profile allows.
         profile: the profile, or None for everything.
 
     Attributes:
@@ -145,7 +145,7 @@ class Offer:
             )
 
     def forget(self) -> None:
-        """Forget the compiled tools after a module came up, went down or changed its tools."""
+        """Forget the compiled tools, because a module came up, went down or changed its tools."""
         self._named = None
         self._real_catalogue = None
         self._catalogue = None
@@ -210,8 +210,8 @@ class Offer:
         return dataclasses.replace(settings, activities=self.activities)
 
     def _tool_of_activity(self, name: str) -> Tool:
-        """Return the tool that an activity implements. If there is none, return a tool without
-        hints, so that a person is asked about its calls.
+        """Return the tool that an activity implements. If there is no such tool, return a tool
+        without hints, so that a person is asked about calls to it.
         """
         return self._toolbox.tools.get(name) or Tool(name)
 
@@ -219,10 +219,10 @@ class Offer:
 
     @property
     def known(self) -> list[Tool]:
-        """Every tool in the toolbox and every tool of the modules. Each module's latest list is
-        used, which can come from an earlier process, so that names do not depend on which modules
-        are up. A changed tool appears as the configuration shows it, and a hidden one is left out.
-        The list is the same object until something changes.
+        """Every tool in the toolbox and every tool of the modules. For each module, this is the
+        latest list, even if it comes from an earlier process, so that names do not depend on which
+        modules are up. A changed tool appears as the configuration shows it, and a hidden one is
+        left out. The list is the same object until something changes.
         """
         return self._all.shown
 
@@ -291,7 +291,9 @@ class Offer:
         return [tool.key for tool in own if self._toolbox.activity_for(tool) is None]
 
     def named(self, keys: Iterable[ToolKey], caller: str) -> list[Tool]:
-        """Return the current tools with these keys, each once and including rooms."""
+        """Return the current tools with these keys, including rooms. Each tool is returned only
+        once.
+        """
         keys = list(keys)
         rooms = self.rooms((module for module, _ in keys), caller)
         present = self.to(caller).real_catalogue.joined(rooms, ())
@@ -319,9 +321,9 @@ class Offer:
     # -- tools that pass their calls to others -----------------------------------------------------
 
     def _with_targets(self, offered: list[Tool]) -> list[Tool]:
-        """Let tools in the toolbox that name a server pass their calls to that server's tools.
-        Leave out a tool if the server's tool is unknown. Also leave out a tool that names an idea,
-        because not every caller is allowed to use that idea.
+        """Let each tool in the toolbox that names a server pass its calls to a tool of that server.
+        If the server's tool is unknown, leave out the tool that names it. Also leave out tools that
+        name ideas, because not every caller is allowed to use these ideas.
         """
         own = {id(tool) for tool in self._toolbox if tool.module is not None}
         if not own:
@@ -373,8 +375,8 @@ class Offer:
     def _completed(self, tool: Tool, caller: str) -> Tool:
         """Return a tool that a context defines, completed with the tool that answers its calls.
 
-        A context can come from a mind, so its definitions can run only tools that already exist in
-        this process, under the rules for these tools.
+        A context can come from a mind. Its definitions can therefore run only tools that already
+        exist in this process, and the rules for these tools apply.
 
         Raises:
             PlanError: there is no such tool or idea in this process.
@@ -398,8 +400,8 @@ class Offer:
             ) from None
 
     def _with_activity(self, tool: Tool, activity: str, caller: str) -> Tool:
-        """Return a tool that passes its calls to an activity in the toolbox, with the hints of that
-        activity's tool.
+        """Return a tool that passes its calls to an activity in the toolbox. It has the hints of
+        the activity's tool.
         """
         code = self._tool_of_activity(self._toolbox.activity(activity).name)
         profile = self.to(caller).profile

@@ -20,8 +20,8 @@ from ideabridge.tools.names import is_safe_name
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 _LOOK_SECONDS: Final = 3.0
-"""Time, in seconds, for which a plan waits for failed modules that might have a tool that no other
-module has.
+"""Time, in seconds, for which a plan waits for modules that have failed, if one of them might have
+a tool that no other module has.
 """
 
 
@@ -31,9 +31,9 @@ class PlanTools:
     Args:
         offer: everything that a run could call now.
         plan: the plan.
-        caller: who runs it; ideas must be published to it.
-        published: whether it is the plan of an idea. The calls in such a plan name tools as servers
-            list them.
+        caller: who runs the plan. Ideas must be published to this caller.
+        published: whether this is the plan of an idea. The calls in such a plan name tools as
+            servers list them.
 
     Attributes:
         calls: the calls in the plan.
@@ -47,11 +47,12 @@ class PlanTools:
         self.calls = written_calls(plan.calls)
 
     def present(self, *, plain_ideas: bool = True) -> Catalogue:
-        """Return the current tools, the rooms that the plan names, and the tools that it defines.
+        """Return the current tools, the rooms that the plan names, and the tools that the plan
+        defines.
 
         Args:
             plain_ideas: whether a call without `_module` can name an idea. A tool with the same
-                name comes first.
+                name takes precedence.
 
         Raises:
             PlanError: the tool or idea that should answer the calls of a definition does not exist
@@ -78,15 +79,17 @@ class PlanTools:
         return catalogue
 
     def _plain_ideas(self, catalogue: Catalogue) -> list[Tool]:
-        """Return the ideas that calls name without `_module`, because no tool has their name."""
+        """Return the ideas that calls without `_module` name, because there is no tool with the
+        same name.
+        """
         names = {call.tool for call in self._unknown_to(catalogue) if call.module is None}
         modules = [f"{IDEA}{name}" for name in sorted(names) if is_safe_name(name)]
         return self._offer.rooms(modules, self._caller)
 
     async def catalogue(self) -> Catalogue:
         """Return the catalogue of the tools that the plan names, once their modules are up or have
-        failed. The run's journal and idea record it. If one of the tools is unknown, the catalogue
-        has all tools, so that the error can suggest the nearest names.
+        failed. The run's journal and idea record this catalogue. If one of the tools is unknown,
+        the catalogue has all tools, so that the error can suggest the nearest names.
 
         Raises:
             SchemaError: the plan's input schema is invalid.
@@ -163,9 +166,9 @@ class PlanTools:
         return catalogue
 
     def _owners_of(self, calls: Iterable[WrittenCall]) -> list[str] | None:
-        """Return the modules that calls name, or that are known to have their tools, or None if any
-        module might have one of these tools. Names of modules that are not configured,
-        or not in the profile, are left out.
+        """Return the modules that calls name, or that are known to have the tools of the calls.
+        Return None if any module might have one of these tools. Names of modules that are not
+        configured, or not in the profile, are left out.
         """
         known_catalogue = self._offer.known_catalogue
         owners: list[str] = []
@@ -183,7 +186,7 @@ class PlanTools:
 
     def _present_if_unambiguous(self) -> Catalogue:
         """Return the result of `present`. An idea can be called by its plain name only if no tool
-        has that name, including the tools of modules that are down.
+        has the same name, not even a tool of a module that is down.
         """
         self._expect_up(self.present(plain_ideas=False))
         return self.present()
@@ -191,8 +194,8 @@ class PlanTools:
     # -- checks ------------------------------------------------------------------------------------
 
     def _expect_up(self, catalogue: Catalogue) -> None:
-        """Raise an error if a call without `_module` names a tool of a module that is not up. The
-        name could otherwise mean another tool.
+        """Raise an error if a call without `_module` names a tool of a module that is not up,
+        because the name might then mean a different tool.
         """
         names_away = self._names_away()
         for place, call in self._places_unknown_to(catalogue):
@@ -237,12 +240,12 @@ class PlanTools:
                 )
 
     def expect_callable(self, catalogue: Catalogue) -> None:
-        """Raise an error if a call names a tool that a module has, or might have, but that cannot
-        be called. The error states the reason.
+        """Raise an error if a call names a tool that a module has or might have, but that cannot be
+        called. The error states the reason.
 
         Raises:
-            PlanError: a call names such a tool, which is not in `catalogue`, the result of the
-                method with that name.
+            PlanError: a call names such a tool. The tool is not in the argument `catalogue`, which
+                is the result of the method `catalogue`.
         """
         for place, call in self._places_unknown_to(catalogue):
             reason = self._offer.missing.why_refused(call.tool, call.module)

@@ -42,8 +42,8 @@ def catalogue_of_program(offer: Offer, names: ProgramNames, *, asks: bool) -> Ca
     """Compile the tools that a program uses. `asks` says whether the program asks a mind.
 
     Raises:
-        PlanError: the module of a tool has never been up here. If a module is only reconnecting,
-            the call waits for it instead.
+        PlanError: the module of a tool has never been up here. If a module is only reconnecting, a
+            call waits for the module instead.
     """
     tools = names.listed
     present = offer.catalogue
@@ -62,8 +62,8 @@ def catalogue_of_program(offer: Offer, names: ProgramNames, *, asks: bool) -> Ca
 async def tools_of_programs(
     offer: Offer, calls: Sequence[WrittenCall], catalogue: Catalogue, caller: str
 ) -> list[Tool]:
-    """Return the tools that the programs among a plan's calls can call, and `run_program` with the
-    effects of these tools.
+    """Return the tools that can be called by the programs in a plan's calls. Also return
+    `run_program` with the effects of these tools.
 
     Raises:
         PlanError: the module of a tool has never been up here, or the names of a program depend on

@@ -15,16 +15,20 @@ from ideabridge.tools.names import did_you_mean, is_safe_name
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 MAX_PATTERNS: Final = 100
-"""Maximum number of patterns with wildcards. Each is compared with the name of every tool."""
+"""Maximum number of patterns with wildcards. Each pattern is compared with the name of every
+tool.
+"""
 
 MAX_IDEAS: Final = 100
-"""Maximum number of published ideas that a pattern such as `idea:*` can offer. Each adds its schema
-to every Request.
+"""Maximum number of published ideas that a pattern such as `idea:*` can offer. Each idea adds its
+schema to every Request.
 """
 
 _SHOWN_PATTERNS: Final = 10
 _SHOWN_PATTERN: Final = 100
-"""Maximum number of patterns that an error repeats, and of the characters that it shows of each."""
+"""Maximum number of patterns that an error repeats, and maximum number of characters that it shows
+of each pattern.
+"""
 
 
 class TaskTools:
@@ -32,15 +36,15 @@ class TaskTools:
     defines.
 
     A name that no tool has, and a pattern such as `*` or `idea:*`, also choose published ideas. A
-    pattern that begins with `idea:` chooses the `MAX_IDEAS` most used ideas that match, any other
-    pattern the `listed_ideas` most used ones.
+    pattern that begins with `idea:` chooses the `MAX_IDEAS` most used ideas that match. Any other
+    pattern chooses the `listed_ideas` most used ideas that match.
 
     Args:
         offer: everything that a run could call now.
         patterns: names or patterns such as `git_*`, `anonymous.solve` for clean rooms, and
             `idea:NAME` for an idea; or None for all tools.
         defined: tools that `tool` messages define. Each replaces the tool with the same name.
-        caller: whose task it is; ideas must be published to it.
+        caller: whose task it is. Ideas must be published to this caller.
     """
 
     def __init__(
@@ -87,8 +91,8 @@ class TaskTools:
         return catalogue
 
     def _are_present(self) -> bool:
-        """Return whether all patterns are names of current tools or ideas, so that there is no need
-        to wait for modules.
+        """Return whether there is no need to wait for modules, because all patterns are names of
+        current tools or ideas.
         """
         names = {tool.name for tool in self._offer.catalogue.tools}
         return bool(self._patterns) and all(
@@ -156,8 +160,8 @@ class TaskTools:
         return not any(name in names for names in self._offer.modules.reserved().values())
 
     def _matching_ideas(self) -> tuple[list[str], int]:
-        """Return the names of the ideas that patterns with wildcards match, and how many more
-        match.
+        """Return two things: the names of the ideas that are chosen by patterns with wildcards; and
+        the number of further ideas that match.
         """
         wild = [pattern for pattern in self._patterns if has_wildcard(pattern)]
         if not wild:

@@ -15,14 +15,14 @@ def offered_tools(
     toolbox: Toolbox, remote: Iterable[Tool], away: Mapping[str, Iterable[str]] | None = None
 ) -> list[Tool]:
     """Return the tools in the toolbox and those of the modules. No tool shadows another: a module's
-    tool gets the module as a prefix if another tool has the same or a similar-looking name, or if
-    its name could be read as the name of another module's tool.
+    tool gets the name of the module as a prefix if another tool has the same or a similar-looking
+    name, or if the tool's name could be read as the name of another module's tool.
 
     Args:
         toolbox: the tools of this process, which keep their names.
         remote: the tools of the modules.
-        away: the names of the tools of each module that is not up and so not in `remote`. The set
-            of names can be empty.
+        away: the names of the tools of each module that is not up, and whose tools are therefore
+            not in `remote`. The set of names can be empty.
     """
     own = list(toolbox.tools.values())
     listed = list(remote)
@@ -57,11 +57,11 @@ def offered_tools(
 
 
 class _Owners:
-    """The modules that own each name, with None for this process. Names that look alike count as
-    one name.
+    """For each name, the modules that own it. None stands for this process. Names that look alike
+    count as one name.
 
-    In addition to its tools' names, a module owns each of these names prefixed with its own, as in
-    `module_tool`, `module.tool` and `module/tool`.
+    In addition to the names of its tools, a module owns each of these names with the name of the
+    module as a prefix: `module_tool`, `module.tool` and `module/tool`.
     """
 
     def __init__(self) -> None:
@@ -99,8 +99,8 @@ class _Owners:
 
 
 def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
-    """Return warnings about tools whose names could be mistaken for others, keyed by
-    `Tool.origin`.
+    """Return warnings about tools whose names could be mistaken for the names of other tools, keyed
+    by `Tool.origin`.
     """
     # The tools with their own names, in groups whose names look alike.
     groups = defaultdict[str, list[tuple[str, Tool]]](list)
@@ -129,8 +129,8 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
 
 
 def _rivals_of(name: str, group: Iterable[tuple[str, Tool]], safe_names: set[str]) -> list[Tool]:
-    """Return the tools that a name could be mistaken for, from a group whose names look alike: only
-    the tool with the safe name, if there is exactly one.
+    """Return the tools, from a group whose names look alike, that a name could be mistaken for. If
+    there is exactly one safe name, return only the tool with this name.
     """
     rivals: list[Tool] = []
     for other_name, tool in group:
@@ -143,8 +143,8 @@ def _rivals_of(name: str, group: Iterable[tuple[str, Tool]], safe_names: set[str
 
 
 def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
-    """Return notes for people about modules' tools whose names look like others, or that are
-    renamed in plans.
+    """Return notes for people about tools of modules whose names look like the names of other
+    tools, or that have a different name in plans.
     """
     offered = offered_tools(toolbox, remote)
     warnings = look_alikes(offered)
