@@ -146,6 +146,7 @@ class _Log:
         self._rewound: list[Conversation] = []
         # The calls, keyed by the ids of their message and of the call.
         self._calls: dict[tuple[str, str], HistoryCall] = {}
+        # The server of each call to a server that is not configured, with the same keys.
         self._others: dict[tuple[str, str], str] = {}
         # The ids of the messages so far, in order.
         self._messages: dict[str, None] = {}
@@ -178,18 +179,23 @@ class _Log:
             yield from read_lines(self._main)
             return
 
+        # An older log is a single document, which counts as one line.
+        self._main.lines = 1
         with os.fdopen(open_plain(self._main.path), "rb") as file:
             data = file.read(MAX_HELD + 1)
-        self._main.lines = 1
+        if len(data) > MAX_HELD:
+            self._main.skip("too long")
+            return
+
         try:
-            document = decode(data, what="the log") if len(data) <= MAX_HELD else None
+            document = decode(data, what="the log")
         except IdeabridgeError:
             document = None
 
         if isinstance(document, dict):
             yield LogLine(1, document, len(data))
         else:
-            self._main.skip("too long" if len(data) > MAX_HELD else "unreadable")
+            self._main.skip("unreadable")
 
     def _rewind(self, message: str) -> None:
         """Move the calls in a message and in all later messages into a separate conversation. If
@@ -200,15 +206,20 @@ class _Log:
         removed = set(ids[first:])
         self._messages = dict.fromkeys(ids[:first])
 
-        # The calls stay known, because a later line might contain their results.
-        removed_calls = {id(call) for (owner, _), call in self._calls.items() if owner in removed}
-        main = self._main
-        calls = [call for call in main.calls if id(call) in removed_calls]
-        if not calls:
-            return
+        # The calls stay in `_calls`, because a later line might contain their results.
+        removed_ids = {id(call) for (owner, _), call in self._calls.items() if owner in removed}
+        removed_calls: list[HistoryCall] = []
+        remaining_calls: list[HistoryCall] = []
+        for call in self._main.calls:
+            if id(call) in removed_ids:
+                removed_calls.append(call)
+            else:
+                remaining_calls.append(call)
 
-        main.calls = [call for call in main.calls if id(call) not in removed_calls]
-        self._rewound.append(main.part(f"rewound-{len(self._rewound) + 1}", calls))
+        if removed_calls:
+            self._main.calls = remaining_calls
+            name = f"rewound-{len(self._rewound) + 1}"
+            self._rewound.append(self._main.part(name, removed_calls))
 
     def _take(self, line: LogLine, message: _Message) -> None:
         if message.id is None:
@@ -245,10 +256,17 @@ class _Log:
             if not self._bounds.takes_call(line.size):
                 self._main.skipped["beyond the maximum number of calls"] += 1
                 return
-            began = self._main.time_of(message.timestamp)
-            time = at if began is None or (at is not None and at < began) else began
+            # The time of a call can be earlier than that of its message.
+            times = [self._main.time_of(message.timestamp), at]
+            began = min((time for time in times if time is not None), default=None)
             call = HistoryCall(
-                entry.id, tool.module, tool.name, entry.arguments, line.number, time, self._prompt
+                entry.id,
+                tool.module,
+                tool.name,
+                entry.arguments,
+                line.number,
+                began,
+                self._prompt,
             )
             self._calls[key] = call
             self._main.calls.append(call)
@@ -273,6 +291,7 @@ class _Log:
 
 
 def _end(call: HistoryCall, number: int, at: float | None, entry: _Entry) -> None:
+    """End a call as its entry says. A call that is still running stays as it is."""
     status = entry.status
     responses = [part.function_response.response for part in entry.results]
     errors = [response["error"] for response in responses if "error" in response]
@@ -281,8 +300,12 @@ def _end(call: HistoryCall, number: int, at: float | None, entry: _Entry) -> Non
     elif status == "error" or errors:
         call.fail(number, _error_of(entry, errors), at=at)
     elif status == "success" and responses:
-        output = responses[0].get("output", responses[0].get("content"))
-        value = _without_marks(output) if isinstance(output, str) else content_value(output)
+        first = responses[0]
+        output = first.get("output", first.get("content"))
+        if isinstance(output, str):
+            value = _without_marks(output)
+        else:
+            value = content_value(output)
         call.end(number, value, at=at)
     elif status == "success":
         call.end(number, None, at=at, missing="the log has no result")
@@ -290,9 +313,12 @@ def _end(call: HistoryCall, number: int, at: float | None, entry: _Entry) -> Non
 
 def _error_of(entry: _Entry, errors: list[JSON]) -> str:
     """Return a call's first error or, without one, the text that the host showed to the person."""
-    error = errors[0] if errors else None
-    text = error if isinstance(error, str) else read_as(_LoggedError, error).message
-    return _text_of(entry.shown) if text is None else text
+    if errors:
+        error = errors[0]
+        text = error if isinstance(error, str) else read_as(_LoggedError, error).message
+        if text is not None:
+            return text
+    return _text_of(entry.shown)
 
 
 def _without_marks(text: str) -> str:

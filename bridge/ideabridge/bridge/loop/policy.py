@@ -78,7 +78,8 @@ class Rule:
         modules might have a tool with the same name.
         """
         names = [tool.name]
-        if tool.remote_name is not None and not (self.then == "allow" and self.module is None):
+        allows_in_any_module = self.then == "allow" and self.module is None
+        if tool.remote_name is not None and not allows_in_any_module:
             names.append(tool.remote_name)
         return self._fits(tool, tool.module, names, self.module, self.tool)
 
@@ -110,16 +111,16 @@ class Rule:
             return False
         hints = effective_hints(tool.annotations)
         expected_hints = (self.read_only, self.destructive, self.idempotent, self.open_world)
-        return all(
-            expected in (None, hint) for expected, hint in zip(expected_hints, hints, strict=True)
-        )
+        for expected, hint in zip(expected_hints, hints, strict=True):
+            if expected is not None and expected != hint:
+                return False
+        return True
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Rule:
         """Read a rule from the configuration or from a run's settings."""
-        members: dict[str, Any] = {
-            member.name: value[member.name] for member in fields(cls) if member.name in value
-        }
+        names = [member.name for member in fields(cls)]
+        members: dict[str, Any] = {name: value[name] for name in names if name in value}
         return cls(**members)
 
 
@@ -252,7 +253,12 @@ def judge(policy: Policy, tools: Iterable[Tool], call: JSONObject) -> PolicyVerd
     """
     verdicts = [policy(tool, call) for tool in tools]
     if len(verdicts) == 1:
+        # Almost every call.
         return verdicts[0]
+    return _strictest(verdicts)
+
+
+def _strictest(verdicts: Iterable[PolicyVerdict]) -> PolicyVerdict:
     return max(verdicts, key=lambda verdict: _STRICTNESS[verdict.verdict])
 
 
@@ -267,7 +273,13 @@ def policy_named(setting: ApprovalSetting) -> Policy:
     never asks, because a Request could have shown the same values in full.
     """
     policy = _policy_of(setting, default_policy, "read_only")
-    return lambda tool, call: ALLOW if is_reader(tool) else policy(tool, call)
+
+    def except_reader(tool: Tool, call: JSONObject) -> PolicyVerdict:
+        if is_reader(tool):
+            return ALLOW
+        return policy(tool, call)
+
+    return except_reader
 
 
 def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
@@ -297,10 +309,7 @@ def _policy_of(setting: ApprovalSetting, default: Policy, otherwise: str, also: 
     policies = [_policy_of(part, default, otherwise, also) for part in approval_parts(setting)]
 
     def strictest(tool: Tool, call: JSONObject) -> PolicyVerdict:
-        return max(
-            (policy(tool, call) for policy in policies),
-            key=lambda verdict: _STRICTNESS[verdict.verdict],
-        )
+        return _strictest(policy(tool, call) for policy in policies)
 
     return strictest
 
@@ -344,11 +353,11 @@ def strictest_of(setting: ApprovalSetting, other: ApprovalSetting) -> ApprovalSe
 
 def allows_by_name(setting: ApprovalSetting) -> bool:
     """Return whether a rule allows tools by name, no matter which module they belong to."""
-    return any(
-        rule.get("then") == "allow" and rule.get("module") is None and "tool" in rule
-        for part in approval_parts(setting)
-        for rule in read_as(_Approval, part).rules
-    )
+    for part in approval_parts(setting):
+        for rule in read_as(_Approval, part).rules:
+            if rule.get("then") == "allow" and rule.get("module") is None and "tool" in rule:
+                return True
+    return False
 
 
 def approval_timeout(setting: ApprovalSetting) -> float | None:

@@ -86,14 +86,17 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
     if plan.get("copied") == 1:
         reasons = _reasons(plan, arguments, schema, literals)
 
+    # Explanations that are no longer needed, or that one with a reason replaces. They are compared
+    # by identity, because two literals can have equal explanations.
     dropped = {
         id(literal.form) for literal in literals if literal.is_whole or literal.at in reasons
     }
     if not reasons and not dropped:
         return plan
 
-    left = [form for form in list_or_empty(plan.get("explained")) if id(form) not in dropped]
-    return {**plan, "explained": [*left, *reasons.values()]}
+    explained = list_or_empty(plan.get("explained"))
+    remaining = [form for form in explained if id(form) not in dropped]
+    return {**plan, "explained": [*remaining, *reasons.values()]}
 
 
 def _reasons(
@@ -111,7 +114,7 @@ def _reasons(
         at_call = ("calls", str(place))
         parameters = dict(_parameters_in(call, at_call))
         passed = [name for name in parameters.values() if name in arguments]
-        passed += companions.followed.get(at_call, ())
+        passed += companions.passed_for_followed.get(at_call, ())
         for at, name in parameters.items():
             if name not in defaults:
                 continue
@@ -142,11 +145,12 @@ class _Companions:
     """The parameters that the caller passes for values that were recorded together with a default.
 
     Attributes:
-        followed: for each call, the parameters that the caller passes for its followed values.
+        passed_for_followed: for each call, the parameters that the caller passes for its followed
+            values.
     """
 
     def __init__(self, literals: Iterable[_Literal]) -> None:
-        self.followed: dict[Path, list[str]] = {}
+        self.passed_for_followed: dict[Path, list[str]] = {}
         # Maps each object in an earlier result to the parameter passed for one of its members.
         self._by_holder: dict[str, str] = {}
         for literal in literals:
@@ -155,7 +159,8 @@ class _Companions:
             for holder in literal.holders:
                 self._by_holder[holder] = literal.passed
             if not literal.is_whole:
-                self.followed.setdefault(literal.at[:2], []).append(literal.passed)
+                at_call = literal.at[:2]
+                self.passed_for_followed.setdefault(at_call, []).append(literal.passed)
 
     def of(self, literal: _Literal) -> str | None:
         """Return the parameter that is passed for another member of the same object, or None."""
@@ -171,9 +176,11 @@ def _why_assumed(default: JSON, passed: list[str]) -> str | None:
     """
     if passed and isinstance(default, str | list | dict):
         return _beside(passed[0])
-    if isinstance(default, str) and (len(default) > _LONG_TEXT or len(default.split()) > 1):
-        return OWN_WORDS
-    return None
+    if not isinstance(default, str):
+        return None
+
+    is_words = len(default) > _LONG_TEXT or len(default.split()) > 1
+    return OWN_WORDS if is_words else None
 
 
 def _beside(passed: str) -> str:
@@ -189,9 +196,15 @@ def _literals_of(plan: JSONObject, arguments: JSONObject) -> list[_Literal]:
             continue
 
         written = read(plan, stored.at)
-        whole = names.get(written) if isinstance(written, str) else None
-        passed = whole or _passed_followed(stored, arguments)
-        literals.append(_Literal(object_or_empty(form), stored, passed, whole is not None))
+        passed_whole = names.get(written) if isinstance(written, str) else None
+        literals.append(
+            _Literal(
+                form=object_or_empty(form),
+                stored=stored,
+                passed=passed_whole or _passed_followed(stored, arguments),
+                is_whole=passed_whole is not None,
+            )
+        )
 
     return literals
 
@@ -203,10 +216,10 @@ def _passed_followed(literal: StoredLiteral, arguments: JSONObject) -> str | Non
     if literal.given is None:
         return None
 
-    path = next(parse_reference(literal.given).operands()).path
-    if isinstance(read(arguments, path), Missing):
+    operand = next(parse_reference(literal.given).operands())
+    if isinstance(read(arguments, operand.path), Missing):
         return None
-    return path[-1]
+    return operand.path[-1]
 
 
 def _parameters_in(value: JSON, at: Path) -> Iterator[tuple[Path, str]]:
@@ -215,6 +228,6 @@ def _parameters_in(value: JSON, at: Path) -> Iterator[tuple[Path, str]]:
         yield from _parameters_in(part, (*at, str(key)))
 
     if isinstance(value, str) and is_reference(value):
-        operands = list(parse_reference(value).operands())
-        if len(operands) == 1 and operands[0].kind == "input" and len(operands[0].path) == 1:
-            yield at, operands[0].path[0]
+        first, *others = parse_reference(value).operands()
+        if not others and first.kind == "input" and len(first.path) == 1:
+            yield at, first.path[0]

@@ -21,7 +21,7 @@ from ideabridge.tools.encoding import encode
 from ideabridge.tools.errors import IdeabridgeError
 
 Members: TypeAlias = dict[str, Any]
-_NOTE: Final = re.compile(r"(?P<call>\S+) (?P<what>started|done|failed)\b")
+_NOTE: Final = re.compile(r"(?P<call>\S+) (?P<status>started|done|failed)\b")
 
 
 class CheckFailedError(IdeabridgeError):
@@ -60,24 +60,28 @@ async def call(client: Client, tool: str, arguments: Members) -> ToolReply:
         if note is not None:
             now = time.monotonic() - began
             bar = bars.setdefault(note["call"], Bar(note["call"], now, now))
-            if note["what"] != "started":
+            if note["status"] != "started":
                 bar.finished = now
-                bar.failed = note["what"] == "failed"
+                bar.failed = note["status"] == "failed"
 
     result = await client.call_tool(tool, arguments, progress_callback=on_progress)
     seconds = time.monotonic() - began
     wire = result.model_dump(mode="json", by_alias=True, exclude_none=True)
     if result.is_error:
-        raise CheckFailedError(
-            f"{tool}: {' '.join(block.get('text', '') for block in wire.get('content', []))}"
-        )
+        texts = [block.get("text", "") for block in wire.get("content", [])]
+        raise CheckFailedError(f"{tool}: {' '.join(texts)}")
 
     return ToolReply(wire["structuredContent"], len(encode(wire)), seconds, list(bars.values()))
 
 
 def at_once(bars: list[Bar]) -> list[list[str]]:
     """Return, for each call, the calls that were running when it started, including itself."""
-    return [[bar.call for bar in bars if bar.started <= own.started < bar.finished] for own in bars]
+    calls_at_start: list[list[str]] = []
+    for own in bars:
+        running = [bar for bar in bars if bar.started <= own.started < bar.finished]
+        calls_at_start.append([bar.call for bar in running])
+
+    return calls_at_start
 
 
 def draw_bars(bars: list[Bar], width: int = 40) -> list[str]:
@@ -86,7 +90,9 @@ def draw_bars(bars: list[Bar], width: int = 40) -> list[str]:
     """
     ordered = sorted(bars, key=lambda bar: (bar.started, bar.finished))
     first = min((bar.started for bar in bars), default=0.0)
-    whole = max([bar.finished - first for bar in bars] + [1e-6])
+    last = max((bar.finished for bar in bars), default=0.0)
+    # Not 0, because times are divided by it.
+    whole = max(last - first, 1e-6)
     label = max((len(bar.call) for bar in bars), default=0)
     lines: list[str] = []
     for bar in ordered:
@@ -94,10 +100,8 @@ def draw_bars(bars: list[Bar], width: int = 40) -> list[str]:
         length = max(1, round((bar.finished - bar.started) / whole * width))
         line = " " * begin + "█" * min(length, width - begin)
         took = (bar.finished - bar.started) * 1000
-        lines.append(
-            f"{bar.call:<{label}} │{line:<{width}}│ {took:6.0f} "
-            f"ms{' (failed, caught)' if bar.failed else ''}"
-        )
+        note = " (failed, caught)" if bar.failed else ""
+        lines.append(f"{bar.call:<{label}} │{line:<{width}}│ {took:6.0f} ms{note}")
 
     return lines
 
@@ -130,7 +134,7 @@ def cause_of(error: BaseException) -> str:
 
 if __name__ == "__main__":
     try:
-        seen = anyio.run(visit, sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
+        report = anyio.run(visit, sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
     except* IdeabridgeError as errors:
         sys.exit(cause_of(errors))
-    sys.stdout.buffer.write(encode(seen))
+    sys.stdout.buffer.write(encode(report))
