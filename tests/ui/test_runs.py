@@ -97,6 +97,45 @@ def test_the_list_says_who_asked(http: httpx.Client, site: str, tmp_path: Path) 
         assert store.runs.find(other, caller=SEES_ALL).client == "test host 1"
 
 
+def name_of(http: httpx.Client, run_id: str) -> str:
+    """What the list calls a run."""
+    named = re.search(rf'<a href="/ui/runs/{run_id}"[^>]*>([^<]*)</a>', http.get("/ui/runs").text)
+    assert named is not None
+    return named[1]
+
+
+def test_a_run_of_many_tools_is_named_after_the_first_ones(http: httpx.Client) -> None:
+    calls: list[dict[str, Any]] = [
+        ORDERS,
+        {"_tool": "find_customer", "id": "c1"},
+        {"_tool": "photograph", "order": 1},
+        {"_tool": "compute", "code": "1"},
+    ]
+    few = ask(http, *calls)
+    many = ask(http, *calls, {"_tool": "read_review", "order": 1})
+    whole = "list_orders + find_customer + photograph + compute"
+    assert name_of(http, few) == whole
+    assert name_of(http, many) == "list_orders + find_customer + photograph + 2 more"
+    assert f'title="{whole} + read_review"' in http.get("/ui/runs").text
+    assert f"<h1>{whole} + read_review</h1>" in http.get(f"/ui/runs/{many}").text
+
+
+def test_a_program_is_named_after_its_tools(http: httpx.Client) -> None:
+    program = "from tools import list_orders\nlen(await list_orders())"
+    form = {"kind": "program", "text": program, "input": "", "title": "", "action": "run"}
+    run_id = send(http, "/ui/playground", **form).url.path.rpartition("/")[2]
+    assert name_of(http, run_id) == "program: list_orders"
+
+
+def test_a_run_without_a_title_is_not_named_by_its_id(http: httpx.Client, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        for kind in ("solve", "plan"):
+            run_id = f"run_{kind}"
+            store.runs.create(run_id, kind=kind, caller="local", title="", fingerprint="")
+    assert name_of(http, "run_solve") == "Untitled task"
+    assert name_of(http, "run_plan") == "Untitled plan"
+
+
 def test_a_call_of_a_tool_leads_to_the_tool(http: httpx.Client) -> None:
     made = ask(http, ORDERS, output="†results.0")
     ended(http, made)

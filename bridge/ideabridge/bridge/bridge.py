@@ -1197,7 +1197,9 @@ class Bridge:
             )
             raise
 
-        return await self._open_runs.create(start, caller, title or plan.title)
+        tools = start.machine.catalogue.tools
+        title = title or plan.title_with(tool.name for tool in tools)
+        return await self._open_runs.create(start, caller, title)
 
     async def run_program(
         self,
@@ -1218,7 +1220,7 @@ class Bridge:
             program: the Python text. docs/programs.md describes what it can contain.
             input: the value of `input` in the program.
             caller: who asks; other callers do not see the run.
-            title: one line for people. If empty, "a program".
+            title: one line for people. If empty, the names of the tools that the program can call.
             samples: as in `run_plan`.
 
         Raises:

@@ -8,7 +8,7 @@ shows people the plan of a lazy run before they decide on it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeGuard, cast
 
@@ -157,6 +157,15 @@ class Plan:
         if names:
             return names
         return "an empty plan" if self.program is None else "a program"
+
+    def title_with(self, tools: Iterable[str]) -> str:
+        """Return the plan's `title`; for a program without a name, the names of the tools that it
+        can call, which only the catalogue of its run tells.
+        """
+        names = title_of_tools(dict.fromkeys(tools))
+        if self.program is None or self.name or not names:
+            return self.title
+        return f"program: {names}"
 
     @property
     def output_by_instance(self) -> bool:

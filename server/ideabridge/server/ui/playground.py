@@ -222,8 +222,6 @@ class Playground:
                 caller=caller,
             )
 
-        if kind == "program" and not title:
-            title = "a program"
         return await self._bridge.run_plan(_read(form, kind, text), caller=caller, title=title)
 
     async def tools(self, request: Request) -> Response:

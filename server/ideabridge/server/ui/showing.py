@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import islice
@@ -12,6 +13,7 @@ from markupsafe import Markup, escape
 
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.server.views.text import Beginning, source_text
 from ideabridge.tools.encoding import JSON, encode
 from ideabridge.tools.names import (
@@ -183,6 +185,28 @@ def failure_reason(status: ModuleStatus) -> str:
     return f"{reason[:1].upper()}{reason[1:]}"
 
 
+_NAMED_TOOLS: Final = 3
+"""Number of tools that the name of a run names."""
+
+_TOOLS: Final = re.compile(r"(?:program: )?[^\s+]+(?: \+ [^\s+]+)+")
+"""A title that consists of the names of tools; see `title_of_tools`."""
+
+_UNTITLED: Final = {"plan": "Untitled plan", "solve": "Untitled task", "session": "Direct calls"}
+
+
+def run_name(record: RunRecord) -> str:
+    """Return the name of a run for people: its title or, if it has none, what it is. A title that
+    lists many tools is cut after the first ones.
+    """
+    if not record.title:
+        return _UNTITLED.get(record.kind, "Untitled run")
+
+    tools = record.title.split(" + ")
+    if len(tools) <= _NAMED_TOOLS + 1 or _TOOLS.fullmatch(record.title) is None:
+        return record.title
+    return f"{' + '.join(tools[:_NAMED_TOOLS])} + {len(tools) - _NAMED_TOOLS} more"
+
+
 def answered(publication: Publication) -> str:
     """Return a text about how a call to a published tool is answered."""
     if publication.answer == "recorded":
@@ -222,6 +246,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "words": words,
     "light": light,
     "failure_reason": failure_reason,
+    "run_name": run_name,
     "answered": answered,
     "answerer": answerer,
 }
