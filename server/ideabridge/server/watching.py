@@ -78,7 +78,8 @@ class SourceWatch:
         # Only a process that watches files needs this import.
         from watchfiles import watch
 
-        # The library waits in a thread, which a cancellation does not interrupt.
+        # The library waits in a thread, which a cancellation does not interrupt, so this event
+        # stops it.
         stop = threading.Event()
         events = watch(
             *folders,
@@ -94,7 +95,7 @@ class SourceWatch:
         can_watch = True
         async with anyio.create_task_group() as group:
             await group.start(_set_when_cancelled, stop)
-            # A file might have changed before the watch began.
+            # A file might have changed before the watch began, so the files are compared first.
             await self._compare()
             while self._folders() == folders:
                 try:
@@ -111,7 +112,7 @@ class SourceWatch:
         return can_watch
 
     def _concerns(self, _change: object, path: str) -> bool:
-        """Return whether a change concerns one of the files, or a folder above one."""
+        """Return whether a change concerns one of the files, or a folder above one of them."""
         changed = Path(path)
         names = {file.name for file in self._seen}
         return changed.name in names or any(file.is_relative_to(changed) for file in self._seen)

@@ -43,14 +43,14 @@ def workspaces_file() -> Path:
 
 
 def registered_workspaces() -> dict[str, Path]:
-    """Return the registered folders, keyed by name and sorted by it.
+    """Return the registered folders, keyed and sorted by name.
 
     Raises:
         WorkspaceError: `workspaces.json` cannot be read, other users are allowed to write it, or it
             is not what `register_workspace` wrote.
     """
     path = workspaces_file()
-    # This is cached, because each request to a workspace asks for its folder.
+    # The result is cached, because each request to a workspace asks for its folder.
     return _read(path, state_of(path))
 
 
@@ -81,7 +81,8 @@ def workspace_folder(name: str) -> Path:
     """Return the folder that is registered under a name.
 
     Raises:
-        UnknownWorkspaceError: no folder is registered, or it is not a folder any more.
+        UnknownWorkspaceError: no folder is registered under this name, or the registered path is
+            not a folder any more.
         WorkspaceError: see `registered_workspaces`.
     """
     workspaces = registered_workspaces()

@@ -153,16 +153,16 @@ class CallValues:
 
     @property
     def listed(self) -> tuple[ValueRow, ...]:
-        """The parameters that a person reads before deciding: all of them or, if there is an
-        earlier call, the first ones and those that differ from it.
+        """The parameters that a person reads before deciding: all parameters or, if there is an
+        earlier call, the first few and those that differ from that call.
         """
         folded = self.folded
         return tuple(row for row in self.rows if row not in folded)
 
     @property
     def folded(self) -> tuple[ValueRow, ...]:
-        """The other parameters, which are the same as in the earlier call, and the place where the
-        result goes.
+        """The parameters that are not in `listed` because they are the same as in the earlier call,
+        and the place where the result goes.
         """
         if not self.is_compared:
             return ()
@@ -179,7 +179,7 @@ NO_VALUES: Final = CallValues()
 
 
 def compared_values(call: JSONObject, earlier: EarlierCall | None) -> CallValues:
-    """Return the parameters of a call, compared with an earlier one."""
+    """Return the parameters of a call, compared with those of an earlier call."""
     values = values_of_call(call)
     before = None if earlier is None else earlier.values
     rows = tuple(_row(name, value, before) for name, value in values.items())
@@ -236,15 +236,15 @@ def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:
 
     compared = differing_lines(old_lines, new_lines, _MOST_SHOWN)
     lines = [visible(line, "\t") for line in compared]
-    # The texts end with a line break, so their last line is empty.
+    # If the texts end with a line break, their last line is empty, and is not shown.
     if lines[-1:] == [" "]:
         lines.pop()
     return tuple(lines)
 
 
 async def earlier_call(site: Site, pending: Pending) -> EarlierCall | None:
-    """Return the call that a person last approved to the tool in question, in a run of the same
-    owner and on a server that starts in the same way. Return None if there is no such call any
+    """Return the call to the same tool that was approved last by a person, in a run of the same
+    owner and on a server that starts in the same way. Return None if no such call is stored any
     more.
     """
     tool = pending.question.tool

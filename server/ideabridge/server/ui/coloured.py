@@ -89,8 +89,8 @@ def coloured(text: str, language: Language) -> Markup | None:
 
 
 def in_colours(value: JSON) -> str:
-    """Return the `bounded` text of a value for a page, coloured if it is JSON that can be. A string
-    stays plain text.
+    """Return the `bounded` text of a value for a page, coloured as JSON if possible. A string stays
+    plain text.
     """
     text = bounded(value)
     if isinstance(value, str):

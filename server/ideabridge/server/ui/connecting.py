@@ -55,11 +55,11 @@ class ClientEntry:
         name: the name of the host.
         title: the name of the assistant's program.
         file: the file in which it lists MCP servers.
-        block: what to add to this file.
-        command: the host's own command that adds it, or "".
+        block: the text to add to this file.
+        command: the host's own command that adds the entry, or "".
         is_here: whether the host is installed for this user.
-        state: missing: the file has no entry `ideabridge`. other: it has a different one.
-            connected: it has this one. unreadable: the file cannot be read or edited.
+        state: missing: the file has no entry `ideabridge`. other: it has a different entry.
+            connected: it has this entry. unreadable: the file cannot be read or edited.
         problem: the reason why the file cannot be read or edited, or "".
         can_undo: whether writing the file can be undone.
     """
@@ -164,7 +164,8 @@ class ClientEntries:
         )
 
     def undo(self, host: Host) -> str:
-        """Undo what was last written to a host's file. Return what was done. Blocks.
+        """Undo the last change to a host's file. Return a text for users that says what was done.
+        Blocks.
 
         Raises:
             NothingToUndoError: nothing was written.
@@ -246,7 +247,7 @@ def _command(host: Host) -> str:
 
 
 def _written(host: Host, file: HostFile) -> RecordedEdit | None:
-    """Return the last edit that has connected a host, if it can be undone.
+    """Return the last edit that connected a host, or None if no such edit can be undone.
 
     Raises:
         HostFileError: the notes cannot be read.

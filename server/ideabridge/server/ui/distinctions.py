@@ -68,8 +68,8 @@ class Distinctions:
         return distinctions
 
     def _of_group(self, group: Sequence[RunRecord]) -> dict[str, Distinction]:
-        """Return the distinctions of runs with the same title. If possible, they are at the same
-        place in all of them.
+        """Return the distinctions of runs with the same title, if possible from the same place in
+        all these runs.
         """
         values = {record.id: self._values(record) for record in group}
         by_place = defaultdict[str, dict[str, str]](dict)
@@ -102,11 +102,11 @@ class Distinctions:
             events = self._store.runs.beginning(record.id, _EVENTS, _MOST_BYTES)
             values = tuple(_values_in(events))
         except (StoreError, MessageError):
-            # The run was deleted, or its journal is damaged. Its own page says so, and the list
-            # still shows the other runs.
+            # The run was deleted, or its journal is damaged. The run's own page reports this, and
+            # the list still shows the other runs.
             return ()
         if len(events) == _EVENTS or record.status in ENDED:
-            # What a run began with never changes.
+            # The first events of a run never change, so their values can be kept.
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             self._kept[record.id] = values
@@ -118,7 +118,7 @@ def _values_in(events: Sequence[JSONObject]) -> Iterator[Distinction]:
     count = 0
     for place, name, value in _named_values(events):
         if isinstance(value, str) and value.startswith("†"):
-            # This is a reference, whose value is not known yet.
+            # The value is a reference, and what it stands for is not known yet.
             continue
         if count == _MOST_VALUES:
             return

@@ -95,8 +95,8 @@ class Drawing:
 
 
 def place_boxes(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
-    """Place boxes in layers from left to right, each after the boxes it waits for, with as few
-    crossing arrows as possible.
+    """Place boxes in layers from left to right, each box after the boxes that it waits for, so that
+    as few arrows as possible cross.
     """
     by_key = {node.key: node for node in nodes}
     # Equal arrows are drawn as one arrow.
@@ -140,8 +140,8 @@ def _layers(nodes: Sequence[Box], arrows: Sequence[Arrow]) -> list[list[str]]:
 
     depth_of = depths(before)
 
-    # A box that waits for no other is placed one layer before the first box that reads it, not at
-    # the far left.
+    # A box that waits for no other box is placed one layer before the first box that reads from it,
+    # not at the far left.
     for source, targets in after.items():
         if not before[source]:
             depth_of[source] = min(depth_of[target] for target in targets) - 1
@@ -227,8 +227,8 @@ class _Parts:
         self._arrows[arrow] = None
 
     def add_input(self, text: str, target: str, note: str = "") -> None:
-        """Add an arrow to the call `target` from a value that exists at the start and that it
-        reads.
+        """Add an arrow to the call `target` from a value that this call reads and that exists at
+        the start.
         """
         box = self._inputs.setdefault(text, Box(f"g{len(self._inputs)}", text, note, "given"))
         self.add_arrow(Arrow(box.key, target, "data", text))
@@ -291,7 +291,7 @@ def _add_read(parts: _Parts, read: Read, reader: str) -> None:
 
 
 def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
-    """Return the arrows without those order arrows that other arrows already imply."""
+    """Return the arrows without those `order` arrows that other arrows already imply."""
     before = defaultdict[str, set[str]](set)
     for edge in edges:
         before[edge.target].add(edge.source)

@@ -131,8 +131,8 @@ class Histories:
             self._shrink()
 
     def _shrink(self) -> None:
-        """As long as too much memory is used, discard whatever was viewed longest ago, folded
-        histories first.
+        """While too much memory is used, discard what was viewed longest ago: first the folded
+        histories, then whole journals.
         """
         unused = [
             (run_id, journal) for run_id, journal in self._kept.items() if not journal.lock.locked()
@@ -200,8 +200,8 @@ class Histories:
                 try:
                     own += await self._of_run(root, root, "")
                 except (LimitExceededError, WorkerError) as error:
-                    # The questions of other runs are still listed. The page of this run says why it
-                    # cannot be shown.
+                    # The questions of other runs are still listed. The page of this run says why
+                    # the run cannot be shown.
                     logger.warning(
                         "the decisions of run %s are missing from the list: %s", root.id, error
                     )
@@ -223,8 +223,8 @@ class Histories:
             history: the folded journal, if the calling code is already `reading` it. If it is
                 given, only the decisions of this run and its rooms are returned.
         """
-        # Code that reads a room never waits for the room's run, because other readers wait in the
-        # opposite direction, which would be a deadlock.
+        # Code that reads a room never waits for the room's run, because other code, which reads the
+        # run, waits for the room. Waiting in both directions would be a deadlock.
         root = root_of(self._store, record) if history is None else record
         return await self._of_run(root, root, "", history)
 
@@ -242,8 +242,8 @@ class Histories:
         return decisions
 
     async def _questions(self, record: RunRecord) -> OpenQuestions:
-        """Return the open questions in a journal. The journal is folded once for everyone who asks
-        at the same time, and again if it has grown.
+        """Return the open questions in a journal. Requests that ask at the same time share one
+        folding. The journal is folded again if it has grown.
         """
         journal = self._kept.get(record.id)
         if (

@@ -192,7 +192,7 @@ def charts_of(days: list[DayOfUse]) -> list[Chart]:
 
 def _chart(name: str, days: list[DayOfUse], counts: list[int], failures: list[int]) -> Chart:
     step = _step(max(counts, default=0))
-    # The top line is level with or above the highest bar.
+    # The top line is at least as high as the highest bar.
     steps = max(1, math.ceil(max(counts, default=0) / step))
     scale = _CHART_HEIGHT / (steps * step)
     place = 100 / _DAYS
@@ -220,8 +220,8 @@ def _chart(name: str, days: list[DayOfUse], counts: list[int], failures: list[in
 
 
 def _step(most: int) -> int:
-    """Return the distance between the lines on a scale that reaches a number: 1, 2 or 5, or one of
-    these followed by zeros.
+    """Return the distance between the lines on a scale that reaches `most`: 1, 2 or 5, or one of
+    these digits followed by zeros.
     """
     size = 1
     while True:
@@ -232,7 +232,7 @@ def _step(most: int) -> int:
 
 
 def _short_number(number: int) -> str:
-    """Return the number beside a line, such as `500`, `20k` or `5M`."""
+    """Return the text for the number beside a line, such as `500`, `20k` or `5M`."""
     if number < 1000:
         return str(number)
     if number < 1_000_000:

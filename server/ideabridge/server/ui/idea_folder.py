@@ -43,8 +43,8 @@ class IdeaFile:
         tool: the name of its tool, or "" if the file cannot be read.
         state: see `FileState`.
         why: the reason for the state, or "".
-        is_written: whether a person wrote it, so that it can be opened in the editor. A file that
-            comes from a run is saved with a command instead.
+        is_written: whether a person wrote the file, so that it can be opened in the editor. A file
+            that comes from a run is saved with a command instead.
     """
 
     name: str
@@ -142,7 +142,7 @@ def _read(path: Path) -> _ReadFile:
     """Read a file.
 
     Raises:
-        IdeabridgeError: it is not the document of an idea.
+        IdeabridgeError: the file is not the document of an idea.
     """
     document = read_written(_bytes(path), what="it", name=path.name)
     if isinstance(document, dict) and "ideabridge" in document:

@@ -234,7 +234,8 @@ class ModulePages:
             module_status=None if module is None else module.status(),
             latency=None if module is None else module.latency,
             memory=None if module is None else await anyio.to_thread.run_sync(module.memory),
-            # The last output might contain arguments from any caller.
+            # The last output might contain arguments from any caller, so only those who manage the
+            # server see it.
             words=module.last_words if module is not None and visitor.manages else [],
             asked=words,
             rows=[self._row(tool) for tool in tools[first : first + _MOST_TOOLS]],
@@ -258,8 +259,8 @@ class ModulePages:
         )
 
     async def log(self, request: Request) -> Response:
-        """Show the log of one module. It can contain arguments from any caller, so only those who
-        manage the server see it.
+        """Show the log of one module. The log can contain arguments from any caller, so only those
+        who manage the server see it.
         """
         name = request.path_params["name"]
         visitor = visitor_of(request)
@@ -306,7 +307,7 @@ class ModulePages:
         return self._site.back(request, f"/runs/{run.id}")
 
     async def retry(self, request: Request) -> Response:
-        """Try at once to connect to a server that has failed."""
+        """Try immediately to connect to a server that has failed."""
         name = request.path_params["name"]
         visitor = visitor_of(request)
         expect_manager(visitor)

@@ -146,8 +146,8 @@ def shown_output(value: JSON) -> ShownOutput:
 
 
 def _is_markdown(text: str) -> bool:
-    """Return whether a text with several lines has at least two pieces of Markdown markup, one of
-    them a heading or a code block, or at least four of any kind.
+    """Return whether a text with several lines has at least two pieces of Markdown markup that
+    include a heading or a code block, or at least four pieces of any kind.
     """
     beginning = text[:LONGEST]
     if "\n" not in beginning or len(text) > LONGEST:

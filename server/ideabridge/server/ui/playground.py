@@ -183,8 +183,8 @@ class Playground:
         )
 
     def _examples(self, kind: str, caller: str) -> list[Example]:
-        """Return the examples of a kind of text. One of the plans calls a connected server, if any
-        can be called without parameters and without asking a person.
+        """Return the examples of a kind of text. If a connected server has a tool that can be
+        called without parameters and without asking a person, one of the plans calls that tool.
         """
         examples = [*_EXAMPLES[kind]]
         tool = self._askable(caller) if kind == "plan" else None
@@ -208,8 +208,8 @@ class Playground:
         return None
 
     async def _run(self, form: FormFields, kind: str, text: str, caller: str) -> Run:
-        """Start a plan or a program, or the agent loop on a context. The title of a context is
-        the task.
+        """Start a plan or a program, or the agent loop on a context. For a context, the title in
+        the form is the task.
         """
         title = form.get("title").strip()
         if kind == "context":

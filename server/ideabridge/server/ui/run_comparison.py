@@ -78,8 +78,8 @@ class ComparedCall:
     """The parts of a call that a comparison needs.
 
     Attributes:
-        sent, result: the beginning of its parameters, and that of its result or error, as indented
-            JSON.
+        sent, result: the beginning of its parameters, and the beginning of its result or error, as
+            indented JSON.
         sent_digest, result_digest: the hashes of the whole values.
         fields: the first fields in its result.
     """
@@ -142,7 +142,7 @@ class ComparedPair:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A run beside an earlier one.
+    """A run beside an earlier run.
 
     Attributes:
         pairs: the calls.
@@ -238,8 +238,8 @@ def _fields_of(value: JSON) -> tuple[ComparedField, ...]:
 def _changes(
     before: tuple[ComparedField, ...], now: tuple[ComparedField, ...]
 ) -> tuple[FieldChange, ...]:
-    """Return the fields that differ, or none if there are many, or if the values have no field in
-    common, so that nothing became something else.
+    """Return the fields that differ. Return no fields if many differ, or if the two values have no
+    field in common, because then no field has changed its value.
     """
     old = {field.path: field.text for field in before}
     new = {field.path: field.text for field in now}
@@ -254,7 +254,7 @@ def _changes(
 
 
 def comparison_of(before: ComparedRun, now: ComparedRun) -> Comparison:
-    """Compare a run with an earlier one."""
+    """Compare a run with an earlier run."""
     old_names = [call.name for call in before.calls]
     new_names = [call.name for call in now.calls]
     matcher = difflib.SequenceMatcher(None, old_names, new_names, autojunk=False)
@@ -279,7 +279,7 @@ def comparison_of(before: ComparedRun, now: ComparedRun) -> Comparison:
 
 
 def _that_fit(pairs: list[ComparedPair]) -> list[ComparedPair]:
-    """Return the pairs without those lines that do not fit on a page."""
+    """Return the pairs. Those that do not fit on a page are returned without their lines."""
     shown: list[ComparedPair] = []
     room = _MOST_CHARACTERS
     for pair in pairs:
@@ -304,8 +304,8 @@ def _pair(before: ComparedCall, now: ComparedCall) -> ComparedPair:
 
 
 def _differing_lines(before: str, now: str) -> tuple[str, ...]:
-    """Return the `differing_lines` of two texts, or a line which says that they differ only after
-    the parts that are compared.
+    """Return the `differing_lines` of two texts, or a line that says that the texts differ only
+    beyond the parts that are compared.
     """
     lines = differing_lines(before.splitlines(), now.splitlines(), _MOST_LINES)
     if not lines:

@@ -191,7 +191,7 @@ _UNFOLDED: Final = {
 def _folded_values(
     history: RunHistory, trace: Trace, about: About, record: RunRecord
 ) -> dict[str, Any]:
-    """Return those values for the page about a run that come from the folded journal."""
+    """Return only the values for the page about a run that come from the folded journal."""
     machine = history.machine
     # A room is forked with the run whose call it answers.
     is_at_end = about.at == about.last and about.status in ENDED and record.parent is None
@@ -265,7 +265,7 @@ def _failures(errors: list[JSONObject], history: RunHistory) -> list[FailureGrou
         message = str(object_or_empty(error.get("error")).get("message", ""))
         group = groups.get((tool, message))
         if group is None:
-            # The page does not list any more than these.
+            # The page lists only the first groups, so the others need no values.
             values = _values_of_call(place, history) if len(groups) < _MOST_ERRORS else ""
             group = groups[tool, message] = FailureGroup(tool, [], message, values)
         if isinstance(place, int):
@@ -285,8 +285,8 @@ def _values_of_call(place: JSON, history: RunHistory) -> str:
 
 
 def _retry_point(history: RunHistory) -> int | None:
-    """Return the number of the event after which a fork repeats the first call that ran and failed,
-    including the question about it. Return None if there is no such call.
+    """Return the number of an event. A fork after this event repeats the first call that ran and
+    failed, including the question whether the call can run. Return None if there is no such call.
     """
     places = [error.get("place") for error in history.machine.errors]
     failed = {place for place in places if isinstance(place, int)}

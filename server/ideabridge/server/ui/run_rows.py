@@ -28,7 +28,7 @@ class RunRow:
         asker: the program that asked for the run, or the host that it was imported from.
         tool: the published tool that was called with this run, or "".
         bars: its first calls, or None if none has begun.
-        distinction: what tells the run apart from others with the same title, or None.
+        distinction: what distinguishes the run from other runs with the same title, or None.
         calls: how many of its calls ended and failed, or None if it has too many events to count
             them.
     """
@@ -119,8 +119,8 @@ def _seconds(moment: str) -> float:
 
 
 def _outcomes(record: RunRecord, marks: list[CallMark]) -> CallOutcomes | None:
-    """Return how many of a run's calls ended and failed, or None for a long run, whose marks do not
-    say this.
+    """Return how many of a run's calls ended and failed, or None for a long run, because `marks`
+    does not cover all its events.
     """
     if record.last_event > OUTLINED:
         return None

@@ -72,7 +72,7 @@ class QuickLink:
         label: the text of the link.
         query: the query for the list that the link leads to, or "" for all runs.
         count: the number of runs in this list.
-        is_least: whether there might be more, because only the newest ones were counted.
+        is_least: whether there might be more runs, because only the newest runs were counted.
         is_current: whether the page shows this list.
     """
 
@@ -221,8 +221,8 @@ class RunPages:
         about = self._about(request, record)
         cards = OpenCards()
         if not 0 < at < record.last_event:
-            # A card reads the journals of other runs. Whoever is reading one of those might need
-            # this journal, so it is not held in the meantime.
+            # A card reads the journals of other runs, and code that is reading one of those might
+            # be waiting for this journal. So this journal is not held while the cards are made.
             cards = await self._cards(request, await self._decisions(record))
 
         async with self._site.histories.reading(record.id, fold=waits) as read:
@@ -273,8 +273,8 @@ class RunPages:
         return HTMLResponse(str(text))
 
     async def _read(self, work: Callable[..., JSON], record: RunRecord, *arguments: JSON) -> JSON:
-        """Return what a function makes from the journal of a run. A worker does this if the journal
-        is large.
+        """Return what a function makes from the journal of a run. If the journal is large, the
+        function runs in a worker process.
         """
         store = self._bridge.store
         is_small = await compute_in_thread(are_small, store, [record.id])
@@ -358,7 +358,7 @@ class RunPages:
         return Response(base64.b64decode(data), media_type=kind)
 
     async def compare(self, request: Request) -> Response:
-        """Show a run beside an earlier one: the calls that differ, and the output."""
+        """Show a run beside an earlier run: the calls that differ, and the output."""
         record = self._site.record(request, request.path_params["run"])
         earlier = await compute_in_thread(self._earlier_runs, record)
         chosen = request.query_params.get("with", "") or (earlier[0].id if earlier else "")

@@ -179,7 +179,8 @@ def failure_reason(status: ModuleStatus) -> str:
     reason = status.error.partition("; ")[0]
     named = f"server {status.name!r} "
     if not reason.startswith(named):
-        # It may begin with a key of a file, whose case matters.
+        # The error may begin with a key from a configuration file, so its first letter is not
+        # capitalized.
         return reason
     reason = reason.removeprefix(named)
     return f"{reason[:1].upper()}{reason[1:]}"

@@ -160,8 +160,8 @@ class SignInPages:
         return self._site.back(request, f"/modules/{quote(name)}/sign-in")
 
     async def _attempt(self, attempt: Attempt, visitor: Visitor) -> None:
-        """Sign in, and let this process use the server at once. A failure ends the attempt, not the
-        server.
+        """Sign in, and let this process use the server immediately. A failure ends only the
+        attempt, not this process.
         """
         try:
             with attempt.scope:

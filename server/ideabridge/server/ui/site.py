@@ -190,8 +190,8 @@ class Site:
         visitor = visitor_of(request)
         notes: list[Note] = []
         if REFRESH not in request.headers:
-            # Messages are not for a page that is already open and that the script reloads, but for
-            # the page that the visitor opens next.
+            # Messages are meant for the page that the visitor opens next, not for an open page that
+            # the script reloads.
             notes = visitor.notes
             visitor.notes = []
         return {
@@ -224,8 +224,8 @@ class Site:
         return len(records)
 
     def revision(self) -> str:
-        """Return a text that changes whenever the store or the state of a server has changed, or
-        `stir` was called.
+        """Return a text that changes whenever the store or the state of a server changes, or `stir`
+        is called.
         """
         states = [(status.name, status.state) for status in self.bridge.modules.statuses()]
         digest = hashlib.sha256(repr(states).encode()).hexdigest()[:12]

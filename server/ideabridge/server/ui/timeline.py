@@ -204,8 +204,8 @@ def _row(bar: CallBar, trace: Trace, machine: Machine | None, axis: Axis, is_lef
 
 
 def _ran(bars: Iterable[CallBar], end: float) -> list[tuple[float, float]]:
-    """Return when each call or answer with a bar began and ended. One that is still running ends at
-    `end`.
+    """Return when each call or answer with a bar began and ended. A call or an answer that is still
+    running ends at `end`.
     """
     ran: list[tuple[float, float]] = []
     for bar in bars:
@@ -264,8 +264,8 @@ class Axis:
     ) -> Axis:
         """Return the axis of a run from its beginning to its end. `ran` contains the spans in which
         something ran. With `is_round`, an axis without a break is extended until each quarter of it
-        is a round time. On an axis with breaks, the widths of the breaks are chosen for this, so
-        the marks before the first break are round.
+        is a round time. On an axis with breaks, the widths of the breaks are chosen so that a
+        quarter of the axis is a round time, so the marks before the first break are round.
         """
         gaps = _gaps(ran, begun, end)
         work = end - begun - sum(map(_length, gaps))
@@ -364,8 +364,8 @@ def _round_time(least: float) -> float:
 def _round_width(drawn: float, idle: list[tuple[float, float]], least: float) -> float:
     """Return the width of each break, in seconds, at which a quarter of the axis is a round time.
 
-    It is `least` if the shortest stretch would otherwise be drawn longer than it was. `drawn` is
-    the time that is drawn to scale.
+    The width is `least` if the shortest idle stretch would otherwise be drawn longer than it was.
+    `drawn` is the time that is drawn to scale.
     """
     quarter = _round_time((drawn + len(idle) * least) / 4)
     width = (4 * quarter - drawn) / len(idle)
@@ -391,19 +391,20 @@ def _gaps(
 def _density(
     ran: Sequence[tuple[float, float]], axis: Axis
 ) -> tuple[int, list[tuple[float, float]]]:
-    """Return the largest number of calls that ran at once, and how many ran during each part of the
-    axis, as (x, height) in per cent.
+    """Return the largest number of calls that ran at the same time, and how many calls ran during
+    each part of the axis, as (x, height) in per cent.
     """
     starts = sorted(start for start, _ in ran)
     ends = sorted(finish for _, finish in ran)
     edges = [axis.time(number * 100 / _BUCKETS) for number in range(_BUCKETS)]
-    # These are the numbers of calls that are running when each part begins. Each call that begins
-    # within a part can raise its number.
+    # These are the numbers of calls that are running when each part begins. A call that begins
+    # within a part can raise the number of that part.
     highest = [bisect_right(starts, edge) - bisect_right(ends, edge) for edge in edges]
     bucket = ended = 0
     for number, start in enumerate(starts):
         while ended < len(ends) and ends[ended] <= start:
-            # If a call ends at the very moment when another begins, the two did not run at once.
+            # If a call ends at the very moment when another begins, the two did not run at the same
+            # time.
             ended += 1
 
         while bucket + 1 < _BUCKETS and edges[bucket + 1] <= start:
@@ -441,7 +442,9 @@ def awaited(progress: Progress) -> dict[int, str]:
 
 
 def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine) -> str:
-    """Return the reason why a call did not start when it was listed, or "" if it did."""
+    """Return the reason why a call did not start when it was listed, or "" if it started
+    immediately.
+    """
     if bar.listed is None:
         return ""
 

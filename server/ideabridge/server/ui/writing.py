@@ -47,15 +47,15 @@ class WritingPage:
         return [Route("/write", self.show, methods=["GET", "POST"])]
 
     async def show(self, request: Request) -> Response:
-        """Show the editor. A POST shows what the document would become, and saves it if it was
-        shown before.
+        """Show the editor. A POST shows what the document would become, and saves the document if
+        it has already been shown.
         """
         form = form_of(request)
         visitor = visitor_of(request)
         file = request.query_params.get("file", "")
         text = form.get("text", _EXAMPLE)
         if file and request.method == "GET":
-            # The document is a file on this machine.
+            # The document is a file on this machine, so only the owner is allowed to read it.
             expect_owner(visitor)
             folder = IdeaFolder(self._bridge.configuration.project.absolute())
             text = await compute_in_thread(folder.text, file)

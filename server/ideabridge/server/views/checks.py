@@ -32,7 +32,7 @@ class CheckResult:
         topic: what was checked, for example `store` or `module git`.
         text: what the check found.
         is_wrong: whether someone has to fix it.
-        is_warning: whether what was checked works, but not in the way that a file says.
+        is_warning: whether what was checked works, but not as a configuration file specifies.
         hint: what a person can do, or details, in one or more lines.
     """
 
@@ -60,7 +60,7 @@ class CheckResult:
 
 @dataclass(slots=True)
 class Findings:
-    """The results of checks, in order. `watch` is called with each result at once."""
+    """The results of checks, in order. `watch` is called with each result immediately."""
 
     watch: Callable[[CheckResult], None] | None = None
     found: list[CheckResult] = field(default_factory=list[CheckResult])
@@ -398,7 +398,7 @@ async def check_mind(findings: Findings, configuration: Configuration) -> None:
 
 
 def _listed(name: str, names: list[str] | None) -> str:
-    """Return whether a server has the configured model."""
+    """Return a phrase that says whether a server has the configured model."""
     if names is None:
         return "; it answers, but does not list its models"
     if any(model in (name, f"{name}:latest") for model in names):

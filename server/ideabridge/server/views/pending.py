@@ -51,7 +51,7 @@ class Pending:
         asked: the time of the question in seconds since 1970, or None if the journal does not have
             it.
         deadline: the time at which the question is refused if nobody has decided it, or None if it
-            never is.
+            has no time limit.
         at_work: whether a process executes the run.
         grants: what people have allowed for later calls of the run that asks.
         instances: the number of instances of the run that asks.
@@ -208,12 +208,12 @@ class OpenQuestions:
 
 
 def pending(store: Store, chosen: RunRecord | None = None, *, caller: Viewer) -> Iterator[Pending]:
-    """Yield the open decisions that the journals contain, newest run first. Each of these journals
-    is folded.
+    """Yield the open decisions that the journals contain, newest run first. Each journal that is
+    read is folded.
 
     Args:
         store: the store of the journals.
-        chosen: a run or a room. If given, only its decisions are returned.
+        chosen: a run or a room, or None. If there is one, only its decisions are returned.
         caller: who looks up the runs. Whether this caller is allowed to see a chosen run is not
             checked.
     """

@@ -38,7 +38,7 @@ class CallOutcomes:
 
     Attributes:
         ended: the number of calls that ended.
-        failed: the number of them that failed, even if something caught the error.
+        failed: the number of these calls that failed, even if something caught the error.
     """
 
     ended: int
@@ -46,13 +46,13 @@ class CallOutcomes:
 
     @classmethod
     def of(cls, failures: Iterable[bool]) -> CallOutcomes:
-        """Count calls that ended. For each of them, `failures` contains whether it failed."""
+        """Count calls that ended. For each of these calls, `failures` says whether it failed."""
         listed = list(failures)
         return cls(len(listed), sum(listed))
 
     @property
     def none_succeeded(self) -> bool:
-        """Whether no call succeeded. This is also true if none ended."""
+        """Whether no call succeeded. This is also true if no call has ended."""
         return self.failed == self.ended
 
 
@@ -93,8 +93,8 @@ def listed_runs(
         after: the id of a run; only runs that follow it in the list are returned.
         chosen: additional conditions.
     """
-    # Whether a run that is stored as running has been interrupted depends on its process, so the
-    # query cannot tell.
+    # Whether a run that is stored as running has been interrupted depends on its process, so a
+    # query cannot select it.
     if status is None:
         stored = []
     elif status == "interrupted":

@@ -31,7 +31,7 @@ _COLUMNS: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much of a question one place, such as a form or a page, can show.
+    """How much of a question can be shown in a place such as a form or a page.
 
     Attributes:
         characters: maximum length, in characters, of the content (what would happen) as JSON on one
@@ -72,7 +72,8 @@ class ShownQuestion:
         reasons: the reasons, or only their beginning.
         omitted: the approximate number of characters that are not shown; 0 if the question is shown
             in full.
-        sums: how often something would happen, such as `3,000 executions`; empty if only once.
+        sums: how many calls or executions an approval covers, such as `3,000 executions`; empty for
+            a single execution.
         whole: whether the question is shown in full, so that a person sees everything that an
             approval covers.
         digest: a hash of everything that an approval covers; empty if the question is not shown in
@@ -91,8 +92,8 @@ class ShownQuestion:
         return choices_if(choices, whole=self.whole)
 
     def seal(self, secret: str, key: str) -> str:
-        """Return the string with which a form proves that it showed the question in full; empty if
-        it did not.
+        """Return the string with which a form proves that it showed the question in full. The
+        string is empty if the form did not show it in full.
 
         Args:
             secret: the session's secret, so that nobody else can produce the string.
@@ -145,7 +146,8 @@ def _beginning_of_question(
     return ShownQuestion(
         content=beginning,
         reasons=first_reasons,
-        # Escaping can lengthen a text, but 0 would mean that it is shown in full.
+        # Escaping can make the shown text as long as the whole, but 0 would mean that the question
+        # is shown in full.
         omitted=max(1, omitted_content + omitted_reasons),
         sums=sums,
         whole=False,
@@ -256,7 +258,7 @@ def _planned_name(name: JSON, places: Mapping[JSON, JSON]) -> JSON:
 
 
 def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
-    """Return a note on how often something would happen with one approval; see
+    """Return a note that says how many calls or executions one approval covers; see
     `ShownQuestion.sums`.
 
     Args:

@@ -32,8 +32,8 @@ def shortened_json(value: JSON, most: int = _LONGEST_VALUE) -> str:
 
 
 class Beginning:
-    """The first part of a value. Its readable JSON begins with the same `most` characters as the
-    JSON of the whole value, and is hardly longer than that.
+    """The first part of a value. The readable JSON of this part begins with the same `most`
+    characters as the JSON of the whole value, and is hardly longer than `most`.
 
     Formatting a result of several megabytes as readable JSON takes seconds, and people see only its
     beginning.

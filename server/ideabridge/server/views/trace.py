@@ -106,7 +106,7 @@ class CallBar:
         self._set_status()
 
     def finish(self, item: int | None, error: JSON, at: float | None) -> None:
-        """End one execution of the call, with an error unless it is null."""
+        """End one execution of the call. It ends with an error unless `error` is None."""
         if error is not None:
             failure = read_failure(error)
             self.error = failure.message
@@ -118,8 +118,8 @@ class CallBar:
         self._set_status()
 
     def repeat(self, item: int | None, at: float | None) -> None:
-        """Record that one execution of the call will start again. If the rules no longer allow it
-        to run, it never does, and no event records this.
+        """Record that one execution of the call will start again. If the rules no longer allow the
+        call, the execution never starts, and no event records this.
         """
         self._stop(item, at)
         self.again.add(item)
@@ -148,8 +148,8 @@ class CallBar:
         self._set_status()
 
     def ask_approval(self, at: float | None) -> None:
-        """Record the question whether the call is allowed to run. Stricter rules can ask again; a
-        decision answers the latest question.
+        """Record the question whether the call is allowed to run. If the rules become stricter, the
+        question can be asked again, and a decision answers the latest question.
         """
         self.asked = at
         self.decided = None
@@ -170,7 +170,7 @@ class CallBar:
         self._set_status()
 
     def cut_off(self, at: float | None) -> None:
-        """End the call together with its run, unless it has already ended."""
+        """End the call together with its run, unless the call has already ended."""
         if self.status not in ("waiting", "asking", "running"):
             return
 
@@ -281,7 +281,8 @@ class Trace:
         if event.get("decision") == "approve":
             self._accept(decider_text(event), at)
         else:
-            # The proposed calls do not run, because an edited plan runs instead.
+            # The proposed calls do not run, because the plan was denied or an edited plan runs
+            # instead.
             del self.bars[self.proposed :]
 
         self._add_calls(event, at)
@@ -360,7 +361,9 @@ class Trace:
             self._note_decision(event, bar.number, at)
 
     def _accept(self, decider: str, at: float | None) -> None:
-        """Accept the plan that waited. From now on, its calls wait instead."""
+        """Accept the plan that waited for approval. The time that it waited counts for each of its
+        calls.
+        """
         if at is None or self.plan_asked is None:
             return
         for bar in self.bars:
