@@ -82,17 +82,21 @@ async def test_a_direct_question_cannot_speak_for_ideabridge(
 
 @MODULE_ERAS
 @CLIENT_ERAS
-@pytest.mark.parametrize("how", ["huge", "lines", "wide", "nested", "unseen"])
 async def test_a_form_that_no_run_shows_is_shown_by_no_direct_call(
-    how: str, era: str, module_era: str, tmp_path: Path
+    era: str, module_era: str, tmp_path: Path
 ) -> None:
     person = Person({})
     async with over_stdio(
         exposed(tmp_path, module_era), era, elicitation_callback=person
     ) as client:
-        refused = text(await client.call_tool("hostile", {"how": how}))
+        refused = {
+            how: text(await client.call_tool("hostile", {"how": how}))
+            for how in ("huge", "lines", "wide", "nested", "unseen")
+        }
+
     assert person.forms == []
-    assert "nobody was asked for elicitation: " in refused
+    for how, message in refused.items():
+        assert "nobody was asked for elicitation: " in message, how
 
 
 @MODULE_ERAS
@@ -191,29 +195,33 @@ async def test_a_module_asks_a_model_in_its_own_name_and_without_the_conversatio
     assert content.text == f"{begins}Who?"
 
 
+MISLEADING = (
+    "https://bank.example@evil.example/",
+    "javascript://evil.example/%0aalert(1)",
+    "http://evil.example/",
+    "https://b\u0430nk.example/",
+    f"https://evil.example/?token={SECRET}",
+)
+
+
 @MODULE_ERAS
 @CLIENT_ERAS
-@pytest.mark.parametrize(
-    "address",
-    [
-        "https://bank.example@evil.example/",
-        "javascript://evil.example/%0aalert(1)",
-        "http://evil.example/",
-        "https://b\u0430nk.example/",
-        f"https://evil.example/?token={SECRET}",
-    ],
-)
 async def test_a_client_is_asked_to_open_no_address_that_misleads(
-    address: str, era: str, module_era: str, tmp_path: Path
+    era: str, module_era: str, tmp_path: Path
 ) -> None:
     person = Person({})
     async with over_stdio(
         exposed(tmp_path, module_era), era, elicitation_callback=person
     ) as client:
-        refused = text(await client.call_tool("hostile", {"how": address}))
+        refused = {
+            address: text(await client.call_tool("hostile", {"how": address}))
+            for address in MISLEADING
+        }
         assert person.forms == []
-        assert "nobody was asked for elicitation: its address " in refused
         opened = text(await client.call_tool("hostile", {"how": "address"}))
+
+    for address, message in refused.items():
+        assert "nobody was asked for elicitation: its address " in message, address
 
     assert "accept" in opened
     (form,) = person.forms

@@ -5,11 +5,12 @@ reaches the caller.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client
+from mcp import Client, types
 from mcp.shared.exceptions import MCPError
 
 from ideabridge.tools.encoding import encode_text
@@ -118,53 +119,70 @@ async def test_a_tool_that_sends_no_structure_has_its_text_shown(tmp_path: Path,
     assert "sent" not in nothing
 
 
-@pytest.mark.parametrize("mode", ERAS)
-@pytest.mark.parametrize(
-    ("result", "said", "sent", "blocks"),
-    [
-        ({"content": [SAID]}, "cannot open it", None, []),
-        ({"content": []}, "failed without saying why; no content", None, []),
-        ({"content": [], "structuredContent": {"why": "full"}}, '{"why":"full"}', None, []),
-        ({"content": [IMAGE]}, "its content is image", {"content": [placed(IMAGE, 1)]}, [IMAGE]),
-        (
-            {"content": [SAID, IMAGE], "structuredContent": {"why": "full"}},
-            "cannot open it",
-            {"structuredContent": {"why": "full"}, "content": [SAID, placed(IMAGE, 1)]},
-            [IMAGE],
-        ),
-        (
-            {"content": [SAID], "structuredContent": WRONG},
-            "cannot open it",
-            {"structuredContent": WRONG},
-            [],
-        ),
-    ],
-    ids=["text", "nothing", "structure", "image", "all", "broken"],
+@dataclass(frozen=True)
+class Failure:
+    """An error that a module sends, and what callers see of it.
+
+    Attributes:
+        result: what the module sends.
+        said: a part of the message.
+        sent: what the error of a run holds, and None where the message says everything.
+        blocks: the blocks beside the error of a run.
+    """
+
+    result: dict[str, Any]
+    said: str
+    sent: dict[str, Any] | None = None
+    blocks: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+FAILURES = (
+    Failure({"content": [SAID]}, "cannot open it"),
+    Failure({"content": []}, "failed without saying why; no content"),
+    Failure({"content": [], "structuredContent": {"why": "full"}}, '{"why":"full"}'),
+    Failure({"content": [IMAGE]}, "its content is image", {"content": [placed(IMAGE, 1)]}, [IMAGE]),
+    Failure(
+        {"content": [SAID, IMAGE], "structuredContent": {"why": "full"}},
+        "cannot open it",
+        {"structuredContent": {"why": "full"}, "content": [SAID, placed(IMAGE, 1)]},
+        [IMAGE],
+    ),
+    Failure(
+        {"content": [SAID], "structuredContent": WRONG},
+        "cannot open it",
+        {"structuredContent": WRONG},
+    ),
 )
-async def test_everything_of_an_error_reaches_the_caller(
-    tmp_path: Path, mode: str, result: dict[str, Any], said: str, sent: Any, blocks: list[Any]
-) -> None:
-    given = {"result": {**result, "isError": True}}
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_everything_of_an_error_reaches_the_caller(tmp_path: Path, mode: str) -> None:
     async with gateway(tmp_path, mode, expose=["modules"]) as client:
         await client.list_tools()
-        direct = await client.call_tool("typed", given)
-        error = await failed(client, "typed", given)
+        for failure in FAILURES:
+            given = {"result": {**failure.result, "isError": True}}
+            direct = await client.call_tool("typed", given)
+            error = await failed(client, "typed", given)
+            check_direct(direct, failure)
+            assert failure.said in error["message"]
+            assert (error.get("sent"), error["blocks"]) == (failure.sent, failure.blocks)
 
+
+def check_direct(direct: types.CallToolResult, failure: Failure) -> None:
+    """Check that a direct call gives everything of an error."""
+    sent = failure.result
     assert direct.is_error
     assert direct.structured_content is None
-    assert (direct.meta or {}).get("ideabridge/structured") == result.get("structuredContent")
-    if "structuredContent" in result:
-        assert encode_text(result["structuredContent"]) in text(direct)
+    assert (direct.meta or {}).get("ideabridge/structured") == sent.get("structuredContent")
+    if "structuredContent" in sent:
+        assert encode_text(sent["structuredContent"]) in text(direct)
 
     content = [
         block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in direct.content
     ]
-    assert content[: len(result["content"])] == result["content"]
-    if not result["content"] and "structuredContent" in result:
-        assert text(direct) == said
-
-    assert said in error["message"]
-    assert (error.get("sent"), error["blocks"]) == (sent, blocks)
+    assert content[: len(sent["content"])] == sent["content"]
+    if not sent["content"] and "structuredContent" in sent:
+        assert text(direct) == failure.said
 
 
 @pytest.mark.parametrize("mode", ERAS)
