@@ -42,6 +42,8 @@ httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)
 _transport = cast("Any", importlib.import_module("httpx._transports.default"))
 _transport.create_ssl_context = cache(_transport.create_ssl_context)
 
+preloaded.read_parameters_once()
+
 # The commands write the logs of servers into the state folder, whose real one no test touches.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ideabridge-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)

@@ -344,6 +344,7 @@ def load_modules() -> None:
     for name in MODULES:
         importlib.import_module(name)
     make_first()
+    read_commands()
     gc.freeze()
     gc.enable()
 
@@ -357,6 +358,37 @@ def make_first() -> None:
     Store.open(":memory:").close()
     # A process with several threads cannot be forked safely.
     assert threading.active_count() == 1
+
+
+def read_parameters_once() -> None:
+    """Let Typer read the parameters of each command once in this process. It reads them again for
+    each command line, which takes longer than many commands.
+    """
+    main: Any = importlib.import_module("typer.main")
+    main.get_params_from_function = cache(main.get_params_from_function)
+    read = cache(main._get_params_name_from_function)
+
+    def parameters_of(callback: Any) -> tuple[list[Any], str | None]:
+        parameters, context = read(callback)
+        # Typer adds further ones to the list of a whole application.
+        return [*parameters], context
+
+    main._get_params_name_from_function = parameters_of
+
+
+def read_commands() -> None:
+    """Read the parameters of all commands, once for all scripts that run one."""
+    from typer.main import get_command
+
+    from ideabridge.server.cli.app import app
+
+    read_parameters_once()
+    groups: list[Any] = [get_command(app)]
+    while groups:
+        command = groups.pop()
+        groups += getattr(command, "commands", {}).values()
+        for parameter in command.params:
+            parameter.get_runtime_param()
 
 
 @cache
