@@ -58,52 +58,46 @@ async def test_direct_calls(client: Client) -> None:
     assert "gone (" in unknown
 
 
-@pytest.mark.parametrize(
-    ("tool", "module", "why"),
-    [
-        ("drop", "mail", NOT_ALLOWED),
-        ("drop", None, NOT_ALLOWED),
-        (ODD, "mail", LEFT_OUT),
-        ("sned", "mail", "server 'mail' has no tool 'sned'. Did you mean 'send'"),
-        ("rest", "off", "server 'off' is disabled"),
-        (
-            "any",
-            "gone",
-            "server 'gone' is down (server 'gone' cannot be started: there is no command",
-        ),
-        ("any", "bare", NO_TOOLS),
-        (
-            "any",
-            "strict",
-            (
-                "server 'strict' is down (server 'strict' did not start: the "
-                "licence has expired (-32000)"
-            ),
-        ),
-        ("any", "maill", "unknown server 'maill'. Did you mean 'mail'"),
-    ],
+PLANS = (
+    ("drop", "mail", NOT_ALLOWED),
+    ("drop", None, NOT_ALLOWED),
+    (ODD, "mail", LEFT_OUT),
+    ("sned", "mail", "server 'mail' has no tool 'sned'. Did you mean 'send'"),
+    ("rest", "off", "server 'off' is disabled"),
+    ("any", "gone", "server 'gone' is down (server 'gone' cannot be started: there is no command"),
+    ("any", "bare", NO_TOOLS),
+    (
+        "any",
+        "strict",
+        "server 'strict' is down (server 'strict' did not start: the licence has expired (-32000)",
+    ),
+    ("any", "maill", "unknown server 'maill'. Did you mean 'mail'"),
 )
-async def test_plans(client: Client, tool: str, module: str | None, why: str) -> None:
-    named = {} if module is None else {"_module": module}
-    # A server that has refused the handshake is not waited for.
-    with anyio.fail_after(20):
-        told = await refused(client, "run_plan", calls=[{"_tool": tool, **named}])
-    assert why in told
+"""Calls of plans: the tool, its server if the call names it, and why the plan is refused."""
 
 
-@pytest.mark.parametrize(
-    ("program", "why"),
-    [
-        ("import mail\nawait mail.drop()", NOT_ALLOWED),
-        ("import off\nawait off.rest()", "server 'off' is disabled in the configuration"),
-        ("import gone\nawait gone.any()", "no-such-program"),
-        ("import bare\nawait bare.any()", NO_TOOLS),
-        ("from servers import bare\nawait bare.any()", NO_TOOLS),
-        ("import strict\nawait strict.any()", "the licence has expired"),
-    ],
+async def test_plans(client: Client) -> None:
+    for tool, module, why in PLANS:
+        named = {} if module is None else {"_module": module}
+        # A server that has refused the handshake is not waited for.
+        with anyio.fail_after(20):
+            told = await refused(client, "run_plan", calls=[{"_tool": tool, **named}])
+        assert why in told
+
+
+PROGRAMS = (
+    ("import mail\nawait mail.drop()", NOT_ALLOWED),
+    ("import off\nawait off.rest()", "server 'off' is disabled in the configuration"),
+    ("import gone\nawait gone.any()", "no-such-program"),
+    ("import bare\nawait bare.any()", NO_TOOLS),
+    ("from servers import bare\nawait bare.any()", NO_TOOLS),
+    ("import strict\nawait strict.any()", "the licence has expired"),
 )
-async def test_programs(client: Client, program: str, why: str) -> None:
-    assert why in await refused(client, "run_plan", program=program)
+
+
+async def test_programs(client: Client) -> None:
+    for program, why in PROGRAMS:
+        assert why in await refused(client, "run_plan", program=program)
 
 
 async def test_search(client: Client) -> None:
@@ -116,18 +110,7 @@ async def test_search(client: Client) -> None:
 MUTE = "import sys; sys.stdin.read()"
 
 
-@pytest.mark.parametrize(
-    ("tool", "module", "why"),
-    [
-        ("drop", "mail", NOT_ALLOWED),
-        ("sned", "mail", "server 'mail' has no tool 'sned'. Did you mean 'send'"),
-        ("rest", "off", "server 'off' is disabled"),
-        ("any", "maill", "unknown server 'maill'. Did you mean 'mail'"),
-    ],
-)
-async def test_a_plan_that_names_its_modules_waits_for_no_other(
-    tmp_path: Path, tool: str, module: str, why: str
-) -> None:
+async def test_a_plan_that_names_its_modules_waits_for_no_other(tmp_path: Path) -> None:
     modules = {
         "mail": {**plain(tmp_path, "mail", "send", "drop"), "deny": ["drop"]},
         "off": {**plain(tmp_path, "off", "rest"), "disabled": True},
@@ -136,7 +119,13 @@ async def test_a_plan_that_names_its_modules_waits_for_no_other(
     configuration = configured(tmp_path, mcpServers=modules, approval="allow_all")
     async with over_stdio(configuration, "legacy") as client:
         await call(client, "run_plan", calls=[{"_tool": "send", "_module": "mail", "x": "hello"}])
-        with anyio.fail_after(20):
-            assert why in await refused(
-                client, "run_plan", calls=[{"_tool": tool, "_module": module}]
-            )
+        for tool, module, why in (
+            ("drop", "mail", NOT_ALLOWED),
+            ("sned", "mail", "server 'mail' has no tool 'sned'. Did you mean 'send'"),
+            ("rest", "off", "server 'off' is disabled"),
+            ("any", "maill", "unknown server 'maill'. Did you mean 'mail'"),
+        ):
+            with anyio.fail_after(20):
+                assert why in await refused(
+                    client, "run_plan", calls=[{"_tool": tool, "_module": module}]
+                )
