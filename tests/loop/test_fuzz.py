@@ -71,7 +71,7 @@ from tests.loop.mutating import (
 
 SEED = int(os.environ.get("IDEABRIDGE_FUZZ_SEED", "1"))
 SOLUTIONS_GIVEN = 20_000
-PARTS = 8
+PARTS = 16
 
 TYPED: JSONObject = {
     "type": "object",
