@@ -351,9 +351,11 @@ def load_modules() -> None:
 
 def make_first() -> None:
     """Make what the first use in a process takes longer for than each other one."""
+    from ideabridge.bridge.modules.connection import own_version
     from ideabridge.bridge.store.store import Store
     from ideabridge.tools.builtins import builtin_toolbox
 
+    own_version()
     builtin_toolbox()
     Store.open(":memory:").close()
     # A process with several threads cannot be forked safely.

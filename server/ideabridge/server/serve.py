@@ -20,7 +20,6 @@ from contextlib import (
 )
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -32,6 +31,7 @@ from ideabridge.bridge.bridge import TOKEN_VARIABLE, Bridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.driving.driver import own_driver_name
 from ideabridge.bridge.driving.queue import Role
+from ideabridge.bridge.modules.connection import own_version
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.modules.stdio import guard
 from ideabridge.bridge.profiles import Profiles
@@ -167,7 +167,7 @@ async def _opened(
             # Other processes might lock the store for a moment.
             await bridge.patiently(lambda: state_key(bridge.store))
             quotas = None if beside is None else beside.front.quotas
-            front = Front(bridge, group, version("ideabridge"), manner.commands, quotas)
+            front = Front(bridge, group, own_version(), manner.commands, quotas)
             fronts.append(front)
             stack.enter_context(_telemetry(bridge, front.direct_calls))
             group.start_soon(Notifying(bridge, manner.commands).run)
@@ -237,7 +237,7 @@ def _telemetry(
         )
         return nullcontext()
 
-    return Telemetry(bridge, version("ideabridge"), direct_calls)
+    return Telemetry(bridge, own_version(), direct_calls)
 
 
 def _report(text: str) -> None:
@@ -760,7 +760,7 @@ def _metrics() -> Metrics:
         from ideabridge.server.transports.http import ServeError
 
         raise ServeError(f"metrics: {error}; pip install 'ideabridge[metrics]'") from None
-    return Metrics(version("ideabridge"))
+    return Metrics(own_version())
 
 
 async def run_worker(

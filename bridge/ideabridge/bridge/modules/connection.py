@@ -386,7 +386,8 @@ class _Begun(Protocol):
 
 
 @functools.cache
-def _version() -> str:
+def own_version() -> str:
+    """Return the version of ideabridge. Reading it takes milliseconds, so it is read once."""
     return importlib.metadata.version("ideabridge")
 
 
@@ -518,7 +519,7 @@ class Connection:
             elicitation_callback=self.backchannel.elicit,
             sampling_callback=self.backchannel.sample,
             list_roots_callback=self.backchannel.list_roots,
-            client_info=types.Implementation(name="ideabridge", version=_version()),
+            client_info=types.Implementation(name="ideabridge", version=own_version()),
             cache=None,
         )
         self.offering = Offering(self.client, secrets, lambda error: _text(error, secrets))
