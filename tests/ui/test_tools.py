@@ -117,6 +117,43 @@ def test_a_draft_names_runs_by_their_titles_and_says_each_value_once(
     expect(page.get_by_role("heading", name="Change some_orders")).to_be_visible()
 
 
+def test_parameters_with_the_same_value_become_one(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    calls = [
+        ORDERS | {"customer": "c1", "_outputPath": "orders"},
+        {"_tool": "find_customer", "id": "c1", "_outputPath": "who"},
+    ]
+    made = ask(http, *calls, output="†state.who")
+    ended(http, made)
+    page.goto(f"{site}ideas/publish?ref={made}")
+    expect(page.get_by_text("it gives the recorded output again")).to_be_visible()
+    page.get_by_label("Name", exact=True).first.fill("person")
+    expect(page.locator("input[name='a.customer.merge']")).to_have_count(0)
+    page.locator("input[name='a.customer.rename']").fill("who")
+    page.locator("input[name='a.id.rename']").fill("ignored")
+    page.get_by_label("the same as customer").check()
+    page.get_by_role("button", name="Publish").click()
+    fields = page.locator("#call-form input[name^='p.']")
+    expect(fields).to_have_count(1)
+    expect(fields).to_have_attribute("name", "p.who")
+
+    # The next version can take them apart again, or keep what they had.
+    page.get_by_role("link", name="Change its parameters").click()
+    expect(page.get_by_role("main")).to_contain_text("Used by list_orders, find_customer.")
+    merged = page.get_by_label("id: the same as customer")
+    expect(merged).to_be_checked()
+    page.locator("input[name='a.customer.fix']").check()
+    page.get_by_role("button", name="Publish").click()
+    expect(page.get_by_role("heading", name="person version 2")).to_be_visible()
+    expect(page.locator("#call-form")).to_contain_text("It takes no input.")
+    page.get_by_role("link", name="Change its parameters").click()
+    for name in ("customer", "id"):
+        page.get_by_label(f"{name}: keep the recorded value").uncheck()
+    page.get_by_role("button", name="Publish").click()
+    expect(fields).to_have_count(2)
+
+
 def publish_orders(http: httpx.Client, **fields: str) -> None:
     """Make a tool `orders` of a run that lists orders. Further fields belong to the form."""
     made = ask(http, ORDERS | {"customer": "c1"}, output="†results.0")

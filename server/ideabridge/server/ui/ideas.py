@@ -617,6 +617,7 @@ class IdeaPages:
             why=why,
             as_it_is=as_it_is,
             fixed=[name for name, decision in decided.parameters.items() if _is_fixed(decision)],
+            merged=_merged(decided.parameters),
             decided=encode_text([decided.parameters, decided.choices]),
             runs=runs,
             answers=_ANSWERS,
@@ -793,6 +794,7 @@ class ParameterField:
         is_required: whether a person has already made it required.
         used_by: the tools of the calls that use it, each once.
         recorded: the value that it had in the run, on one line, or "" if it had none.
+        twin: an earlier parameter with the same recorded value, which may replace this one.
     """
 
     key: str
@@ -802,11 +804,13 @@ class ParameterField:
     is_required: bool
     used_by: list[str]
     recorded: str
+    twin: ParameterField | None
 
 
 def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
     merged = {name for name in decided if "merge" in _decision(decided, name)}
     keys = {new: old for old, new in draft.renamed.items() if old not in merged}
+    first_with: dict[bytes, ParameterField] = {}
     fields: list[ParameterField] = []
     for about in objects_in(draft.report.get("parameters")):
         name = str(about.get("name"))
@@ -816,10 +820,17 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
         may_require = is_required or not about.get("required")
         description = str(decision.get("description") or "")
         used_by = _used_by(list_or_empty(about.get("fills")), draft.calls)
-        recorded = in_one_line(draft.arguments[name], 80) if name in draft.arguments else ""
-        fields.append(
-            ParameterField(key, about, description, may_require, is_required, used_by, recorded)
+        value = draft.arguments.get(name)
+        recorded = in_one_line(value, 80) if name in draft.arguments else ""
+        # Flags and empty values are often equal by chance.
+        may_merge = bool(used_by) and bool(value) and not isinstance(value, bool)
+        twin = first_with.get(encode(value)) if may_merge else None
+        field = ParameterField(
+            key, about, description, may_require, is_required, used_by, recorded, twin
         )
+        if may_merge:
+            first_with.setdefault(encode(value), field)
+        fields.append(field)
 
     return fields
 
@@ -845,6 +856,12 @@ def _decision(decided: JSONObject, parameter: str) -> JSONObject:
     return object_or_empty(decided.get(parameter))
 
 
+def _merged(decided: JSONObject) -> dict[str, str]:
+    """Return the parameters that others replace, with their replacements."""
+    merges = {name: _decision(decided, name).get("merge") for name in decided}
+    return {name: other for name, other in merges.items() if isinstance(other, str)}
+
+
 def _is_fixed(decision: JSON) -> bool:
     return isinstance(decision, dict) and decision.get("fix") is True
 
@@ -856,7 +873,7 @@ def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
     decisions: dict[str, JSONObject] = {}
     for name in decided:
         # The form does not contain boxes that are no longer ticked.
-        decisions[name] = _without(_decision(decided, name), "fix", "required")
+        decisions[name] = _without(_decision(decided, name), "fix", "required", "merge")
 
     for entry, value in form.fields:
         head, _, field = entry.partition(".")
@@ -865,8 +882,13 @@ def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
             _decide(decisions.setdefault(name, {}), name, part, value.strip())
 
     for name, decision in decisions.items():
-        if _is_fixed(decision):
+        other = decision.get("merge")
+        if isinstance(other, str) and _is_fixed(decisions.get(other)):
+            decisions[name] = {"fix": True}
+        elif _is_fixed(decision):
             decisions[name] = _without(decision, "rename", "merge", "required")
+        elif other is not None:
+            decisions[name] = {"merge": other}
 
     return {name: decision for name, decision in decisions.items() if decision}
 
@@ -881,7 +903,7 @@ def _decide(decision: JSONObject, name: str, part: str, value: str) -> None:
         decision[part] = True
     elif part == "rename" and value == name:
         decision.pop("rename", None)
-    elif part in ("rename", "description"):
+    elif part in ("rename", "description", "merge"):
         decision[part] = value
 
 

@@ -199,6 +199,12 @@ def _is_command(form: FormFields) -> bool:
 
 
 def _words(text: str) -> list[str]:
+    if text.lstrip().startswith("{"):
+        raise FieldError(
+            "command",
+            "this is JSON: write the command and its arguments as at a terminal, and what `env` "
+            "contains as environment variables",
+        )
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -540,9 +546,8 @@ def unmasked_form(form: FormFields, earlier: FormFields) -> FormFields:
         if name in _LINES:
             kind = _LINES[name]
             known = dict(filter(None, map(kind.read, _lines(earlier.get(name)).splitlines())))
-            text = "\n".join(
-                _unmasked_line(kind, line, known) for line in _lines(text).splitlines()
-            )
+            lines = [_unmasked_line(kind, line.strip(), known) for line in text.splitlines()]
+            text = "\n".join(lines)
         elif name.startswith("value.") and text == MASK:
             text = earlier.get(name, MASK)
         fields.append((name, text))
