@@ -18,14 +18,16 @@ _MOST_DECIDED: Final = 20_000
 class AdmittedIdeas:
     """Decides which published ideas the profiles of a configuration are allowed to use.
 
-    A profile that names ideas can use these ideas, together with every tool they were published
-    with. Any other profile can use the ideas whose calls need only tools in the profile.
+    A profile that names ideas can use these ideas, together with every tool that they were
+    published with. Any other profile can use only the ideas whose calls need no tools outside the
+    profile.
     """
 
     def __init__(self, store: Store, offer: Offer) -> None:
         self._store = store
         self._offer = offer
-        # A version never changes, and neither do the profiles in a configuration.
+        # A decision stays valid: a version of an idea never changes, and neither do the profiles in
+        # a configuration.
         self._decided: dict[tuple[str, str, int], bool] = {}
 
     def admits(self, profile: str, name: str, version: int) -> bool:

@@ -37,8 +37,8 @@ def bound_to(
     Args:
         catalogue: the tools of the run.
         definitions: the start definitions of the configuration.
-        parent: for a room, the start definitions to which its parent is bound. They also bind the
-            room.
+        parent: for a room, the start definitions to which its parent is bound. The room is bound to
+            them, too.
     """
     reached = {module for tool in catalogue.tools for module in tool.reached}
     current: dict[str, JSON] = {**definitions, **(parent or {})}
@@ -66,12 +66,13 @@ class Binding:
     Args:
         machine: the run.
         executor: knows the tools of this process.
-        bound: the `bound` of its `RunStarted`, or None if an earlier version wrote the journal.
+        bound: the member `bound` of the run's `RunStarted`, or None if an earlier version wrote the
+            journal.
         definitions: the start definitions of this process's configuration.
         is_same: whether the run was last driven under exactly this configuration.
 
     Attributes:
-        is_same: see above; it becomes true when the run continues under this configuration.
+        is_same: the argument. It becomes True when the run continues under this configuration.
     """
 
     def __init__(
@@ -115,7 +116,9 @@ class Binding:
         return None
 
     def fault_of(self, tool: Tool) -> str | None:
-        """Return why the run cannot call a tool in this process, or None if it can."""
+        """Return why the run cannot call a tool in this process, or None if it can call the
+        tool.
+        """
         if tool.key in self._machine.catalogue.latent:
             return None
         if tool.module is None:
@@ -152,7 +155,9 @@ class Binding:
         return any(progress.replaced is tool for progress in self._machine.history)
 
     def _fault_of_module(self, module: str) -> str | None:
-        """Return how the start definition of a module has changed, or None if it has not."""
+        """Return how the start definition of a module has changed, or None if it has not
+        changed.
+        """
         if module == EVERY_MODULE or self._is_bound(module):
             return None
         if module not in self._definitions:

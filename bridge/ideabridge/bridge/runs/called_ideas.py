@@ -18,8 +18,9 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 
 def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
-    """Return the places of a plan's calls that ask a model each time they run: latent calls, clean
-    rooms, and calls to ideas that a mind solves again or whose plans contain such calls.
+    """Return the places of the calls in a plan that ask a model each time they run: latent calls,
+    clean rooms, and calls to ideas. An idea counts if a mind solves it again, or if its plan
+    contains a call that asks a model.
     """
     places: list[int] = []
     for place, call in enumerate(written_calls(calls)):
@@ -68,7 +69,7 @@ def cycle_through(
     """
     # A call to another version of the name is not a cycle, because that version never changes.
     own_modules = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
-    # The plans still to examine, each with the chain of ideas that leads to it.
+    # The plans that are still to be examined, each with the chain of ideas that leads to the plan.
     waiting: list[tuple[list[str], list[WrittenCall]]] = [([name], list(calls))]
     visited: set[tuple[str, int]] = set()
     while waiting:
@@ -112,8 +113,9 @@ def _calls_of(publication: Publication) -> list[WrittenCall]:
 
 
 def with_plain_ideas(calls: Iterable[WrittenCall], own: Collection[str]) -> list[WrittenCall]:
-    """Return the calls, with a module for those that could mean an idea. A call that names neither
-    a module nor a tool in `own` means the idea with that name as soon as one is published.
+    """Return the calls. Each call that could mean an idea gets the idea's module. A call that names
+    neither a module nor a tool in `own` means the idea with the same name as soon as such an idea
+    is published.
     """
     return [_with_plain_idea(call, own) for call in calls]
 
@@ -125,8 +127,8 @@ def _with_plain_idea(call: WrittenCall, own: Collection[str]) -> WrittenCall:
 
 
 def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool]) -> list[Tool]:
-    """Return the tools that cannot lead to a call to version `version` of the idea `name` inside
-    its own run.
+    """Return the tools that cannot lead to a call to version `version` of the idea `name` within a
+    run of this version.
     """
     return [tool for tool in tools if not _leads_to(store, name, version, tool)]
 

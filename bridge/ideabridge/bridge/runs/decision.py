@@ -53,8 +53,8 @@ from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.run_record import Handover, RunRecord
 
 MOST_TAKEN_UP: Final = 2
-"""Maximum number of times that a run without progress is taken up. After that, it is set aside
-until a person asks for it.
+"""Maximum number of times that a run without progress is taken up. After this many times, the run
+is set aside until a person asks for it.
 """
 
 ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
@@ -73,8 +73,8 @@ def is_set_aside(record: RunRecord) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToGoOn:
-    """The run should be returned to whoever asks for it, and should continue if it can. This is the
-    usual purpose.
+    """The run should be returned to the caller who asks for it, and should continue if it can. This
+    is the usual purpose.
     """
 
 
@@ -112,9 +112,9 @@ class Standing:
 
     Attributes:
         status: the status of the run with its rooms, see `RunStatus`.
-        waits: True if it waits for someone and nothing was active at the end of its journal.
-        fault: why it cannot continue in this process, or None if it can.
-        events: the number of events in its journal and its rooms' journals, or None for a room.
+        waits: True if the run waits for someone, and nothing was active at the end of its journal.
+        fault: why the run cannot continue in this process, or None if it can.
+        events: the number of events in the journals of the run and its rooms, or None for a room.
     """
 
     status: str
@@ -129,7 +129,8 @@ class Facts:
 
     Attributes:
         record: its row in the store.
-        root: the row of the outermost run that it belongs to, or its own row if it is not a room.
+        root: the row of the outermost run that the room belongs to. For a run that is not a room,
+            its own row.
         purpose: what someone wants to happen to the run.
         has_events: True if its journal contains an event.
         is_lost: True if its Request cannot be composed because a message handler fails in this
@@ -139,7 +140,7 @@ class Facts:
         is_held: True if another process, which might be alive, holds its lease.
         drives: True if this process performs the effects of the run: it has the role `alone`, or it
             is a worker that has claimed the run.
-        standing: its state, or None until its rooms are opened.
+        standing: the state of the run, or None until its rooms are opened.
     """
 
     record: RunRecord
@@ -165,8 +166,8 @@ class Facts:
 
     @property
     def is_tried_again(self) -> bool:
-        """True if a person wants a run that was set aside to be tried again. Its rooms are set
-        aside and tried again together with it.
+        """True if a person wants another attempt at a run that was set aside. The rooms of a run
+        are set aside and tried again together with the run.
         """
         return isinstance(self.purpose, ToTryAgain) and is_set_aside(self.root)
 
@@ -182,7 +183,7 @@ class Serve:
 @dataclass(frozen=True, slots=True)
 class NoteStatus:
     """Write the status from the journal into the row, because the process that should have written
-    it has died.
+    the status has died.
     """
 
 
@@ -199,7 +200,7 @@ class EndRun:
 
 @dataclass(frozen=True, slots=True)
 class StayAside:
-    """Leave a run set aside, and say why it does not continue.
+    """Leave a run as it is, because it is set aside, and say why it does not continue.
 
     Attributes:
         reason: why it was set aside.
@@ -239,8 +240,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Write into the row that a run cannot continue in this process, and journal which outcomes are
-    unknown.
+    """Write into the row that the run cannot continue in this process, and journal the unknown
+    outcomes.
 
     Attributes:
         fault: the reason why it cannot continue.
@@ -266,7 +267,7 @@ class SetAside:
 
     Attributes:
         handover: the handover for its row.
-        times: the number of times that it was taken up without progress.
+        times: the number of times that the run was taken up without progress.
     """
 
     handover: Handover
@@ -353,13 +354,14 @@ def _decide_at_work(facts: Facts, standing: Standing) -> NextStep:
 
 def _counted(before: Handover, standing: Standing) -> TakeUp | SetAside:
     """Take a run up and count the attempt, or set the run aside. `before` is the current handover
-    in its row.
+    in the row of the run.
     """
     times = 0
     if before.events == standing.events:
         times = before.taken_up or 0
 
-    # The process that queued the run handed it over on purpose, so that was not a failed attempt.
+    # The process that queued the run handed it over on purpose, which does not count as a failed
+    # attempt.
     was_handed_over = before.needs is not None and before.taken_up is None
     taken_up = 0 if was_handed_over else times + 1
     if times < MOST_TAKEN_UP:

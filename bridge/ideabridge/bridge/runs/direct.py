@@ -38,7 +38,7 @@ from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import IDEA, META_PROPERTIES, Tool
 
 PAUSE: Final = 600.0
-"""A session ends when this many seconds have passed since its last call ended."""
+"""The time, in seconds, after the end of a session's last call at which the session ends."""
 
 _MARGIN: Final = 60.0
 """Minimum time, in seconds, from the end of a session until it becomes a run, so that its last
@@ -49,7 +49,9 @@ MOST_CALLS: Final = 2000
 """Maximum number of calls in one session. A further call begins a new session."""
 
 RESULT_BYTES: Final = 1_000_000
-"""Maximum size, in bytes, of a call's parameters, or of its result, that is stored."""
+"""Maximum size, in bytes, of the parameters of a call that are stored. The same limit applies to
+its result.
+"""
 
 SESSION_BYTES: Final = 16_000_000
 """Maximum size, in bytes, of the stored calls in one session."""
@@ -58,7 +60,7 @@ LISTED: Final = 5
 """Maximum number of sessions in a list."""
 
 _SEARCHED: Final = 100
-"""Number of the latest sessions that are searched for the one that `session` refers to."""
+"""The number of latest sessions that are searched for the session that `session` refers to."""
 
 SESSION: Final = "session"
 """The reference to the latest session."""
@@ -83,10 +85,10 @@ class SessionInfo:
     """A session of direct calls.
 
     Attributes:
-        run: the id of its run. It exists when the session has ended.
+        run: the id of its run, which exists once the session has ended.
         client: name and version of the client, or "" if it sent none.
-        session: hash of the connection. It is "" if the transport has no connections; such a
-            session might mix several conversations.
+        session: hash of the connection, or "" if the transport has no connections. In that case,
+            the session might mix several conversations.
         began: the time when its first call arrived, in seconds since 1970.
         last: the time when its last call ended, in seconds since 1970.
         calls: the number of its calls.
@@ -127,7 +129,9 @@ class SessionInfo:
         return entry
 
     def fits(self, words: str) -> bool:
-        """Return whether one of its tool names contains one of the words, or there are no words."""
+        """Return whether the name of one of its tools contains one of the words. Without any words,
+        every session fits.
+        """
         split = words.lower().split()
         return not split or any(word in tool.lower() for word in split for tool in self.tools)
 
@@ -148,8 +152,8 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Calls from a session in the form of a run's calls, and the reasons why calls cannot be
-    published, keyed by the calls' places.
+    """Calls from a session in the form of a run's calls. For calls that cannot be published, it
+    also has the reasons, keyed by the calls' places.
     """
 
     calls: list[EndedCall] = field(default_factory=list[EndedCall])
@@ -234,8 +238,8 @@ class DirectSessions:
                 no connections. None for a caller that uses no connection.
 
         Raises:
-            PublicationError: the caller has no session, or it is not certain which one is meant;
-                the message lists them.
+            PublicationError: the caller has no session, or it is not certain which session is
+                meant. In the second case, the message lists the sessions.
         """
         latest = [
             info
@@ -286,7 +290,7 @@ class DirectSessions:
     # -- publishing --------------------------------------------------------------------------------
 
     async def part(self, ref: str, calls: Sequence[int] | None, caller: str) -> str:
-        """Return the run that consists of some of the calls in a session or another run, creating
+        """Return the run that consists of some of the calls in a session, or in another run. Create
         it if it does not exist.
 
         Args:
@@ -335,7 +339,8 @@ class DirectSessions:
     # -- ending ------------------------------------------------------------------------------------
 
     async def end_idle(self, now: float | None = None) -> int:
-        """Turn the ended sessions of all processes into runs, and return how many there were.
+        """Turn the ended sessions of all processes into runs, and return the number of these
+        sessions.
 
         Args:
             now: the current time in seconds since 1970, or None to read the clock.
@@ -456,7 +461,8 @@ class DirectSessions:
             error = cast("JSONObject | None", body.get("error"))
             return EndedCall(tool, parameters, step, body.get("value"), error)
 
-        # The call became a run: the run of an idea, or of a single call that waited for approval.
+        # The call became a run: either the run of an idea, or a run of this single call, because it
+        # waited for approval.
         run = read_run(self._store, run_id)
         if run is None:
             record = self._store.runs.get(run_id)
@@ -471,7 +477,7 @@ class DirectSessions:
         try:
             (call,) = calls_of(run, [0])
         except PublicationError as error:
-            # A person has replaced the call with a call of another kind.
+            # A person has replaced the call with a different kind of call.
             failure: JSONObject = {"kind": "runtime", "message": str(error)}
             return EndedCall(tool, parameters, step, error=failure)
 
@@ -479,8 +485,8 @@ class DirectSessions:
 
 
 def _without_meta(call: EndedCall) -> EndedCall:
-    """Return a call, marked as failed, without the parameters that are named like
-    meta-properties.
+    """Return a call without the parameters that are named like meta-properties, and mark it as
+    failed.
     """
     parameters = {
         name: value for name, value in call.parameters.items() if name not in META_PROPERTIES
@@ -490,8 +496,8 @@ def _without_meta(call: EndedCall) -> EndedCall:
 
 
 def _steps(bodies: Sequence[Mapping[str, JSON]]) -> list[int]:
-    """Return the step number of each call. A step lasts until its first call has ended, and
-    includes all calls that begin before that.
+    """Return the step number of each call. A step lasts until one of its calls has ended, and
+    includes all calls that begin before that time.
     """
     steps: list[int] = []
     step = 0

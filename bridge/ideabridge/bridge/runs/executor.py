@@ -59,16 +59,16 @@ runs take together.
 """
 
 MEMORY_STEP = 4 * 1024 * 1024
-"""The additional memory, in bytes, that a run can take before the results of the caller's other
-runs are counted again.
+"""The additional memory, in bytes, that a run can take before the memory of the caller's other runs
+is counted again.
 """
 
 _SMALL_RESULT = 16 * 1024
 
 
 class KeptBytes:
-    """Counts the bytes of results and programs' calls that a run and its rooms keep in memory and
-    in journals.
+    """Counts the bytes that a run and its rooms keep, in memory and in journals, of results and of
+    calls made by programs.
 
     Args:
         most: the maximum number of bytes to keep.
@@ -91,7 +91,7 @@ class KeptBytes:
         self.memory += size
 
     def list_call(self, size: int) -> None:
-        """Count a call that a program makes, of `size` bytes of JSON.
+        """Count a call that a program makes. `size` is the size of the call in bytes of JSON.
 
         Raises:
             LimitExceededError: the run would keep too many bytes.
@@ -165,7 +165,8 @@ class CallContext:
         most_shown: the maximum size, in bytes of JSON, of a value that the run's Requests show in
             full.
         chosen: which path of `p || q` the activity has chosen.
-        content: the content blocks of a module tool's result, if they say more than its value.
+        content: the content blocks of the result of a module's tool, if they say more than the
+            value of the result.
         returned: the message that the activity returned. Its data is the result of the call.
     """
 
@@ -289,7 +290,7 @@ class ObservedRun(Protocol):
 
 
 Observe: TypeAlias = Callable[[ObservedRun], RunObserver]
-"""A function that creates the observer of a run, in the task that asks for the run."""
+"""A function that creates the observer of a run. It is called in the task that asks for the run."""
 
 
 class Executor:
@@ -301,9 +302,9 @@ class Executor:
         result_bytes: maximum size of one result, in bytes of JSON.
 
     Attributes:
-        observers: watch every run that begins or is read after they are added.
-        traceparent: returns the trace of the current request, which the journals of its runs
-            record, or None if it has none.
+        observers: watch every run that begins, or is read, after the observers have been added.
+        traceparent: returns the trace of the current request, or None if the request has no trace.
+            The journals of the runs that the request begins record the trace.
     """
 
     def __init__(
@@ -333,8 +334,8 @@ class Executor:
             return False
 
     def difference(self, tool: Tool) -> str | None:
-        """Return how a tool in the toolbox has changed, or None if it has not changed or is built
-        in.
+        """Return how a tool in the toolbox has changed. Return None if the tool has not changed, or
+        is built in.
         """
         now = self._toolbox.tools.get(tool.name)
         if (
@@ -411,7 +412,7 @@ class Executor:
         context.run.kept_bytes.take(size * times, name, memory * times)
 
     async def _call_module(self, name: str, effect: Execute, context: CallContext) -> JSON:
-        """Call a module's tool, with the original names of renamed parameters."""
+        """Call a module's tool. Renamed parameters get their original names."""
         tool = effect.tool
         call = ModuleCall(
             tool.name_in_module,
@@ -439,8 +440,8 @@ class Executor:
         return value
 
     async def _answered(self, name: str, call: ModuleCall, user: str | None) -> Answer:
-        """Call a module. If a call only reads, and a question could not be assigned to one of
-        several sessions, send the call again over its session's own connection.
+        """Call a module. If the module asks a question that could belong to several sessions, and
+        the call only reads, send the call again over the own connection of its session.
         """
         try:
             async with self._modules.using(name, user) as module:
@@ -477,10 +478,10 @@ class Executor:
     def explain(self, error: Exception, hints: Annotations | None = None) -> JSONObject:
         """Return an error as a mind sees it: of limited length, masked, and without a traceback.
 
-        Its `kind` is usually `runtime`. For a tool that might change something, there are two
-        others: `unknown` if the call might have taken effect, and `ran` if the call ran but its
-        result cannot be used. `sent` is what the tool sent in addition to the message; see
-        `ModuleError`.
+        The `kind` of the error is usually `runtime`. For a tool that might change something, there
+        are two other kinds: `unknown` if the call might have taken effect, and `ran` if the call
+        ran but its result cannot be used. `sent` is what the tool sent in addition to the message;
+        see `ModuleError`.
         """
         if isinstance(error, IdeabridgeError):
             text = str(error)
@@ -508,8 +509,8 @@ class Executor:
 
 
 def _keep_sent(error: ModuleError, kept_bytes: KeptBytes, tool: str) -> None:
-    """Count the bytes that the journal stores of what a failed call sent. Leave out content that
-    exceeds the limit.
+    """Count what a failed call sent, because the journal stores it. Leave out content that exceeds
+    the limit.
     """
     if error.sent is None:
         return

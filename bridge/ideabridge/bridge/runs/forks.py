@@ -86,7 +86,8 @@ async def fork(
         )
         journal = await _continued(runs, point, began)
     else:
-        # A plan consists of its calls, so a fork with other calls starts from the beginning.
+        # A plan consists of its calls, so a fork that has different calls starts from the
+        # beginning.
         plan = _plan_of(began, solution)
         settings = settings_under(configuration, output_by_instance=plan.output_by_instance)
         settings = dataclasses.replace(
@@ -125,7 +126,8 @@ def _copy_ideas(store: Store, run_id: str, fork_id: str, requests: int, caller: 
 
 @dataclass(frozen=True, slots=True)
 class _ForkPoint:
-    """The point where a fork leaves its parent, and what differs from there on.
+    """The point at which a fork leaves its parent, and everything that differs from this point
+    on.
 
     Attributes:
         store: holds the parent.
@@ -133,7 +135,7 @@ class _ForkPoint:
         at: the number of the last event before the fork, from 1.
         new_input: the input of the fork, or None for the parent's input.
         approval: decides which calls ask for approval from now on.
-        solution: the answer to the Request of that event, or None for the parent's answer.
+        solution: the answer to the Request of the last event, or None for the parent's answer.
         fork_id: the id of the fork.
     """
 
@@ -207,7 +209,7 @@ def _journal_of(store: Store, run_id: str) -> Iterator[Event]:
 
 
 def _has_request(store: Store, run_id: str, at: int) -> bool:
-    """Return whether a Request is among the first events of a run."""
+    """Return whether there is a Request among the first `at` events of a run."""
     kinds = (event.get("event") for _, event in islice(store.runs.events(run_id), at))
     return events.RequestMade.name in kinds
 
@@ -279,9 +281,9 @@ def _until_last_request(journal: list[Event]) -> list[Event]:
 
 
 def _inherited(journal: Sequence[Event], at: int) -> list[Event]:
-    """Return the first `at` events in a journal, plus the later events that finish what those
-    started: the ends of running calls, and the rest of a streaming answer. Later calls that a
-    program makes are left out, because the program makes them again.
+    """Return the first `at` events in a journal, plus the later events that finish what the first
+    events started: the ends of running calls, and the rest of a streaming answer. Later calls that
+    a program makes are left out, because the program makes them again.
     """
     inherited: list[Event] = []
     open_parts = _OpenParts()
@@ -346,7 +348,7 @@ def _open_doubts(journal: Sequence[Event]) -> list[events.OutcomeAsked]:
 
 
 def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
-    """Return the plan that results from another solution and the context of a run.
+    """Return the plan that results from the context of a run and a different solution.
 
     Raises:
         RejectedSolutionError, ValueMismatchError: the value is not a solution.
@@ -419,7 +421,7 @@ class _Copy:
     """Copies a journal into a new machine. The beginning can differ.
 
     Args:
-        composer: recomposes the Requests, because another input changes them.
+        composer: recomposes the Requests, because a different input changes them.
         started: the first event of the fork.
         approval: decides which calls ask for approval from now on. The parent's decisions about
             calls that have run remain valid.
@@ -460,8 +462,8 @@ class _Copy:
                 request = self._composer.compose(self.machine, event)
                 self._take(events.RequestMade.of(event.step, request))
             case events.ApprovalAsked() | events.PlanAsked():
-                # An approval without a decision is asked for again, and its time limit starts
-                # again.
+                # If there is no decision yet, the fork asks again for the approval, and its time
+                # limit starts from the beginning.
                 pass
             case events.ConfigurationChanged():
                 # A fork begins under the current configuration, but its earlier calls ran under the
@@ -470,7 +472,8 @@ class _Copy:
                     approval = cast("JSON", self.machine.settings.approval)
                     self._take(dataclasses.replace(event, approval=approval))
             case events.QuestionAsked() | events.QuestionAnswered():
-                # The modules' questions belong to calls in the parent, which are not made again.
+                # The questions of modules belong to calls in the parent, and the fork does not make
+                # these calls again.
                 pass
             case events.PlanDecided():
                 self._decide_plan(event)
@@ -483,7 +486,7 @@ class _Copy:
         """Answer the current Request with another solution.
 
         Raises:
-            RejectedSolutionError, ValueMismatchError: it is malformed.
+            RejectedSolutionError, ValueMismatchError: the solution is malformed.
         """
         proposed, _ = read_submission(solution, None, None)
         program = program_in(proposed)
@@ -540,7 +543,7 @@ class _Copy:
     def _start(self, event: events.CallStarted) -> None:
         question = self._asked(event.call)
         if question is not None:
-            # The call would ask for approval now, but ran without asking at the time.
+            # The call would now ask for approval, but it ran in the parent without asking.
             self._take(events.ApprovalAsked(event.call, question.approval, question.digest))
             self._take(
                 events.CallDecided(
@@ -550,7 +553,8 @@ class _Copy:
         self._take(event)
 
     def _doubt(self, event: events.OutcomeAsked) -> None:
-        # With another input the question differs, and its time limit starts again.
+        # With a different input, the question is different, too, and its time limit starts from the
+        # beginning.
         question = outcome_question(self.machine.history[event.call], event.item)
         if question is not None:
             self._take(

@@ -23,8 +23,8 @@ def why_not_here(
     store: Store, publication: Publication, caller: Viewer, lacking: Callable[[ToolKey], str | None]
 ) -> str | None:
     """Return why a published idea cannot be called in this process, no matter which modules are up,
-    as in "needs the server 'git', which is not configured here". Return None if it can be called,
-    at least once its modules are up.
+    as in "needs the server 'git', which is not configured here". Return None if the idea can be
+    called, at least once its modules are up.
 
     Args:
         store: holds the publications.
@@ -49,8 +49,8 @@ def _lacks(
     lacking: Callable[[ToolKey], str | None],
     visited: set[tuple[str, int]],
 ) -> Iterator[str]:
-    """Yield the missing tools and ideas that an idea, and the ideas that it calls, need. Some can
-    be yielded twice.
+    """Yield the missing tools and ideas that an idea, or an idea that it calls, needs. A tool or an
+    idea can be yielded twice.
     """
     visited.add((publication.name, publication.version))
     for module, name in _needs(store, publication):
@@ -95,8 +95,8 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
         if call.module is not None:
             needs.append((call.module, name))
         elif name not in defined:
-            # If the call does not name its module, the schema of its Request might. `Ways.pinned`
-            # also looks in the schema.
+            # If the call does not name its module, the schema of its Request might name it.
+            # `Ways.pinned` also looks in the schema.
             if listed is None:
                 listed = tools_listed_by(store, publication)
             if listed.get(name):

@@ -23,7 +23,7 @@ from ideabridge.tools.json_parts import json_type
 from ideabridge.tools.tool import Tool
 
 SECONDS: Final = 1.0
-"""Time, in seconds, during which at most one of a tool's results is inspected for each owner of
+"""Time, in seconds, within which at most one result of each tool is inspected for each owner of
 runs.
 """
 
@@ -88,8 +88,8 @@ class Observed:
             logger.warning("storing the shape of a result failed: %s", error)
 
     def of(self, owner: str, tool: Tool) -> JSONObject | None:
-        """Return the shape of a tool's latest results in an owner's runs, or None if there are no
-        results or the tool declares an output schema.
+        """Return the shape of a tool's latest results in an owner's runs. Return None if there are
+        no results, or if the tool declares an output schema.
         """
         if tool.output is not None:
             return None
@@ -132,8 +132,8 @@ def merged(shapes: Iterable[JSON]) -> JSONObject:
 
 
 def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
-    """Return the shape of a value down to a depth. `left` counts how many more parts can be
-    inspected.
+    """Return the shape of a value down to a depth. `left` holds the number of parts that can still
+    be inspected.
     """
     shape: JSONObject = {"type": json_type(value)}
     left[0] -= 1

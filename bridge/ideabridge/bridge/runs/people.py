@@ -92,8 +92,8 @@ _NAMED: Final = 5
 """Maximum number of pending approvals that an error names."""
 
 _NAP: Final = 60.0
-"""Interval, in seconds, at which the clock is checked: while a computer sleeps, its timers stop,
-but its clock does not.
+"""Interval, in seconds, at which the clock is checked. This is necessary because a computer's
+timers stop while it sleeps, but its clock does not.
 """
 
 _AGAIN: Final = 1.0
@@ -104,9 +104,9 @@ _REASON_CHARACTERS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """One question to a person: whether a call may run; how a call ended that was in flight when
-    its process died (`kind` is `outcome`); whether a lazy run's plan is accepted (`plan`); or what
-    a module asks during a call (`question`).
+    """One question to a person. It asks one of four things: whether a call may run; how a call that
+    was in flight when its process died has ended (`kind` is `outcome`); whether a lazy run's plan
+    is accepted (`plan`); or what a module asks during a call (`question`).
 
     Attributes:
         caller: the owner of the run.
@@ -171,18 +171,19 @@ class Decision:
             `edit` to replace it with `plan`, with live references. For a module's question: `value`
             to fill in its form with `value`, `deny` to answer `decline`, or `skip` to answer
             `cancel`.
-        call: for `edit`, the call that replaces the call, with its references resolved.
+        call: for `edit`, the call that runs instead, with its references resolved.
         reason: the reason, which the mind sees.
         by: who decided. A string is the name of an approver. A program that has asked a person
             passes a `Decider`.
         value: for `value`, the result of the call, or an object that fits the form.
         plan: for `edit` of a plan, `{"calls", "output"?}`.
-        grant: with `approve` for a call, which later calls to the same tool a person allows without
-            a question for the rest of the run: `{"for": "run", "max"?, "parameters"?}`. `max`
-            limits how many of them run, not counting this call. `parameters` is a JSON Schema that
-            their parameters must match. Only a person can grant, so `by` must name a person.
-        always: with `approve` for a call, whether the person allows the tool in this workspace from
-            now on, also in other runs. Only a person who answers in a form, on the page or at a
+        grant: with `approve` for a call: `{"for": "run", "max"?, "parameters"?}`, if the person
+            also allows later calls to the same tool to run without a question for the rest of the
+            run. `max` limits the number of these calls, not counting this call. `parameters` is a
+            JSON Schema that the parameters of these calls must match. Only a person can grant, so
+            `by` must name a person.
+        always: with `approve` for a call: whether the person allows the tool from now on in this
+            workspace, even in other runs. Only a person who answers in a form, on the page or at a
             terminal can do so, and only if `ApprovalRequest.always` is set.
     """
 
@@ -197,9 +198,9 @@ class Decision:
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
-"""A function that decides on one question. It can be called for several questions at once. If it
-raises an exception, the call is denied (an outcome is skipped), with the exception's text as the
-reason.
+"""A function that decides on one question. It can be called for several questions at the same time.
+If it raises an exception, the call is denied (or the outcome is skipped), with the text of the
+exception as the reason.
 """
 
 
@@ -212,8 +213,8 @@ def questions(machine: Machine) -> list[Question]:
 
 
 def _pending_as(machine: Machine, approval: str) -> Question | None:
-    """Return the question with this approval id. The id contains the number of a call, so that call
-    is checked first.
+    """Return the question with this approval id. The id contains the number of a call, so the call
+    with this number is checked first.
     """
     number = _CALL.match(approval)
     place = int(number[1]) if number is not None else len(machine.history)
@@ -230,7 +231,7 @@ def _pending_as(machine: Machine, approval: str) -> Question | None:
 
 def _denied(machine: Machine, approval: str) -> str:
     """Return the part of an error message that says who denied the call of an approval, or "" if
-    nobody did.
+    nobody denied it.
     """
     number = _CALL.match(approval)
     place = int(number[1]) if number is not None else len(machine.history)
@@ -385,7 +386,7 @@ def _granted(
 
 
 _SHOWN_TO_PERSONS: Final = ("form", "page", "terminal")
-"""The ways in which a person who was shown the question can answer it; see `Via`."""
+"""The ways in which a person who was shown a question can answer the question; see `Via`."""
 
 
 def _expect_always(question: Question, decision: Decision, by: Decider) -> None:
@@ -454,8 +455,8 @@ def _edited_call(
 
     catalogue = machine.catalogue
     if machine.mode == "plan":
-        # The journal of a plan contains only the tools that the plan names; the run of a mind is
-        # limited to the tools of its caller.
+        # The journal of a plan contains only the tools that the plan names, so add the offered
+        # tools. In a run of a mind, the choice stays limited to the run's own tools.
         catalogue = Catalogue([*offered.tools, *catalogue.tools], offered.latent | catalogue.latent)
 
     edit = read_edit(
@@ -607,8 +608,8 @@ class People:
                 self._let_go(approval)
 
     def take_up(self, journal: Iterable[Event]) -> None:
-        """Record the questions of a run that was read from its journal, and when they were
-        asked.
+        """Record the questions of a run that was read from its journal, together with the times
+        when they were asked.
         """
         for event in journal:
             if isinstance(event, AskedEvent):
@@ -647,8 +648,8 @@ class People:
         ]
 
     def _deadline(self, approval: str) -> float | None:
-        """Return the time at which a pending approval is denied, in seconds since 1970, or None if
-        it never is.
+        """Return the time, in seconds since 1970, at which a pending approval is denied, or None if
+        it is never denied.
         """
         seconds = approval_timeout(self._run.runner.machine.settings.approval)
         if seconds is None:
@@ -657,7 +658,7 @@ class People:
 
     def _pending(self) -> dict[str, Question]:
         run = self._run
-        # This is read at every event, so it does not go through all calls.
+        # This method runs at every event, so it must not go through all calls.
         if run.runner.machine.ended or run.runner.lost is not None:
             return {}
         return self._open

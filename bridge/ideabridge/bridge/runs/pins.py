@@ -31,7 +31,9 @@ from ideabridge.tools.typed import read_whole
 _UNKNOWN: Final = "its earlier definition is not in this store"
 
 Definition: TypeAlias = "Callable[[str], JSONObject | None]"
-"""A function that returns the essence of a tool by its digest, or None if it knows no such tool."""
+"""A function that takes a digest and returns the essence of the tool that has this digest, or None
+if there is no such tool.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class Pin:
 
     def replaced_by(self, tool: Tool, by: Decider) -> Pin:
         """Return a pin of the current definition, which a person accepts in place of the earlier
-        one.
+        definition.
         """
         step: JSONObject = {"was": self.digest, "by": by.to_json(), "time": now_text()}
         return dataclasses.replace(Pin.of(tool), accepted=(*self.accepted, step))
@@ -129,8 +131,8 @@ def definitions_in(plan: JSONObject) -> tuple[JSONObject, ...]:
 
 
 def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:
-    """Return the (module, name) of each tool that a run can call when it solves the idea again,
-    without the tools that its context defines.
+    """Return the (module, name) of each tool that a run can call when it solves the idea again.
+    Tools that the context of the guide defines are left out.
     """
     tools: list[tuple[str | None, str]] = []
     for pair in list_or_empty(guide.get("tools")):
@@ -142,13 +144,15 @@ def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:
 
 
 def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
-    """Return the call, with `_module` and the tool's name in that module if the call needs them."""
+    """Return the call. If it needs them, it gets `_module` and the name that the tool has in this
+    module.
+    """
     written = WrittenCall.of(call)
     tool = catalogue.look_up(written)
     if tool is None or tool.module is None:
         return call
     if tool.in_room and (written.module is not None or tool.module == ANONYMOUS):
-        # A call that already has `_module` keeps the version that it names.
+        # A call that already has `_module` keeps it, and with it the version that `_module` names.
         return call
 
     module, name = tool.origin
@@ -161,12 +165,12 @@ _built_in = cache(builtin_toolbox)
 
 
 def _is_built_in(tool: Tool) -> bool:
-    """Return whether this is one of ideabridge's own tools with its current definition."""
+    """Return whether a tool is one of ideabridge's own tools, with its current definition."""
     return is_reader(tool) or (tool.module is None and _built_in().tools.get(tool.name) == tool)
 
 
 def _needs_pin(tool: Tool, defined: frozenset[str]) -> bool:
-    """Return whether a tool is defined outside the plan, and so needs a pin unless it is built
+    """Return whether a tool needs a pin, because it is defined outside the plan and is not built
     in.
     """
     if tool.module is None:
@@ -223,7 +227,7 @@ class PinCheck:
         faults: one sentence for each reason why the plan cannot be called: a tool is gone,
             unavailable or changed.
         notes: changes to descriptions, which do not affect calls.
-        modules: the modules whose changed tools a person can accept, with "" for this process.
+        modules: the modules whose changed tools a person can accept. "" stands for this process.
     """
 
     faults: list[str] = field(default_factory=list[str])
@@ -321,9 +325,7 @@ def _why_unpinned(call: WrittenCall, tool: Tool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChangedTool:
-    """A tool that has changed since a published plan pinned it. `lines` describes the
-    differences.
-    """
+    """A tool that has changed since a published plan pinned it. `lines` describes the changes."""
 
     publication: Publication
     pin: Pin
@@ -357,7 +359,7 @@ def with_accepted(pinned: JSONObject, changed: Iterable[ChangedTool], by: Decide
 
 def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
     """Return whether a pin names a built-in tool from an earlier version of ideabridge. Equal hints
-    show this: a user's tool with the same name is unlikely to have them.
+    indicate this, because a user's tool with the same name is unlikely to have the same hints.
     """
     then = definition(pin.digest) or {}
     hints = dataclasses.replace(now.annotations, title=None).to_json()

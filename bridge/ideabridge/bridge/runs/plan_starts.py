@@ -70,7 +70,8 @@ class PlanStarts:
         return await check_beside(plan, start_plan, plan, catalogue, settings, None, choice)
 
     async def catalogue_of(self, plan: Plan, settings: Settings, caller: str) -> Catalogue:
-        """Return `PlanTools.catalogue`, after a check of the ideas and programs among the calls.
+        """Check the ideas and programs among a plan's calls. Return the result of
+        `PlanTools.catalogue`.
 
         Raises `PlanError`, `ProgramError` or `MeantToolError` if the check fails.
         """

@@ -76,7 +76,7 @@ class RecordedRun:
 
     def ends(self) -> list[CallFinished]:
         """Return the events that end calls, in order. A person's decision on an unknown outcome
-        ends its call.
+        also ends a call.
         """
         ends: list[CallFinished] = []
         for event in self.events:
@@ -117,8 +117,8 @@ class RecordedRun:
 
 
 def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun | None:
-    """Read a run from its journal. Return None unless its status is `done` or, with `ended`, unless
-    it has ended in any way.
+    """Read a run from its journal. Return None unless the run's status is `done`. With `ended`, any
+    run that has ended is accepted.
     """
     record = store.runs.get(run_id)
     statuses = ENDED if ended else ("done",)
@@ -149,8 +149,8 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
 
 
 def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
-    """Find the idea that `ref` names, and the run of this caller that ended with it. The result is
-    the run that `ref` names, or, if `ref` names no run, the latest run that ended with the idea,
+    """Find the idea that `ref` names, and a run of this caller that ended with the idea. If `ref`
+    names a run, this is the run. Otherwise, it is the latest run that ended with the idea,
     preferably one whose status is `done`.
 
     Raises:

@@ -40,15 +40,15 @@ _LONG_TEXT: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """An explained literal of a plan, with the parameter that one call to the published idea passes
-    in its place.
+    """An explained literal of a plan, with the parameter that a call to the published idea passes
+    in place of the literal.
 
     Attributes:
         form: see `Explained.to_json`.
         stored: the members of the form.
         passed: the parameter that the caller passes in its place, or None.
-        is_whole: true if the plan contains a reference to that parameter instead of the literal.
-            The literal then needs no explanation.
+        is_whole: True if the plan contains a reference to this parameter instead of the literal, so
+            that the literal needs no explanation.
     """
 
     form: JSONObject
@@ -58,7 +58,7 @@ class _Literal:
 
     @property
     def at(self) -> Path:
-        """Its place in the plan."""
+        """The place of the literal in the plan."""
         return self.stored.at
 
     @property
@@ -71,12 +71,12 @@ class _Literal:
 
 
 def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
-    """Adapt a published plan to a call with these arguments: remove the explanations of parameters
-    that are passed, and add a reason to each recorded default that might not belong to the other
-    arguments.
+    """Adapt a published plan to a call with these arguments: remove the explanations of the
+    parameters that the caller passes, and add a reason to each recorded default that might not
+    belong to the other arguments.
 
     Args:
-        plan: the plan. In it, literals that became parameters are references, and followed values
+        plan: the plan, in which literals that became parameters are references, and followed values
             are still literals.
         arguments: the arguments that the caller passes.
         schema: the schema of the arguments.
@@ -102,8 +102,8 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
 def _reasons(
     plan: JSONObject, arguments: JSONObject, schema: JSONObject | None, literals: Iterable[_Literal]
 ) -> dict[Path, JSONObject]:
-    """Return the recorded defaults that might not belong to the arguments, as explained literals
-    keyed by place.
+    """Return the recorded defaults that might not belong to the arguments. They are explained
+    literals, keyed by place.
     """
     filled = with_defaults(arguments, schema)
     defaults = {name: value for name, value in filled.items() if name not in arguments}
@@ -171,8 +171,8 @@ class _Companions:
 
 
 def _why_assumed(default: JSON, passed: list[str]) -> str | None:
-    """Return why a default might not belong to the values passed to the same call, or None if it is
-    likely to be the same for every input.
+    """Return why a default might not belong to the values that are passed to the same call. Return
+    None if the default is likely to be the same for every input.
     """
     if passed and isinstance(default, str | list | dict):
         return _beside(passed[0])

@@ -40,8 +40,8 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 
 AT_ONCE: Final = 8
-"""Maximum number of runs that are taken up at once. Another run follows when one of them has ended
-or waits for someone, or after `_HELD_SECONDS`.
+"""Maximum number of runs that are taken up at the same time. The next run follows when one of these
+runs has ended or waits for someone, or after `_HELD_SECONDS`.
 """
 
 MOST: Final = 1000
@@ -54,7 +54,7 @@ do not all sweep at the same moment.
 
 _HELD_SECONDS: Final = 1.0
 """Time, in seconds, to wait after taking up a run before taking up others: a run that crashes its
-process usually does so at once.
+process usually does so immediately.
 """
 
 _MOST_DELAY: Final = 60.0
@@ -90,13 +90,13 @@ class _Failed:
 
 
 class Recovery:
-    """Takes up runs that were active when their process died or abandoned them, and that no other
-    process drives.
+    """Takes up the runs that were active when their process died or abandoned them, provided that
+    no other process drives them.
 
     Runs that wait for a solution or an approval continue when someone answers. Runs that were
     interrupted because the configuration had changed continue under their own configuration. A run
     that was taken up twice without progress is set aside, because it might have crashed the
-    processes.
+    processes that took it up.
 
     Args:
         tell: see `Tell`.
@@ -130,16 +130,16 @@ class Recovery:
             while True:
                 undecided = self._sweep(group, None)
                 if deadline is None:
-                    # By then a live driver has renewed its lease, so there is no reason to wait
-                    # longer.
+                    # After this time, a live driver has renewed its lease, so there is no reason to
+                    # wait longer.
                     deadline = anyio.current_time() + max(undecided, default=0.0) + SWEEP_SECONDS
                 if not undecided or anyio.current_time() > deadline:
                     return
                 await anyio.sleep(min(*undecided, SWEEP_SECONDS / 4) + 0.01)
 
     async def keep(self) -> None:
-        """Take up all runs, and those that other processes leave behind later, until this task is
-        cancelled.
+        """Take up all runs, including those that other processes leave behind later, until this
+        task is cancelled.
         """
         swept_under: str | None = None
         undecided_until = 0.0
@@ -153,8 +153,8 @@ class Recovery:
                         undecided = self._sweep_all(group)
                         swept_under = fingerprint
                         if undecided:
-                            # By then a live driver has renewed its lease, and a sweep has come
-                            # after the leases of the others have lapsed.
+                            # After this time, each live driver has renewed its lease, and there has
+                            # been a sweep after the leases of all other drivers lapsed.
                             undecided_until = (
                                 anyio.current_time() + max(undecided) + 2 * SWEEP_SECONDS
                             )
@@ -165,8 +165,8 @@ class Recovery:
                 await anyio.sleep(SWEEP_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads the servers
 
     def _sweep_all(self, group: TaskGroup) -> list[float]:
-        """Sweep the runs of all configurations, because runs that could not continue under another
-        configuration might be able to under this one. Returns what `_sweep` returns.
+        """Sweep the runs of all configurations, because a run that could not continue under another
+        configuration might be able to continue under this one. Return the result of `_sweep`.
         """
         for failed in self._failed.values():
             failed.hopeless = None
@@ -177,12 +177,14 @@ class Recovery:
         return undecided
 
     def _has_failed_by_store(self) -> bool:
-        """Return whether a run is still to be taken up because the store could not be written."""
+        """Return whether there is a run that could not be taken up yet because the store could not
+        be written.
+        """
         return any(failed.by_store for failed in self._failed.values())
 
     def _adopt_queued(self) -> None:
         """Adopt queued runs of other configurations that can continue under this one, because there
-        might be no worker left with their configuration.
+        might no longer be a worker with their configuration.
         """
         for lease in self._store.leases.of_runs(QUEUED, None, MOST):
             record = self._store.runs.get(lease.run)
@@ -193,14 +195,14 @@ class Recovery:
             try:
                 self._runs.adopt(record)
             except PASSING:
-                # The next sweep is one of all configurations again.
+                # The next sweep covers all configurations again.
                 raise
             except Exception as error:  # noqa: BLE001 - one run that cannot be read must not hold up the others
                 self._give_up(record, error)
 
     def _sweep(self, group: TaskGroup, fingerprint: str | None) -> list[float]:
-        """Start taking up every run that was left behind. Among active runs, this covers only those
-        with this `fingerprint`.
+        """Start taking up every run that was left behind. Of the active runs, only those with this
+        `fingerprint` are included.
 
         Returns:
             How many seconds remain until the lease lapses, for each run whose driver might be
@@ -230,8 +232,8 @@ class Recovery:
         return undecided
 
     def _report_ended(self) -> None:
-        """Report runs that ended even though the store failed while they were being taken up: the
-        write succeeded later, so no sweep finds them again.
+        """Report runs that ended although the store failed while they were being taken up. The
+        write succeeded later, so no sweep finds these runs again.
         """
         for run_id in [
             failed_id
@@ -276,7 +278,7 @@ class Recovery:
                 if record is not None:
                     self._give_up(record, error)
                 if isinstance(error, PASSING):
-                    # The other runs would fail as well, so delay them.
+                    # If the store fails, the other runs would fail as well, so delay them.
                     await anyio.sleep(_HELD_SECONDS)
                 return None
             with anyio.move_on_after(_HELD_SECONDS):
@@ -297,18 +299,20 @@ class Recovery:
         try:
             return self._runs.resume(record.id, SEES_ALL)
         except FinishedRunError:
-            # The driver died after writing the last event but before writing the status. Looking
-            # the run up writes the status, which wakes the tasks that are waiting for the run to
+            # The driver died after it wrote the last event but before it wrote the status. Looking
+            # up the run writes the status, and this wakes the tasks that are waiting for the run to
             # end.
             return self._runs.get(record.id, record.caller)
 
     def _goes_on_with(self, root: RunRecord) -> bool:
-        """Return whether a room continues together with its parent because a worker takes both."""
+        """Return whether a room continues together with its parent, because a worker takes up
+        both.
+        """
         return self._runs.queue.role != "alone" and root.status in ("running", QUEUED)
 
     def _give_up(self, record: RunRecord, error: Exception) -> None:
-        """Report that a run could not be taken up. This is reported only once. If the reason was
-        the store, a later, different reason is reported as well.
+        """Report that a run could not be taken up, but only once. If the first report was about the
+        store, a later, different reason is reported as well.
         """
         passes = isinstance(error, PASSING)
         failed = self._failed.get(record.id)
@@ -335,8 +339,8 @@ class Recovery:
             self._tell(record, reason)
 
     def _delay(self, run_id: str, error: Exception | None) -> _Failed:
-        """Wait before taking up a run again, because of `error` or, if that is None, because
-        another process has the run.
+        """Delay the next attempt to take up a run, because of `error` or, if `error` is None,
+        because another process has the run.
         """
         failed = self._failed.setdefault(run_id, _Failed())
         passes = error is None or isinstance(error, (*PASSING, StaleDriverError))

@@ -74,7 +74,8 @@ class Replay:
     Attributes:
         answer: the source of the output: the recording, a plan, a program, or a mind.
         output: the recorded output, if it is the answer.
-        run: the run that computes the output if it is not recorded. The caller waits for its end.
+        run: the run that computes the output, if the output is not recorded. The caller waits for
+            the run to end.
     """
 
     answer: Literal["recorded", "plan", "program", "solve"]
@@ -83,8 +84,8 @@ class Replay:
 
 
 def same_input(value: JSON) -> JSON:
-    """Return the input with sorted object keys, for comparison with a recorded one. Nothing else is
-    normalised: 1.0 differs from 1, and a missing member differs from its default.
+    """Return the input with sorted object keys, for comparison with a recorded input. Nothing else
+    is normalised: 1.0 differs from 1, and a missing member differs from its default.
     """
     return with_sorted_keys(value)
 
@@ -255,7 +256,7 @@ class Ways:
 
         self._expect(publication, publication.plan, plan.calls, catalogue)
         if not all(self._offer.to(caller).has_tool(tool) for tool in catalogue.tools):
-            # The mind would see tools that the profile does not have.
+            # No mind can continue, because it would see tools that the profile does not have.
             guide = None
 
         if guide is not None:
@@ -266,15 +267,15 @@ class Ways:
             return await check_beside(plan, start_solve_by, plan, solving)
 
         settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
-        # As in any plan, each room chooses its mind when it opens. Only a client's model must be
-        # recorded now.
+        # As in any plan, each room chooses its mind when it opens. Only the choice of a client's
+        # model must be recorded now.
         recorded = choice if choice.name == SAMPLING else None
         if plan.program is not None:
             return start_program(plan, catalogue, settings, plan.names or {}, [*before], recorded)
         return await check_beside(plan, start_plan, plan, catalogue, settings, [*before], recorded)
 
     def _user_of_tools(self, publication: Publication, caller: str) -> str:
-        """Return the caller whose tools an answer uses. It is the caller without the profile,
+        """Return the caller whose tools an answer uses. This is the caller without the profile,
         unless the profile also restricts the plans of ideas.
         """
         profile = self._offer.to(caller).profile
@@ -321,8 +322,8 @@ class Ways:
         return why_not_here(self._store, publication, user, self._offer.to(user).missing.lacking)
 
     def expect_here(self, modules: Iterable[JSON], caller: str) -> None:
-        """Raise an error, before a plan's first call runs, if the plan calls an idea that cannot be
-        called in this process.
+        """Raise an error if a plan calls an idea that cannot be called in this process. The check
+        takes place before the first call of the plan runs.
 
         Raises:
             MeantToolError: one of the modules is an idea that lacks something in this process; see
@@ -356,13 +357,13 @@ class Ways:
     async def pinned(self, publication: Publication, caller: str) -> Publication:
         """Return the publication with pins for the tools that its calls use.
 
-        An import, or an application that calls `Store.publish`, stores a plan without pins: a pin
-        contains the digest of a definition, and neither of them has the definition. So the first
-        use of the publication pins its tools and stores the pins. The definitions come from the
-        journal of the run from which the plan was lifted. Without this journal, they are the
-        current definitions in the modules that the idea's schema names. If such a module is down,
-        the publication remains without pins until the next use. The pins are the same for all
-        callers, so the caller's profile does not matter.
+        A plan that was stored by an import, or by an application that calls `Store.publish`, has no
+        pins: a pin contains the digest of a definition, and neither the import nor the application
+        has the definition. The first use of the publication therefore pins its tools and stores the
+        pins. The definitions come from the journal of the run from which the plan was lifted.
+        Without this journal, the current definitions are used, from the modules that the idea's
+        schema names. If such a module is down, the publication remains without pins until the next
+        use. The pins are the same for all callers, so the caller's profile does not matter.
         """
         caller = owner_of(caller)
         plan: JSONObject | None = publication.plan
@@ -391,7 +392,7 @@ class Ways:
         self, calls: list[JSON], unpinned: JSONObject, caller: str
     ) -> Catalogue:
         """Return the current tools for the calls in a plan or guide. Return no tools if a module is
-        down; the call itself then reports it.
+        down. In that case, the call itself reports the module.
         """
         plan = Plan(calls=calls, tools=definitions_in(unpinned))
         try:
@@ -428,9 +429,9 @@ class Ways:
     def _idea_of_others(
         self, publication: Publication, calls: list[JSON], catalogue: Catalogue
     ) -> Tool | None:
-        """Return another user's idea that a call without `_module` would mean, or None. If the name
-        was free when the plan was published, another user might have taken it since. Calls to ideas
-        that already existed have a `_module`.
+        """Return the idea of another user that a call without `_module` would mean, or None. There
+        can be such an idea if the name was free when the plan was published, and another user has
+        taken the name since. Calls to ideas that already existed at that time have a `_module`.
         """
         for call in written_calls(calls):
             if call.module is not None:
@@ -469,7 +470,7 @@ class Ways:
     def check_pins(
         self, pinned: JSONObject | None, calls: list[JSON], catalogue: Catalogue
     ) -> PinCheck:
-        """Compare the pinned tools of a plan or guide with the current ones; see
+        """Compare the pinned tools of a plan or guide with the current tools; see
         `pins.check_pins`.
         """
         definition = self._store.tool_memory.definition
@@ -502,7 +503,7 @@ def _start_solving(
 
 
 def with_module(call: JSON, listed: dict[str, str]) -> JSON:
-    """Return the call, with the module that its Request's schema names for its tool."""
+    """Return the call with the module that the schema of the call's Request names for its tool."""
     written = WrittenCall.of(call)
     need = need_of(written, {tool: module for tool, module in listed.items() if module})
     if need is None or not need.module or written.module is not None:

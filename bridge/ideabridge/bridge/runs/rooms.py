@@ -96,8 +96,8 @@ class Rooms:
     """Opens rooms, and hands their results to their parents.
 
     Args:
-        runs: the runs of this process and their rooms. Its mind answers in the rooms of plans; in
-            the rooms of any other run, that run's mind answers.
+        runs: the runs of this process and their rooms. In the rooms of plans, the mind of `runs`
+            answers. In the rooms of any other run, the mind of that run answers.
     """
 
     def __init__(self, runs: _Runs) -> None:
@@ -117,7 +117,8 @@ class Rooms:
         try:
             await run.patiently(lambda: self._opened(run, effect.key, opened))
         except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
-            # If this process has lost the run, the process that continues it reads the journals.
+            # If this process has lost the run, there is nothing to do: the process that continues
+            # the run reads the journals.
             if run.runner.lost is None:
                 run.runner.fail(error)
 
@@ -165,8 +166,8 @@ class Rooms:
         settings = offer.settings(settings)
         if effect.call.room == "idea":
             name = effect.tool.name_in_module
-            # The run has this tool, so its profile allows the idea, or an idea that it allows calls
-            # it.
+            # The run has this tool, so its profile allows the idea, or allows another idea that
+            # calls this idea.
             publication = self._runs.store.publications.named(name, caller=owner_of(run.caller))
             answer = await self._runs.ways.answer(
                 publication,
@@ -206,9 +207,10 @@ class Rooms:
         )
 
     def _choice(self, run: Run) -> Choice:
-        """Return the mind that answers in the rooms of a run. In a run that a mind solves, it is
-        the same mind. In a plan that is itself a room, it is the mind for the rooms of its parent,
-        unless that mind is `turns`. In any other plan, it is the mind that `auto` chooses.
+        """Return the mind that answers in the rooms of a run. In a run that a mind solves, this is
+        the mind of the run. In a plan that is itself a room, this is the mind for the rooms of its
+        parent, unless that mind is `turns`. In any other plan, this is the mind that `auto`
+        chooses.
         """
         if run.machine.mode == "solve":
             return Choice(
@@ -223,7 +225,7 @@ class Rooms:
     # -- events and ends ---------------------------------------------------------------------------
 
     def watch(self, run: Run, event: Event) -> None:
-        """Receive an event of a run or room. If another process drives the run, this only calls the
+        """Receive an event of a run or room. If another process drives the run, only call the
         watchers.
         """
         follows = run.runner.follows
@@ -243,7 +245,7 @@ class Rooms:
         if isinstance(event, RunEnded) and not follows:
             self._runs.group.start_soon(self._settle, run, parent)
         elif isinstance(event, _COUNTED) and not follows and run.root.over_budget() is not None:
-            # End the root in a separate task, because that also ends this room, which is still
+            # End the root in a separate task. Ending the root also ends this room, which is still
             # applying an event.
             self._runs.group.start_soon(_end, run.root)
 
@@ -253,8 +255,8 @@ class Rooms:
         parent.runner.poke()
 
     async def _settle(self, room: Run, parent: Run) -> None:
-        """Hand the result of a room to its parent, and try again while another process drives the
-        parent.
+        """Hand the result of a room to its parent. As long as another process drives the parent,
+        try again.
         """
         key = room.key
         while True:
@@ -272,13 +274,14 @@ class Rooms:
                 return
 
     def _cancel(self, run: Run, room: Run, reason: str) -> None:
-        # The run counts as behind until the rooms in `ending` have written that they ended.
+        # The events of the run count as unwritten until the rooms in `ending` have written that
+        # they ended.
         run.ending = [
             ending for ending in run.ending if ending.runner.is_behind or ending.is_being_left
         ]
         run.ending.append(room)
-        # If another process drives the room, that process notices when it tries to hand over the
-        # result.
+        # If another process drives the room, the other process notices the end of the call when it
+        # tries to hand over the result.
         with contextlib.suppress(InterruptedRunError, FinishedRunError):
             try:
                 room.cancel(reason)
@@ -335,8 +338,8 @@ def _start_clean_room(
     choice: Choice,
     admits: Callable[[Tool], bool],
 ) -> Start:
-    """Return the start of `solve` in a clean room. The room has only tools that its parent has and
-    that its profile admits.
+    """Return the start of `solve` in a clean room. The room has only the tools that its parent has
+    and that the profile admits.
     """
     task, data, schema = (
         effect.parameters.get(name) for name in ("task", "input", "output_schema")
@@ -350,7 +353,7 @@ def _start_clean_room(
     if isinstance(schema, dict):
         check_schema(schema, what="output_schema")
 
-    # An idea's plan can have tools that the profile does not have. A mind must not get them.
+    # An idea's plan can have tools that the profile does not have. A mind must not get these tools.
     tools = chosen_tools(filter(admits, machine.offer.current.tools), patterns)
     if patterns and not tools:
         raise RoomError(f"tools: this run has no tool that matches {', '.join(patterns)[:200]}")
@@ -367,8 +370,8 @@ def _start_clean_room(
 
 
 async def _end(run: Run) -> None:
-    # Count the budget again, because a closing room might have been counted twice: in its parent's
-    # journal and as an open room.
+    # Count the budget again, because a room that is being closed might have been counted twice: in
+    # the journal of its parent, and as an open room.
     reason = run.over_budget()
     if reason is not None and run.machine.phase not in ("ended", "ending"):
         try:
@@ -417,8 +420,8 @@ def _nested(path: list[str], value: JSON) -> JSON:
 
 def _context_of_call(machine: Machine, request: Request | None, instance: str) -> list[JSON]:
     """Return the context of the Request in which a latent call was proposed, or of the plan if no
-    Request proposed it. It holds the messages that the call's instance sees; in the room they have
-    no instance.
+    Request proposed it. The context holds the messages that the call's instance sees. In the room,
+    these messages have no instance.
     """
     if request is not None:
         context = request.context_json
@@ -428,7 +431,7 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
     messages: list[JSON] = []
     for raw in context:
         message = read_message(raw)
-        # Messages about tools, plans and errors are only for whoever writes calls.
+        # Messages about tools, plans and errors are only for a mind that writes calls.
         if message.instance not in ("", instance) or message.type in ("tool", "plan", "error"):
             continue
 

@@ -138,8 +138,8 @@ continue in this process.
 logger: Final = logging.getLogger(__name__)
 
 _NOTES: Final = 20
-"""Limit on the entries of each kind in an answer: decisions, assumptions, skipped calls and
-notes.
+"""Maximum number of entries of each kind in an answer. The kinds are decisions, assumptions,
+skipped calls and notes.
 """
 
 _WRITTEN: Final = 64 * 1024
@@ -180,7 +180,7 @@ class Run:
     """One run.
 
     Args:
-        caller: the caller who started it; other callers do not see it.
+        caller: the caller who started the run. Other callers do not see it.
         mind: answers its Requests, or None if the caller answers them turn by turn.
         parent: for a room, the run whose call it answers.
 
@@ -238,7 +238,7 @@ class Run:
         )
         self.people = People(self, host.group, host.approver, host.screen.mask)
         # The order matters: for `RunEnded`, `host.watch` writes the row of the run from `summary`.
-        # Everything that a summary reads must have received the event before that.
+        # Before it does so, everything that a summary reads must have received the event.
         self.runner.watchers += [self.turns.take, partial(host.watch, self), self.people.watch]
 
     @property
@@ -259,7 +259,7 @@ class Run:
         if machine.ended:
             return cast("RunStatus", machine.status or "failed")
 
-        # Wait for rooms that are about to open, so that the run reports all their Requests
+        # Wait for rooms that are about to open, so that the run reports the Requests of all rooms
         # together.
         opened = len(self.rooms) >= len(machine.open_rooms)
         if machine.awaits_solution or (opened and any(True for _ in self.open_requests())):
@@ -298,9 +298,9 @@ class Run:
 
     @property
     def waits_in_journal(self) -> bool:
-        """True if a run that was read from its journal does nothing but wait. False if a module had
-        asked a question, because its call ran in another process and might have ended with that
-        process.
+        """True if a run that was read from its journal does nothing but wait. False if a module has
+        asked a question, because the call ran in another process and might have ended together with
+        that process.
         """
         return self._is_still and not parked(self.machine.history)
 
@@ -384,14 +384,14 @@ class Run:
             self.parent.poke()
 
     def beat(self, seconds: float) -> None:
-        """Renew the lease, `seconds` after the last heartbeat, and end the run when its time is
-        up.
+        """Renew the lease, and end the run if its time is up. `seconds` is the time since the last
+        heartbeat.
         """
         try:
             is_held = self.driver.renew()
         except StoreError:
-            # Another process takes the run over only after several missed heartbeats. Until then
-            # the run stays here.
+            # Another process takes over the run only after several missed heartbeats. Until then,
+            # the run stays in this process.
             return
         if not is_held:
             self.driver.epoch = None
@@ -452,8 +452,8 @@ class Run:
             await self.runner.wait_changed()
 
     def _with_tool_name(self, event: Event) -> Event:
-        """Return the event with the name of its tool: the tool that the call names, or the one that
-        a person replaced it with.
+        """Return the event with the name of its tool. This is the tool that the call names or, if a
+        person replaced it, the other tool.
         """
         if not isinstance(event, OfCall):
             return event
@@ -473,15 +473,15 @@ class Run:
     @overload
     async def result(self, model: type[T]) -> T: ...
     async def result(self, model: type[Any] | None = None) -> Any:
-        """Wait for the run to end, and return its output. Without an output schema, this is its
-        state, or its results if it has no state.
+        """Wait for the run to end, and return its output. Without an output schema, the output is
+        the run's state or, if the run has no state, its results.
 
         Args:
             model: the type to return, which is a pydantic model or any type that pydantic supports,
                 or None for JSON.
 
         Raises:
-            RunFailedError: the run has no output, it needed no output but calls failed, or it waits
+            RunFailedError: the run has no output, it needs no output but calls failed, or it waits
                 for someone.
             OutputTypeError: the output does not fit the model.
             ArgumentError: the model is not a type.
@@ -569,8 +569,8 @@ class Run:
             self.drive(SolutionRejected(solution, list(errors)))
             raise RejectedSolutionError(rejection(errors), [dict(error) for error in errors])
 
-        # Record the author before posting the event, because the step might end at once, and its
-        # idea is then saved.
+        # Record the author before posting the event, because the step might end immediately, and
+        # the idea of the step is then saved with its author.
         self.turns.authors[turn] = (mind or "turns", model or "")
         self.drive(proposed)
         return notes
@@ -638,8 +638,8 @@ class Run:
             logger.warning("run %s: the approved call is not remembered: %s", self.id, error)
 
     def follow_configuration(self) -> None:
-        """Apply the rules of this configuration to the run and its rooms from now on, if they were
-        last driven under another one.
+        """If the run and its rooms were last driven under another configuration, apply the rules of
+        this configuration to them from now on.
 
         Raises:
             InterruptedRunError: another process drives the run.
@@ -679,8 +679,8 @@ class Run:
                 self._take("running")
 
     def _take(self, status: str | None = None) -> None:
-        """Take the lease unless this process holds it already, and write the status, in one
-        transaction.
+        """In one transaction, take the lease, unless this process already holds it, and write the
+        status.
         """
         if self.parent is not None:
             self.parent.hold()
@@ -702,7 +702,7 @@ class Run:
         """
         if self.runner.lost is not None:
             with contextlib.suppress(StoreError):
-                # If the store cannot be written, the lease lapses.
+                # If the store cannot be written, the lease lapses later.
                 self.driver.leave(None, None, self.poke)
         elif self.may_rest:
             try:
@@ -711,7 +711,7 @@ class Run:
                 self.runner.program.stop()
             except StaleDriverError:
                 # Another process drives the run and its rooms. Until now, only a room had noticed
-                # that.
+                # this.
                 self.runner.abandon("its lease was lost to another process")
         if self.parent is not None:
             self.parent.moved()
@@ -752,8 +752,8 @@ class Run:
 
     @property
     def way(self) -> Literal["plan", "program", "solve"]:
-        """How the run gets its answer: only from a plan or program, or from a mind (possibly after
-        a plan or program has run).
+        """How the run gets its answer: only from a plan or a program, or from a mind, which can
+        follow a plan or a program.
         """
         is_alone = self.machine.mode == "plan" or (self.turns.by_plan and self.machine.step == 0)
         if not is_alone:
@@ -802,8 +802,8 @@ class Run:
         self._host.screen.admit([event])
 
     def event_of(self, approval: str, decision: Decision) -> tuple[Run, DecidedEvent]:
-        """Check a decision. Return the run or room that it applies to, and its event. Raises the
-        errors of `decide`.
+        """Check a decision. Return the run or room that the decision applies to, and the decision's
+        event. Raises the errors of `decide`.
         """
         if not (self._is_blocked and decision.decision in _RUN_NOTHING):
             self._expect_alive()
@@ -832,7 +832,7 @@ class Run:
 
     def _expect_in_profile(self, edit: CallDecided, offer: Offer) -> None:
         """Raise `DecisionError` if an edited call uses a tool that the profile of the run does not
-        have. The plan of an idea can call such a tool, but only as it was published.
+        have. The plan of an idea can call such a tool, but only in the calls that were published.
         """
         tool = self.machine.history[edit.call].tool
         if edit.tool is not None:
@@ -944,7 +944,7 @@ class Run:
         try:
             self.root.end_at_limit(reason)
         except (InterruptedRunError, StoreError):
-            # The process that continues that run counts the budget again.
+            # The process that continues the outermost run counts the budget again.
             self.end_at_limit(reason)
 
     def cancel(self, reason: str | None = None) -> None:
@@ -1105,8 +1105,8 @@ class Run:
         if asking is not None and asking.runner.request is not None:
             part["request"] = _cost_of(asking.runner.request)
 
-        # If the run is answered turn by turn, the client's model answers, and its tokens are not
-        # counted.
+        # If the run is answered turn by turn, the client's model answers, and the tokens of this
+        # model are not counted.
         spent = self.spent()
         in_rooms = self.machine.usage.requests + sum(
             room.spent().requests for room in self.rooms.values()
@@ -1142,9 +1142,9 @@ class Run:
 
         A process other than the one that ran the calls can call this after reading the run from its
         journal. The summary must therefore read only what `Runs._read_whole` restores: the machine,
-        the turns, the questions and `idea`. It restores no times of events: compute a member that
-        needs them from the journal where the row is written, in `Journal.set_status`, which
-        `Driver.leave` calls.
+        the turns, the questions and `idea`. `Runs._read_whole` restores no times of events. A
+        member that needs these times must therefore be computed from the journal where the row is
+        written: in `Journal.set_status`, which `Driver.leave` calls.
         """
         machine = self.machine
         return StoredSummary(idea=self.idea, errors=len(machine.errors), reason=machine.reason)
@@ -1166,8 +1166,8 @@ class Run:
 
     @property
     def approved(self) -> list[JSONObject]:
-        """The assumptions that a person or approver confirmed. They have the shape of `assumed`;
-        `approved` says who confirmed them.
+        """The assumptions that a person or approver confirmed. They have the form of `assumed`,
+        with the member `approved`, which says who confirmed the assumption.
         """
         return self.machine.doubts.approved
 
@@ -1298,8 +1298,8 @@ class Run:
         )
 
     def spent(self, *, under_way: bool = False) -> Spending:
-        """Return the usage of the run and all its rooms, open or ended. `under_way` adds the usage
-        so far of answers that are about to be interrupted.
+        """Return the usage of the run and all its rooms, open or ended. With `under_way`, this
+        includes the usage so far of answers that are about to be interrupted.
         """
         machine = self.machine
         own = self.machine.usage
@@ -1326,7 +1326,7 @@ class Run:
 
     def used_in_rooms(self, key: ExecutionKey | None) -> JSONObject | None:
         """Return the usage of the open rooms that are about to end, or None if they used nothing.
-        `None` as the call means the rooms of all calls.
+        If `key` is None, the rooms of all calls count.
         """
         total = Spending()
         for room_key, room in self.rooms.items():
@@ -1335,7 +1335,9 @@ class Run:
         return total.to_json() or None
 
     def over_budget(self) -> str | None:
-        """Return why the run and its rooms must end, or None while they are within the budget."""
+        """Return why the run and its rooms must end, or None as long as they are within the
+        budget.
+        """
         settings = self.machine.settings
         spent = self.spent()
         if spent.requests > settings.requests:
@@ -1389,7 +1391,7 @@ class Run:
         message = f"its room {self.id} ended without a result, {machine.status}{reason}{errors}"[
             :4000
         ]
-        # If an outcome in the room is unknown, so is the outcome of its call.
+        # If an outcome in the room is unknown, the outcome of the call is unknown, too.
         kinds = {
             str((progress.error or {}).get("kind"))
             for progress in machine.history
@@ -1407,9 +1409,9 @@ class Run:
     # -- ideas -------------------------------------------------------------------------------------
 
     def save_step(self, request: Request, stored: JSONObject, outcome: str) -> SaveIdea:
-        """Return a function that saves the idea of a Solution that has run. It is called in the
-        transaction that writes the next step's events. The idea's parent is the idea of the
-        previous step, or the idea from which the run began.
+        """Return a function that saves the idea of a Solution that has run. The function is called
+        in the transaction that writes the events of the next step. The idea's parent is the idea of
+        the previous step, or the idea from which the run began.
 
         Args:
             request: the Request of the step.
@@ -1454,7 +1456,8 @@ class Run:
         )
 
         def save() -> None:
-            # If the transaction is rolled back, the next one computes the same id from the content.
+            # If the transaction is rolled back, the next attempt computes the same id from the
+            # content.
             self.idea = host.store.ideas.save(idea, meta)
 
         return SaveIdea(save, is_large=request.stored_size > LARGE)

@@ -141,7 +141,8 @@ class _Run(DrivenRun, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A machine folded from a journal, and everything else that the journal determines.
+    """A machine that was folded from a journal, together with everything else that the journal
+    determines.
 
     Attributes:
         machine: the machine.
@@ -273,15 +274,15 @@ class Runner:
         return self.lost is None and not self.machine.ended and not self._run.is_orphan
 
     def interrupt(self, why: str) -> None:
-        """Prevent a run from continuing in this process, if no work for it is in progress. For a
-        run with work in progress, use `abandon`.
+        """Prevent the run from continuing in this process. Use this method only if no work for the
+        run is in progress; otherwise, use `abandon`.
         """
         self.lost = why
 
     @property
     def is_behind(self) -> bool:
-        """True while events that the machine has applied are not in the journal yet. They have no
-        effects until they are written.
+        """True while events that the machine has applied are not in the journal yet. Such events
+        have no effects until they are written.
         """
         return self._batch is not None and self.lost is None
 
@@ -305,7 +306,7 @@ class Runner:
             try:
                 self._take(admitted)
             except JournalError:
-                # The events before the refused one were applied, so their effects are performed.
+                # The events before the refused event were applied, so perform their effects.
                 self.perform()
                 raise
             self.perform()
@@ -313,13 +314,13 @@ class Runner:
             raise
         except Exception as error:
             # The machine has applied events that are not in the journal. Only the journal counts,
-            # so the run must be read from it again.
+            # so the run must be read again from the journal.
             self.fail(error)
             raise
 
     def _take(self, events: Sequence[Event]) -> None:
-        """Let the machine apply events before they are journaled, because an event that it refuses
-        must not reach the journal.
+        """Let the machine apply events before they are journaled, because an event that the machine
+        refuses must not reach the journal.
         """
         for event in events:
             self.machine.receive(event)
@@ -330,7 +331,7 @@ class Runner:
         `follows`.
 
         Returns:
-            False if the write is queued. The effects are then performed after it.
+            False if the write is queued. In that case, the effects are performed after the write.
         """
         events = self._taken
         self._taken = []
@@ -426,7 +427,7 @@ class Runner:
 
     def explain_own(self, error: Exception) -> JSONObject:
         """Return the error that a mind sees for a call that failed in ideabridge's own code. A
-        defect is reported as one, and logged.
+        defect is logged, and the error says that it is a defect.
         """
         if isinstance(error, IdeabridgeError) and not isinstance(error, HandlerError):
             return self._executor.explain(error)
@@ -453,7 +454,8 @@ class Runner:
         """Journal the first events of a run, and perform the effects that follow. The machine has
         already applied the very first event.
 
-        In the agent loop, this makes the first Request, and the remaining events answer it.
+        In the agent loop, this method makes the first Request, and the remaining events answer the
+        Request.
 
         Raises:
             SecretGivenError: the events contain a secret; nothing was journaled.
@@ -475,8 +477,8 @@ class Runner:
     def perform(self) -> None:
         """Journal the events that were applied, and perform every effect that is due. All unblocked
         calls start together, and the events that unblocked them are journaled with their start.
-        While a write is queued, this does nothing, and `_written` calls it again. If a message
-        handler fails, the events so far are journaled, and this process abandons the run.
+        While a write is queued, this method does nothing, and `_written` calls it again. If a
+        message handler fails, the events so far are journaled, and this process abandons the run.
         """
         try:
             self._perform()
@@ -502,8 +504,8 @@ class Runner:
         while self._batch is None:
             if self._ending is not None and not self._taken:
                 self._take_end(*self._ending)
-            # A room that is about to be ended must not use up anything more, because its usage has
-            # already been counted.
+            # A room that is about to be ended must not use any more of the budget, because its
+            # usage has already been counted.
             if self._ending is not None or self._run.is_orphan:
                 due = []
             else:
@@ -635,7 +637,8 @@ class Runner:
 
     def _finish_step(self, outcome: str) -> None:
         if self.request is None and self.machine.mode == "plan":
-            # Nobody was asked for the plan. Its Request is the one that a mind would have received.
+            # Nobody was asked for the plan, so its Request is the Request that a mind would have
+            # received.
             self.request = self._composer.compose(self.machine)
         if self.request is not None:
             stored = self._composer.stored(self.machine, self.request)
@@ -824,7 +827,7 @@ class Runner:
     # -- resuming ----------------------------------------------------------------------------------
 
     def fold(self, events: Sequence[Event]) -> None:
-        """Apply the events in a journal. Nothing is journaled or performed.
+        """Apply the events in a journal, without journaling events or performing effects.
 
         Raises:
             JournalError: an event does not fit.
@@ -854,8 +857,8 @@ class Runner:
             self.follows = False
 
     def resume(self, changed: ConfigurationChanged | None = None) -> None:
-        """Continue after `fold`; see `resume_events`. `changed` is the event to journal if the
-        configuration has changed since.
+        """Continue after `fold`; see `resume_events`. If the configuration has changed since,
+        `changed` is the event to journal.
         """
         if changed is not None:
             self._take(self._screen.admit([changed]))
@@ -879,7 +882,7 @@ class _Closing(Protocol):
 def cause(error: Exception, mask: Callable[[str], str]) -> str:
     """Return a sentence that says why a run cannot continue in this process.
 
-    The message of an `IdeabridgeError` is used as it is. Any other error, and an event that the
+    The message of an `IdeabridgeError` is used unchanged. Any other error, and an event that the
     machine refused, is a defect of ideabridge or of the user's code. In that case the message says
     so, and the traceback is logged, as when a message handler fails. `mask` removes secrets.
     """
@@ -978,8 +981,8 @@ class RunningCalls:
         self._runner.leave_work()
 
     async def _post_in_turn(self, ended: _Ended) -> None:
-        """Post a large result while no other one is being posted, then leave the event loop to
-        other tasks for as long as the posting took.
+        """Post a large result while no other large result is being posted. Then leave the event
+        loop to other tasks for as long as the posting took.
         """
         lock = _lock_of_loop()
         try:
@@ -998,7 +1001,7 @@ class RunningCalls:
 
     async def _post(self, ended_call: _Ended) -> None:
         """Post the event that ends a call. If several calls end in the same pass of the event loop,
-        the task of the first one posts for all of them.
+        the task of the first call posts the events of all these calls.
         """
         self._ended.append(ended_call)
         if len(self._ended) > 1:
@@ -1079,9 +1082,10 @@ class RunningCalls:
                 for report_result in report_results:
                     report_result(value)
         except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone
-            # A failure during a cancellation is caused by the cancellation (the module was closed,
-            # for example), so it is not the outcome of the call. In the journal, the call stays in
-            # flight, and the process that resumes the run decides what happens to it.
+            # A failure during a cancellation is caused by the cancellation (for example, because
+            # the module was closed), so the failure is not the outcome of the call. In the journal,
+            # the call stays in flight, and the process that resumes the run decides what happens to
+            # it.
             await anyio.lowlevel.checkpoint_if_cancelled()
             return _Ended(
                 CallFinished(index, effect.item, error=self._executor.explain(error, effect.hints))
@@ -1100,7 +1104,9 @@ class RunningCalls:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A call that has ended, and the message that it returned. The two are journaled together."""
+    """A call that has ended, and the message that it returned. The end and the message are
+    journaled together.
+    """
 
     finished: CallFinished
     returned: MessageAdded | None = None
@@ -1225,7 +1231,8 @@ _lock: Final[RunVar[anyio.Lock]] = RunVar("_lock")
 
 def _lock_of_loop() -> anyio.Lock:
     """Return the lock with which the tasks of an event loop post large results one at a time.
-    Posting 8 MB takes up to 1.5 s, and 200 such results at once would block the event loop.
+    Posting 8 MB takes up to 1.5 s, so posting 200 such results at the same time would block the
+    event loop.
     """
     try:
         return _lock.get()

@@ -131,18 +131,18 @@ ANSWERS_SECONDS: Final = 5.0
 """Time, in seconds, to wait for the driver of a run to act on a cancellation or a decision."""
 
 _MANY_TOOLS: Final = 500
-"""With more tools than this, the schema of a Request is composed in a thread, because each tool
-takes 0.3 ms.
+"""The number of tools above which the schema of a Request is composed in a thread, because each
+tool takes 0.3 ms.
 """
 
 
 _AT_HAND = 256
-"""With more runs than this in memory, runs that have ended or are waiting are dropped."""
+"""The number of runs in memory above which runs that have ended or are waiting are dropped."""
 
 
 _LARGE_CONTEXT = 256 * 1024
 """If the context of a new run takes more memory than this, in bytes, the memory of the caller's
-other runs is checked before it begins.
+other runs is checked before the new run begins.
 """
 
 _FIRST_EVENTS: Final = 2
@@ -170,7 +170,7 @@ class ListedRun(TypedDict):
         title: a human-readable line.
         kind: `plan`, `solve`, or `session` (calls that were made earlier, either elsewhere or one
             by one).
-        created: the time at which it began, ISO 8601 in UTC.
+        created: the time at which the run began, ISO 8601 in UTC.
         reason: why the run is interrupted.
         refused: why a program that a mind wrote was refused.
     """
@@ -200,8 +200,8 @@ def _who(record: RunRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ReadJournal:
-    """The events in a journal and the number of the last one. `folded` is set if they have already
-    been folded into a machine.
+    """The events in a journal, and the number of the last event. `folded` is set if the events have
+    already been folded into a machine.
     """
 
     events: Sequence[Event]
@@ -210,8 +210,8 @@ class _ReadJournal:
 
 
 def _stay_aside(run: Run, reason: str) -> None:
-    """Stop a run that is set aside, and its rooms, which might have continued when they were
-    opened.
+    """Stop a run that is set aside, together with its rooms, some of which may already have resumed
+    when they were opened.
     """
     run.runner.interrupt(reason)
     for room in run.rooms.values():
@@ -389,7 +389,7 @@ class Runs:
             if parent is not None and parent.rooms.get(run.key) is run:
                 del parent.rooms[run.key]
 
-            # If the run was stored and a later step failed, any process can resume it.
+            # If the run was stored, and only a later step failed, any process can resume the run.
             run.driver.leave(None, None, lambda: None)
             raise
 
@@ -447,14 +447,14 @@ class Runs:
     @asynccontextmanager
     async def reading_ahead(self, run_id: str) -> AsyncGenerator[None]:
         """Read the journals of a run, its open rooms and its parent runs, in a thread if they are
-        large. Code inside the block that loads the run then need not read them again.
+        large. Code inside the block can then load the run without reading the journals again.
         """
         root = run_id.partition(".")[0]
         lock = self._reading.get(root)
         if lock is None:
             lock = self._reading[root] = anyio.Lock()
 
-        # Another task that wants the same run waits here, then finds the run in memory.
+        # Another task that wants the same run waits here, and then finds the run in memory.
         async with lock:
             absent: list[str] = []
             try:
@@ -516,7 +516,8 @@ class Runs:
         if record.parent is not None:
             parent = self.get(record.parent, caller)
             if isinstance(purpose, ToTryAgain):
-                # A room that was set aside with its parent continues only together with it.
+                # A room that was set aside together with its parent continues only together with
+                # the parent.
                 purpose = GO_ON
 
         run = self._reach(record, parent, purpose)
@@ -525,7 +526,7 @@ class Runs:
 
     def enter(self, record: RunRecord, parent: Run, purpose: Purpose = GO_ON) -> Run:
         """Return a room of `parent`, from memory or from its journal. `purpose` is what someone
-        wants to happen to its parent.
+        wants to happen to `parent`.
 
         Raises:
             UnknownRunError: the room belongs to another run.
@@ -535,8 +536,8 @@ class Runs:
         return self._reach(record, parent, purpose)
 
     def resume(self, run_id: str, caller: Viewer, purpose: Purpose = GO_ON) -> Run:
-        """Load a run and continue it in this process, unless it is waiting for someone: then it is
-        returned unchanged. `caller` is the owner of the run, or `SEES_ALL`.
+        """Load a run and continue it in this process. A run that is waiting for someone is returned
+        unchanged. `caller` is the owner of the run, or `SEES_ALL`.
 
         Raises:
             UnknownRunError: this caller has no run with that id.
@@ -585,7 +586,7 @@ class Runs:
 
     async def cancel(self, run_id: str, caller: Viewer, reason: str) -> Run:
         """End a run and its calls, no matter which process drives it. A run that has already ended
-        stays as it is.
+        does not change.
 
         A run that nobody drives ends without being continued first. If another live process drives
         it, this method asks that process to end the run and waits until it has done so. `caller` is
@@ -651,8 +652,8 @@ class Runs:
                 await self._give(rule, asking)
                 return
 
-            # Either nobody drives the run now, or the other process has applied the decision and
-            # the approval is no longer pending.
+            # At this point, either nobody drives the run, or the other process has applied the
+            # decision and the approval is no longer pending.
             if run.is_elsewhere:
                 self.read_on(run)
 
@@ -670,7 +671,8 @@ class Runs:
             return
 
         try:
-            # The next call can follow at once, and the rule must already cover it.
+            # Do not wait for the lock: the next call can follow immediately, and the rule must
+            # already cover the call.
             run.give(rule, seconds=0)
         except RulesLockedError:
             await anyio.to_thread.run_sync(run.give, rule)
@@ -705,8 +707,8 @@ class Runs:
         stopped driving the run without an answer.
 
         Raises:
-            DecisionError: that process refused.
-            InterruptedRunError: that process did not answer.
+            DecisionError: the other process refused. InterruptedRunError: the other process did not
+                answer.
             SecretGivenError: the event contains a secret, which must not be stored for another
                 process.
         """
@@ -765,16 +767,17 @@ class Runs:
             self._taking.discard(key)
 
         with contextlib.suppress(StoreError):
-            # If this fails, the requesting process waits a few seconds, then reads the journal.
+            # If the answer cannot be stored, the requesting process waits a few seconds and then
+            # reads the journal.
             self.store.requests.answer(key, error)
 
     async def left_by_driver(self, run: Run) -> None:
         """Wait briefly for another process to release the lease of a run that has come to rest in
         that process.
         """
-        # Do not wait long: a process that is asking its approver keeps the lease. A process whose
-        # run waits for a solution releases the lease with its next write, and an answer that
-        # arrived before that would be lost.
+        # Do not wait long: a process that is asking its approver keeps the lease. If the run waits
+        # for a solution, wait longer: the process releases the lease with its next write, and an
+        # answer that arrives before this write would be lost.
         patience = ANSWERS_SECONDS if run.status == "needs_solution" else FOLLOWS_SECONDS
         deadline = anyio.current_time() + patience
         while run.is_elsewhere and run.may_rest:
@@ -784,7 +787,7 @@ class Runs:
             await anyio.sleep(FOLLOWS_SECONDS / 10)
 
     def _try_to_cancel(self, run_id: str, caller: Viewer, reason: str) -> tuple[Run, RunRecord]:
-        """End a run, or ask the process that drives it to end it."""
+        """End a run, or ask the process that drives the run to end it."""
         record = self.store.runs.find(run_id, caller=caller)
         if record.parent:
             run = self.get(run_id, record.caller)
@@ -828,13 +831,13 @@ class Runs:
         self.store.requests.forget_cancel(run.id)
 
     def _is_at_hand(self, run: Run, last_event: int) -> bool:
-        """Return whether the run in memory has all events that the store has, and this process need
-        not continue it.
+        """Return whether the run in memory has all events that the store has, and this process does
+        not need to continue the run.
         """
         driver = run.driver
         if run.runner.is_behind or driver.unwritten:
-            # The store might already contain events whose write has not yet been confirmed to this
-            # process.
+            # The number of the last event cannot be compared now: the store might already contain
+            # events whose write has not yet been confirmed to this process.
             return True
 
         if run.runner.lost is not None or driver.seen != last_event:
@@ -860,8 +863,8 @@ class Runs:
         if self._is_at_hand(run, record.last_event):
             return run
         if run.driver.epoch is not None:
-            # Calls that still run for the old `Run` object would otherwise notice this only when
-            # they end.
+            # Otherwise, calls that still run for the old `Run` object would notice only at their
+            # end that another process has continued the run.
             run.runner.abandon("another process has continued it")
             return self._load(record, parent, purpose)
         if not self.read_on(run):
@@ -871,9 +874,9 @@ class Runs:
         return self._hand_off(run, record, purpose)
 
     def left(self, lease: Lease) -> float:
-        """Return how many seconds remain until a lease lapses; see `Watch.left`. If the lease
-        belongs to this process, but none of its drivers holds it, it counts as lapsed: releasing it
-        failed.
+        """Return how many seconds remain until a lease lapses; see `Watch.left`. A lease that
+        belongs to this process, but that none of the process's drivers holds, counts as lapsed,
+        because releasing it failed.
         """
         if lease.driver != self._name:
             return self._watch.left(lease)
@@ -924,7 +927,7 @@ class Runs:
 
     def read_on(self, run: Run) -> bool:
         """Apply the new events that another process has journaled for a run and its rooms. Return
-        False if they do not fit the run.
+        False if the events do not fit the run.
         """
         try:
             numbered = list(run.driver.events(run.driver.seen))
@@ -955,12 +958,12 @@ class Runs:
         for driver in list(self._drivers.values()):
             with contextlib.suppress(StoreError):
                 # Write queued events first. If a lease cannot be released, other processes can take
-                # it once this one has ended.
+                # it once this process has ended.
                 driver.leave(None, None, lambda: None)
 
     def retire(self) -> None:
-        """Let anyone, even in this process, take the leases that could not be released. Nothing
-        must be written after this.
+        """Let any process, including this one, take the leases that could not be released. Nothing
+        must be written after this call.
         """
         retire(self._name)
 
@@ -981,8 +984,8 @@ class Runs:
                         run.runner.fail(error)
                 else:
                     driver.give_back()
-            # This keeps the views and search tables at most one heartbeat behind. If the store
-            # fails, the next heartbeat tries again.
+            # Because of this step, the views and search tables are at most one heartbeat behind. If
+            # the store fails, the next heartbeat tries again.
             with contextlib.suppress(StoreError):
                 while self.store.ideas.index() and not self._at_work():
                     await anyio.lowlevel.checkpoint()
@@ -997,7 +1000,7 @@ class Runs:
 
     def need(self, module: str) -> bool:
         """Return whether a run that is active in this process, or waits for a person's decision,
-        has called a module. The module might keep state that the run's next call relies on.
+        has called a module. Such a module might keep state that the run's next call relies on.
         """
         open_runs = [
             run
@@ -1032,8 +1035,8 @@ class Runs:
         parent: Run | None,
         memory: int,
     ) -> Run:
-        """Create a `Run` and keep it in memory. `memory` is the size of its first events in bytes,
-        and `first` names its mind.
+        """Create a `Run` and keep it in memory. `memory` is the size of the run's first events in
+        bytes, and `first` is the event that names the run's mind.
         """
         if isinstance(first, RunStarted) and first.mode == "solve":
             named = first.mind
@@ -1160,8 +1163,9 @@ class Runs:
     # -- what becomes of a run ---------------------------------------------------------------------
 
     def _hand_off(self, run: Run, record: RunRecord, purpose: Purpose) -> Run:
-        """Let `decide_next` choose the outcome for a run that was read from its journal and is not
-        driven here, and perform it. Return the run, read again if its journal had grown.
+        """Let `decide_next` choose the outcome for a run that was read from its journal and that
+        this process does not drive, and perform this outcome. Return the run, which is read again
+        if its journal has grown.
         """
         facts = self._facts_of(run, record, purpose)
         step = decide_next(facts)
@@ -1250,8 +1254,8 @@ class Runs:
     def _perform_under_lease(
         self, step: WrittenStep, run: Run, record: RunRecord, purpose: Purpose
     ) -> Run:
-        """Take the lease and write the outcome for a run in one transaction, then do what remains
-        to be done.
+        """In one transaction, take the lease and write the outcome for a run. Then do the remaining
+        work.
         """
         try:
             with run.driver.whole():
@@ -1311,8 +1315,8 @@ class Runs:
         """Continue a run under its lease."""
         run.people.ask()
         run.runner.resume(self.change_of_configuration(run))
-        # Let questions expire only after the run has resumed: otherwise, calls that start because
-        # of a denial would look as if they had been in flight.
+        # Let questions expire only after the run has resumed. Otherwise, calls that start because
+        # of a denial would look as if they had been in flight when the process died.
         run.people.expire()
 
     @staticmethod
@@ -1359,9 +1363,9 @@ class Runs:
         return ConfigurationChanged(self.fingerprint, approval, RULES)
 
     async def follow_configuration(self, configuration: Configuration) -> None:
-        """Use another configuration. Runs that this process drives follow its rules at once; others
-        follow them before the next decision. Calls to servers that start differently now, and to
-        Python tools with another definition, fail with the reason.
+        """Use another configuration. Runs that this process drives follow the new rules
+        immediately, and other runs follow them before the next decision. Calls to servers that now
+        start differently, and to Python tools whose definition has changed, fail with the reason.
         """
         self.users = configuration.users
         self.fingerprint = fingerprint(configuration)
@@ -1392,7 +1396,7 @@ class Runs:
 
         with run.driver.whole():
             if not run.driver.take():
-                # The run has continued since it was read.
+                # The run has continued since it was read, so it is not adopted.
                 run.driver.release()
                 return
             run.driver.append([changed])
@@ -1402,7 +1406,8 @@ class Runs:
 
     def journal_alone(self, run: Run, event: Event) -> None:
         """Journal a decision on a run that cannot continue in this process, without performing any
-        effect. If the denied call was the only obstacle, the run then continues.
+        effect. If the decision denies the call that was the only obstacle, the run continues
+        afterwards.
 
         Raises:
             InterruptedRunError: another process drives the run, or has changed it in the meantime.
@@ -1444,7 +1449,7 @@ class Runs:
 
         When the run has ended, write its row in the store, with `Run.summary`, and give up its
         lease. Note the shape of each call's result. Pass every event on to the rooms. While another
-        process drives the run, that process writes.
+        process drives the run, the other process writes.
         """
         if isinstance(event, ConfigurationChanged):
             run.made_under = event.fingerprint
@@ -1456,7 +1461,8 @@ class Runs:
         elif isinstance(event, RunEnded):
             run.driver.leave(run.machine.status or "failed", run.summary(), run.poke)
             if run.machine.output_memory > MEMORY_STEP:
-                # The output stays in memory along with those of earlier runs.
+                # The output stays in memory together with the outputs of earlier runs, so check how
+                # much memory they take.
                 self._beside(run.caller, run.runner.kept_bytes)
         elif isinstance(event, CallFinished) and event.error is None:
             tool = run.machine.history[event.call].tool

@@ -61,8 +61,8 @@ class Session:
     Each method submits one Solution and waits for its calls. As in any run, the Solution is
     journaled, saved as an idea, and subject to limits and approval. Steps run one after the other,
     so put calls that should run concurrently into one group. In a session that is resumed, a
-    Solution that is already in the journal does not run again: the method returns its recorded
-    result or raises its recorded error.
+    Solution that is already in the journal does not run again. Instead, the method returns the
+    recorded result or raises the recorded error.
 
     If a method is cancelled (by a timeout, for example), its calls are cancelled, and the session
     continues.
@@ -73,7 +73,7 @@ class Session:
             cancelled.
 
     Attributes:
-        underlying: the run itself, with its events, approvals and ideas.
+        underlying: the run itself, which has the events, approvals and ideas.
     """
 
     def __init__(self, run: Run, *, waits: bool = True) -> None:
@@ -101,7 +101,8 @@ class Session:
         """Run one call.
 
         Returns:
-            The value of the call, or the failure that `p || q` caught: `{"kind", "message"}`.
+            The value of the call or, if `p || q` caught a failure, that failure: `{"kind",
+            "message"}`.
 
         Raises:
             RejectedSolutionError: the call is malformed; nothing ran.
@@ -120,12 +121,12 @@ class Session:
     async def run_all(self, calls: Sequence[ObjectLike]) -> list[Any]:
         """Run calls concurrently, as far as their references allow, as an all-or-nothing group.
 
-        If one fails, the others are cancelled and everything they wrote is discarded. Until all
-        have ended, only the calls in the group see what they write.
+        If a call fails, the other calls are cancelled, and everything that the calls wrote is
+        discarded. Until all calls have ended, only the calls in the group see what they write.
 
         Returns:
-            Their values, in the order of the calls, with None for a call that was skipped because
-            its branch was not taken.
+            The values of the calls, in the same order. The value of a call that was skipped,
+            because its branch was not taken, is None.
 
         Raises:
             GroupFailedError: a call failed. `effects` lists the calls that took effect
@@ -137,19 +138,19 @@ class Session:
         return [self._value_of(progress) for progress in ended]
 
     async def run_any(self, calls: Sequence[ObjectLike]) -> Any:
-        """Run alternatives concurrently, and return the value of the first that succeeds. The
-        others are cancelled, and write nothing.
+        """Run alternatives concurrently, and return the value of the first alternative that
+        succeeds. The others are cancelled, and write nothing.
 
         Raises:
-            NoAlternativeError: all failed. `errors` contains all errors.
+            NoAlternativeError: all alternatives failed. `errors` contains all errors.
             RejectedSolutionError, CancelledCallsError, RunFailedError, InterruptedRunError: as for
                 `run`.
         """
         return self._first(await self._group(calls, "any", NoAlternativeError))
 
     async def run_race(self, calls: Sequence[ObjectLike]) -> Any:
-        """Run alternatives concurrently, and return the value of the first that ends. The others
-        are cancelled, and write nothing.
+        """Run alternatives concurrently, and return the value of the first alternative that ends.
+        The others are cancelled, and write nothing.
 
         Raises:
             CallFailedError, CallDeniedError, UnknownOutcomeError: the first call that ended has no
@@ -199,8 +200,8 @@ class Session:
         try:
             await run.patiently(lambda: run.submit(turn, solution, pattern=pattern, strict=True))
         except SettledTurnError:
-            # In a resumed session, an error in its journal is raised again, and the application
-            # corrects it as it did before.
+            # In a resumed session, an error from the journal is raised again, and the application
+            # corrects the Solution as it did before.
             faults = _faults_of(run.turns.rejected_in.get(turn, ()), calls)
             if faults is None:
                 raise
@@ -209,8 +210,8 @@ class Session:
             ) from None
 
     def _cancel(self, turn: int) -> None:
-        """Cancel the calls in a turn, unless another process drives the run: then that process must
-        do so.
+        """Cancel the calls in a turn. If another process drives the run, the other process must do
+        this instead.
         """
         run = self.underlying
         machine = run.machine
@@ -251,11 +252,11 @@ class Session:
         raise self._error([progress])
 
     def _error(self, ended: list[Progress], failure: type[CallError] | None = None) -> CallError:
-        """Return the error for calls without a value: an instance of `failure` if that is passed
-        and a call failed, otherwise the error that fits the cause.
+        """Return the error for calls without a value. If `failure` is passed and a call failed,
+        this is an instance of `failure`. Otherwise, it is the error that fits the cause.
         """
         failed = [progress for progress in ended if progress.status is CallStatus.FAILED]
-        # If no call failed, all were cancelled.
+        # If no call failed, all calls were cancelled.
         causes = failed or ended[:1]
         errors: list[JSONObject] = [
             {**progress.call.located, "error": progress.error} for progress in causes
@@ -312,7 +313,7 @@ def _effect(progress: Progress) -> dict[str, Any] | None:
 
 
 def _faults_of(rejected: Iterable[SolutionRejected], calls: list[JSON]) -> list[JSONObject] | None:
-    """Return the errors of a Solution with these calls if it was rejected, or None."""
+    """If a Solution with these calls was rejected, return its errors. Otherwise, return None."""
     digest = content_hash(normalise(calls))
     for event in rejected:
         if isinstance(event.solution, dict) and content_hash(event.solution.get("calls")) == digest:
@@ -347,8 +348,8 @@ async def open_session(
         raise
     except BaseException:
         with suppress(IdeabridgeError):
-            # A cancelled scope cannot wait for the write, but the end is written before the bridge
-            # closes.
+            # Code in a cancelled scope cannot wait for the write, but the end is written before the
+            # bridge closes.
             run.end("cancelled", "the application was cancelled")
         raise
 

@@ -256,7 +256,8 @@ def start_solve(
     """Create the start of the agent loop with a context. Without `output_schema`, the output is
     text.
 
-    `idea` is the id of an idea that is solved again. It becomes the parent of the run's first idea.
+    If an idea is solved again, `idea` is its id. This idea becomes the parent of the run's first
+    idea.
 
     Raises:
         MessageError: a message is malformed, or its value does not satisfy its schema.
@@ -287,7 +288,7 @@ PLAN = "plan"
 
 def start_solve_by(plan: Plan, begun: Start) -> Start:
     """Let a plan answer the first Request of the agent loop. If the plan produces no output, a mind
-    answers the next one.
+    answers the next Request.
 
     Raises:
         PlanError: the plan is malformed, and `errors` lists every fault with its call; or it is a
@@ -302,7 +303,7 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
     output = plan.output
     explained = plan.explained
     if wrap_output(machine.output_schema)[1]:
-        # A mind has to wrap its output in the same way.
+        # Wrap the output in the same way as a mind has to wrap it.
         output = {"value": output}
         explained = _below_value(explained)
 
@@ -339,7 +340,7 @@ class _AskedLimits:
         limits: the limits, by name.
 
     Raises:
-        PlanError: a limit is unknown. The methods raise it, too, if a value is wrong.
+        PlanError: a limit is unknown. The methods also raise this error, if a value is wrong.
     """
 
     def __init__(self, limits: ObjectLike) -> None:
@@ -372,7 +373,9 @@ class _AskedLimits:
         return int(value)
 
     def count(self, name: str, configured: int) -> int:
-        """Return the lower of a limit and the configured one."""
+        """Return the lower of two limits: the limit that the caller asks for, and the configured
+        limit.
+        """
         value = self.whole_number(name)
         return configured if value is None else min(value, configured)
 
@@ -390,7 +393,8 @@ def settings_under(
 
     Args:
         configuration: contains the order, the approval rules and the limits.
-        limits: lower limits that a caller asks for. A limit above the configured one has no effect.
+        limits: lower limits that a caller asks for. A limit above the configured limit has no
+            effect.
         output_by_instance: whether the output is a mapping of instance to output.
         planning: `eager` or `lazy`.
         thought_process: whether minds write their reasoning before the calls, or None for the

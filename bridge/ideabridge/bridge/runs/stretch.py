@@ -88,7 +88,8 @@ class EndedRun:
     Attributes:
         context: the messages with which it begins.
         events: its journal.
-        times: when its events happened, in seconds since 1970, or None if no time is known.
+        times: the times, in seconds since 1970, when its events happened, or None if no time is
+            known.
         solution: all of its calls and its output, as one Solution.
         tools: the names of its tools.
         unkept: the reasons why some of the calls cannot be published, keyed by place. If a call
@@ -126,8 +127,8 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
 
     Args:
         calls: the calls. A parameter must not have the name of a meta-property.
-        settings: the settings of the run. Every call is allowed, no matter what their approval
-            rules say.
+        settings: the settings of the run. Every call is allowed, no matter what the approval rules
+            in the settings say.
         task: what someone asked for, or "" if that is unknown.
         why: why nobody answers the run's Requests, for `RunStarted`.
 
@@ -193,7 +194,8 @@ class _Writing:
 
     def known_times(self) -> list[float] | None:
         """Return the time of each event, or None if no time is known. An event without a time gets
-        the time of the event before it. Events before the first known time get that time.
+        the time of the event before it. Events before the first known time get the first known
+        time.
         """
         last = next((time for time in self._times if time is not None), None)
         if last is None:
@@ -228,7 +230,8 @@ class _Writing:
         Raises:
             JournalError: the value cannot be the output of a run.
         """
-        # An output that can be null is wrapped, because a mind must also write it in this form.
+        # Wrap an output that can be null, because a mind must also write such an output in this
+        # form.
         self.propose([], {"value": output})
         if not self.machine.has_output:
             raise JournalError(
@@ -356,7 +359,7 @@ def _task_of(run: RecordedRun) -> str:
 
 
 def calls_of(run: RecordedRun, places: Iterable[int]) -> list[EndedCall]:
-    """Return calls in a run, keyed by number, with resolved parameters.
+    """Return some of the calls in a run, with resolved parameters.
 
     Raises:
         PublicationError: one of them is not a single, plain call to a tool.

@@ -72,7 +72,8 @@ def read_submission(
 
 
 def program_in(proposed: SolutionProposed) -> str | None:
-    """Return the text of the program if a submitted solution is one (`{"program": TEXT}`), or None.
+    """If a submitted solution is a program (`{"program": TEXT}`), return the text of the program.
+    Otherwise, return None.
 
     Raises:
         RejectedSolutionError: the solution also has calls or an output, or the program is not a
@@ -124,8 +125,8 @@ def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -
 
 
 def _small(room: int) -> int:
-    """Return the maximum size, in bytes, of a value that an answer with this much room shows in
-    full.
+    """Return the maximum size, in bytes, of a value that is shown in full in an answer with this
+    much room.
     """
     return INLINE if room > 0 else 64
 
@@ -136,9 +137,9 @@ def _without_blocks(value: JSON, blocks: Blocks | None) -> JSON:
 
 
 def given_by(machine: Machine) -> JSON:
-    """Return the result of a run as a function: its output; or, without an output schema, its
-    state; or, if that is empty, its results. The result of a program is the value of its last
-    expression.
+    """Return the result of a run as a function. This is the run's output or, without an output
+    schema, its state or, if the state is empty, its results. The result of a program is the value
+    of its last expression.
     """
     if machine.has_output or (machine.mode == "plan" and machine.solution.program is not None):
         return machine.output
@@ -186,8 +187,8 @@ def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
 
 
 def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
-    """Return the errors of the last Solution as an answer shows them. What tools sent is shortened
-    like results. All of it is at †data.error.PLACE.error.sent.
+    """Return the errors of the last Solution as an answer shows them. Content that tools sent is
+    shortened like results. The whole content is at †data.error.PLACE.error.sent.
     """
     errors: list[JSON] = []
     room = RESULTS
@@ -211,7 +212,8 @@ def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
 
 def doubts_of(machine: Machine, most: int | None) -> JSONObject:
     """Return the assumptions of a run: `{"assumed"?, "more_assumed"?, "approved"?,
-    "more_approved"?}`, with at most `most` entries each, and how many more there are.
+    "more_approved"?}`, with at most `most` entries each. The members `more_...` say how many more
+    entries there are.
 
     If `most` is None, all entries are returned, and `noted` contains the notes; see `Doubts`.
     """
@@ -286,8 +288,8 @@ call follows, as in †results.
 
 
 def contents_of(machine: Machine) -> JSONObject:
-    """Return the content blocks that calls returned in addition to their values, keyed by place. A
-    call with `_each` has a list of them.
+    """Return the content blocks that calls returned in addition to their values, keyed by place.
+    For a call with `_each`, the value is a list with the content blocks of each item.
     """
     contents: JSONObject = {}
     for progress in machine.history:
