@@ -124,7 +124,7 @@ class Credentials:
 
     Args:
         store: the store that contains the users. Every request reads it, so that a revoked token
-            becomes invalid at once in every process.
+            becomes invalid immediately in every process.
         token: the token in IDEABRIDGE_TOKEN or the token of the user's service, or None.
         caller: the caller that this token identifies, or None if the token is a caller of its own.
         provider: the identity provider, or None.

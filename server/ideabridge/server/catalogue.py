@@ -379,9 +379,9 @@ class ToolCatalogue:
             await self.bridge.modules.known(max(0.0, self._patience - anyio.current_time()))
 
     def stop_waiting(self) -> None:
-        """Stop waiting for modules, so that lists are answered at once from now on. A client that
-        has called a tool works with the tools that are known; SDKs list the tools after a call in
-        order to check its result.
+        """Stop waiting for modules, so that lists are answered immediately from now on. A client
+        that has called a tool works with the tools that are known; SDKs list the tools after a call
+        in order to check its result.
         """
         self._patience = -math.inf
 

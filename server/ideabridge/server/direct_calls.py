@@ -77,8 +77,8 @@ _WAITING: Final = "direct."
 id follows it. The settings are deleted with the run."""
 
 _RESULT_SECONDS: Final = 3600.0
-"""Time, in seconds after the end of such a run, during which an identical call still gets its
-result. A later call asks again.
+"""Time, in seconds after the end of a run that answers a direct call, during which an identical
+call still gets its result. A later call asks again.
 """
 
 

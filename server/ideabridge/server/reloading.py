@@ -62,8 +62,8 @@ class Reloading:
         read: reads the configuration again, in the same way as at the start. Blocks.
         followed: called after the bridge has switched to another configuration.
         report: writes a line for the person who runs the server.
-        after: the `Reloading` of a server whose modules this one uses, or None. That server reads
-            the files first, so that both agree on which modules they share.
+        after: the `Reloading` of a server whose modules this server uses, or None. That server
+            reads the files first, so that both agree on which modules they share.
     """
 
     def __init__(

@@ -428,7 +428,7 @@ class Running:
 
     Attributes:
         search: an index of the tools of the bridge.
-        published: a function that is called after an idea is published, to announce it at once.
+        published: a function that is called after an idea is published, to announce it immediately.
         closing: whether the server is shutting down. If so, a request's cancellation does not come
             from its client.
     """

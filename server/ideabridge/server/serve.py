@@ -68,8 +68,9 @@ if TYPE_CHECKING:
     )
 
 END_SECONDS: Final = 1.9
-"""Seconds after which a process that is shutting down exits at once. Hosts kill it after two
-seconds."""
+"""Seconds after which a process that is shutting down exits immediately. Hosts kill it after two
+seconds.
+"""
 
 DEFAULT_PORT: Final = 8787
 
@@ -777,11 +778,11 @@ async def run_worker(
     or SIGINT.
 
     After the signal, the worker claims no more runs and starts no more calls. It returns each run
-    to the queue when the run's calls have ended. A second signal ends the worker at once.
+    to the queue when the run's calls have ended. A second signal ends the worker immediately.
 
     Args:
         configuration: the content of `ideabridge.json`, the same as that of the servers.
-        most: the maximum number of runs that the worker carries out at once.
+        most: the maximum number of runs that the worker carries out at the same time.
         only: the modules that run here, or None for all.
         drain_seconds: how long, in seconds, the worker waits for running calls.
         on_status: see `serve_stdio`.

@@ -521,7 +521,7 @@ async def ask_once(
     """Show the person a form that does not belong to a run.
 
     Returns:
-        The answer, or None if the client declined at once without showing the form.
+        The answer, or None if the client declined immediately, without showing the form.
 
     Raises:
         InputRequired: the request must be answered with the form; the client repeats it with the

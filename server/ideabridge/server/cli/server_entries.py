@@ -132,9 +132,10 @@ def add_server(
 ) -> int:
     """Add a server to your own configuration, or with --scope project to the project's.
 
-    Every running ideabridge uses it at once. The project's configuration has to be trusted
-    first. No secret is written into a file that a repository might contain. The value of a secret
-    is replaced in every output, log and page, so do not declare an ordinary word as one.
+    Every running ideabridge uses the server immediately. The project's configuration has to be
+    trusted first. No secret is written into a file that a repository might contain. The value of a
+    secret is replaced in every output, log and page, so do not declare an ordinary word as a
+    secret.
     """
     from ideabridge.server.hosts.entries import plan_addition, started_by
 
@@ -258,7 +259,7 @@ def edit_server(
     """Change a server in your own configuration, or in the project's. Everything that you do not
     name stays as it is. A backup is kept.
 
-    A new secret gets a new name. The former one stays stored, so that the backup can be used.
+    A new secret gets a new name. The former secret stays stored, so that the backup can be used.
     """
     from ideabridge.server.hosts.entries import plan_change
 
@@ -407,8 +408,8 @@ def _json_or_text(text: str) -> JSON:
 
 
 def _say_namesake(options: Options, name: str, file: EntryFile) -> None:
-    """Report a server in the project's file that has the same name as one of the user's and
-    replaces it.
+    """Report a server in the project's file that has the same name as one of the user's servers,
+    and replaces that server.
     """
     from ideabridge.bridge.trust import FILE_NAME
     from ideabridge.server.hosts.entries import read_entry_file

@@ -102,7 +102,7 @@ def show_service(options: Options) -> int:
 @app.command("stop")
 @command()
 def stop_service(options: Options) -> None:
-    """Stop the service until you sign in again. `service install` starts it at once."""
+    """Stop the service until you sign in again. `service install` starts it immediately."""
     _installed().stop()
     say("The service is stopped", "green")
 

@@ -471,7 +471,7 @@ class Demo:
     async def _recorded(
         self, client: Client, first: Members, same: Members, changed: Members
     ) -> Members:
-        """Show the recorded answer: the same input returns the stored output at once, and other
+        """Show the recorded answer: the same input returns the stored output immediately, and other
         input is refused.
         """
         await self._publish(client, first["run"], RECORDED_NAME, "recorded")

@@ -170,7 +170,8 @@ class IdeaSkills:
             return cached[1]
 
         entry = self._new_entry(publication)
-        # Several threads run this at once, so each step that touches the entries must be atomic.
+        # Several threads run this code at the same time, so each step that touches the entries must
+        # be atomic.
         if len(self._entries) >= _REMEMBERED:
             self._entries.clear()
 

@@ -205,7 +205,7 @@ class FoundServers:
     Attributes:
         adoptions: the adoption of each server, in the order of the host's files.
         files: the host's files that exist.
-        damaged: the malformed ones among these files, which are not written.
+        damaged: those of these files that are malformed. They are not written.
         problems: the errors in the files, each with the file's path.
     """
 

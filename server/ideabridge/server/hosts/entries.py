@@ -327,7 +327,7 @@ def plan_change(
     typed: JSONObject,
     chosen: Mapping[str, bool] = _NOTHING_CHOSEN,
 ) -> PlannedEntry:
-    """Check an entry that replaces the one with this name, and name its new secrets. A value that
+    """Check an entry that replaces the entry with this name, and name its new secrets. A value that
     is already in the file stays as it is, unless a repository can contain the file. The check
     changes nothing.
 

@@ -35,8 +35,8 @@ from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 
 GATHER_SECONDS = 2.0
-"""Time, in seconds, to wait for further questions after the first one. A person who answers at
-once, in a form or on the page, gets no message.
+"""Time, in seconds, to wait for further questions after the first one. A person who answers
+immediately, in a form or on the page, gets no message.
 """
 
 REST_SECONDS = 30.0

@@ -404,7 +404,7 @@ class _Messages:
             nonlocal session, state
             if message["type"] == "http.response.start":
                 statuses.append(message["status"])
-                # A refused session also has an id, but the SDK discards it at once.
+                # A refused session also has an id, but the SDK discards it immediately.
                 if not session and message["status"] < _REFUSED:
                     session = header(message, b"mcp-session-id")
                     if session:

@@ -271,7 +271,7 @@ def describe_store(findings: Findings, store: Store, configuration: Configuratio
 
 
 def _retention(store: Store, configuration: Configuration) -> str:
-    """Return a sentence that says which runs servers delete, and when they delete the next ones."""
+    """Return a sentence that says which runs servers delete, and when they delete the next runs."""
     import time
     from datetime import datetime
 
