@@ -77,8 +77,8 @@ def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) ->
 async def ask_program(
     bridge: _Solver, request: ProgramRequest, mind: MindName | Choice, caller: str
 ) -> Run:
-    """Start the run in which a mind writes a program, and return the run. It has no tools, and its
-    output is the mind's answer.
+    """Start the run in which a mind writes a program, and return the run. The run has no tools, and
+    its output is the mind's answer.
     """
     context: list[JSON] = [{"role": "system", "content": request.text}]
     task = request.title

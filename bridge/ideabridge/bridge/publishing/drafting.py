@@ -80,8 +80,9 @@ class OutlinedRun:
 
     Attributes:
         outline: the facts that publishing needs to know about the run.
-        draft: its plan. None if it has no plan, is a program, or is solved again for each input.
-        no_plan: why it has no plan, or "" if it has one or needs none.
+        draft: its plan. None if the run has no plan, is a program, or is solved again for each
+            input.
+        no_plan: why the run has no plan, or "" if it has a plan or needs none.
         function: the run itself, or None if another process read it.
     """
 
@@ -162,7 +163,7 @@ class Drafting:
             request.parameters,
             request.strict,
         )
-        # A run can have thousands of tools.
+        # A run can have thousands of tools, so a thread reads the result.
         return await compute_in_thread(_read_outlined, outlined)
 
     async def guide(self, ref: str, caller: str, task: str, name: str) -> JSONObject | str:
@@ -312,7 +313,7 @@ def run_guide(store: Store, ref: str, caller: str, task: str, name: str) -> JSON
     function = read_function(store, ref, caller)
     lifted: ShownPlan | None = None
     with suppress(PublicationError):
-        # A mind can solve an idea again even if its run cannot be a plan.
+        # A mind can solve an idea again even if the idea's run cannot become a plan.
         arranged_run = arranged(function)
         lifted = ShownPlan(arranged_run.calls, arranged_run.output)
     return guide_of(function, lifted, task, store, name)

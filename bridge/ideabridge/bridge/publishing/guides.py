@@ -121,8 +121,8 @@ def _messages_of(function: Function, task: str | None) -> list[Message]:
 def _tools_of(
     function: Function, messages: Sequence[Message], store: Store, name: str
 ) -> list[JSON]:
-    """Return the tools of a new run, each as `[module or null, name]`, without those that its
-    context defines.
+    """Return the tools of a new run, each as `[module or null, name]`, except the tools that the
+    context of the run defines.
     """
     defined = {tool.name for tool in defined_tools(messages)}
     catalogue = function.run.machine.catalogue

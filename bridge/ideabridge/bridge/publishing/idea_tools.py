@@ -84,8 +84,9 @@ def hints_now(
 
 @dataclass(slots=True)
 class _PresentHints:
-    """Computes the hints of an idea and of the ideas that it calls. Each idea is computed only
-    once, because the number of paths through ideas that call each other can double with each idea.
+    """Computes the hints of an idea and of the ideas that it calls. The hints of each idea are
+    computed only once, because the number of paths through ideas that call each other can double
+    with each idea.
     """
 
     store: Store
@@ -133,7 +134,7 @@ class _PresentHints:
 
     def _called(self, publication: Publication, depth: int) -> list[Tool] | None:
         """Return the tools that an idea can call, except latent ones, which only ask a mind. Return
-        None if one of them is missing in this process.
+        None if one of these tools is missing in this process.
         """
         keys = self._keys(publication)
         if keys is None:
@@ -164,7 +165,7 @@ class _PresentHints:
         """Return the (module, name) of each tool that an idea can call, or None if the tools are
         not known.
         """
-        # With a guide, a mind might continue after the plan.
+        # With a guide, a mind might continue after the plan, so the guide's tools are included.
         keys = guide_tools(publication.guide or {})
         for call in written_calls(calls_in(publication.plan)):
             if names_program(call, self.catalogue):
@@ -201,8 +202,8 @@ def _worse(hints: JSONObject, stored: JSONObject) -> JSONObject:
 
 
 def hints_of(tools: Iterable[Tool]) -> JSONObject:
-    """Return the behaviour hints of an idea that can call these tools: it is read-only if all of
-    them are. An idea without tools returns a stored value, or a value that a mind writes.
+    """Return the behaviour hints of an idea that can call these tools: it is read-only if all these
+    tools are. An idea without tools returns a stored value, or a value that a mind writes.
     """
     read_only = idempotent = True
     destructive = open_world = False
@@ -235,8 +236,8 @@ def needed_modules(
     defined: frozenset[str] = frozenset(),
 ) -> set[str | None]:
     """Return the modules that must list their tools before the effects of these calls are known,
-    including modules that published ideas call. The result contains None if no known module has one
-    of the tools.
+    including modules that published ideas call. The result contains None if one of the tools
+    belongs to no known module.
 
     Args:
         store: holds the publications.
@@ -272,8 +273,8 @@ class _NeededModules:
     _visited: set[str] = field(default_factory=set[str])
 
     def take(self, call: WrittenCall, defined: frozenset[str]) -> None:
-        """Add the modules that a call needs. A call that names no tool needs none; the check of the
-        plan refuses it.
+        """Add the modules that a call needs. A call that names no tool needs no module, because the
+        check of the plan refuses the call.
         """
         if call.tool:
             self._need(call.module, call.tool, defined)

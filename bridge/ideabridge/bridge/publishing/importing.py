@@ -125,8 +125,8 @@ def check_explained(document: Document) -> None:
     in this way.
 
     Raises:
-        PublicationError: an explanation yields another value. The message says where, and what was
-            expected.
+        PublicationError: an explanation yields a different value. The message names the place and
+            the expected value.
     """
     plan = offered_plan(document)
     listed = (plan.explained or {}).get("values") if plan is not None else None
@@ -142,7 +142,8 @@ def check_explained(document: Document) -> None:
     except ExplanationError as error:
         raise PublicationError(str(error)) from None
 
-    # A call that the recorded run did not necessarily make can contain literals from another run.
+    # A call that the recorded run did not necessarily make can contain literals from a different
+    # run, so it is not checked.
     tested = {entry.at[1] for entry in explained if entry.at[2:] == (WHEN,)}
     for entry in explained:
         literal = read(written, entry.at)
@@ -166,8 +167,9 @@ def check_explained(document: Document) -> None:
 
 
 def _reference_for(text: str, arguments: JSONObject) -> JSON | Missing:
-    """Return the value of a reference for an input, as a plan writes it. Return MISSING if the
-    input has no such value, or the reference reads something else.
+    """Return the value of a reference for an input, in the form in which a plan contains it. Return
+    MISSING if the input has no such value, or if the reference reads something other than the
+    input.
     """
     try:
         value = _value_for(read_explanation(text), arguments)
@@ -207,7 +209,7 @@ def check_guide(store: Store, document: Document) -> None:
 
     Raises:
         PublicationError: no run could begin with the guide, or the idea would call itself. The
-            message says where.
+            message names the place.
     """
     members = document.publication_members()
     recorded: JSON = members["recorded"]
@@ -306,7 +308,7 @@ def missing(
     Args:
         needs: the tools that the ideas call.
         store: holds the publications.
-        modules: the configured modules. One that is still connecting has not listed its tools.
+        modules: the configured modules. A module that is still connecting has not listed its tools.
         tools: the tools available here.
     """
     needed = sorted(set(needs))

@@ -38,7 +38,7 @@ class PreparedTool:
         guide: the starting point for a mind that solves it again, or None if no mind does.
         draft: the plan as it was lifted, or None if no plan answers its calls.
         report: the report on its program, or None if no program answers its calls.
-        output: a 1-tuple with the value that it returns for `example`, or None if that is the
+        output: a 1-tuple with the value that it returns for `example`, or None if this value is the
             result of its run.
         no_plan: why the wanted plan is missing, or "".
     """
@@ -163,7 +163,7 @@ def acting_tools(calls: Sequence[JSON], catalogue: Catalogue) -> list[Tool]:
 
 
 def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: str) -> PreparedTool:
-    """Create a tool whose calls a mind solves again each time.
+    """Create a tool that a mind solves again at each call.
 
     Args:
         guide: the starting point for the mind.
@@ -172,7 +172,7 @@ def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: st
         no_plan: why it does not answer with a plan, or "" if no plan was wanted.
     """
     catalogue = outline.catalogue
-    # Clean rooms have the same tools as the run itself.
+    # Clean rooms have the same tools as the run itself, so they add none.
     offered = [
         tool
         for tool in catalogue.tools

@@ -65,8 +65,8 @@ def read_program_answer(raw: JSON) -> ProgramAnswer:
     """Read an answer from a mind, in the form of `ANSWER_SCHEMA`.
 
     Raises:
-        PublicationError: the answer has another form. The message says where, and what was
-            expected.
+        PublicationError: the answer does not have this form. The message says where it differs, and
+            what was expected.
     """
     if not isinstance(raw, dict):
         raise PublicationError(f"expected an object with program, found {show(raw)}")

@@ -284,7 +284,7 @@ def _described(
     beginning: list[str], results: RecordedResults, names: ProgramNames, room: int
 ) -> str:
     """Describe a run in at most `room` tokens: all calls with the longest previews that fit, or
-    else the first calls and the last one with the shortest previews.
+    else the first calls and the last call with the shortest previews.
     """
     for length in _PREVIEWS if len(results.calls) <= _MANY else ():
         lines = [*beginning, *(_call(names, call, length) for call in results.calls)]

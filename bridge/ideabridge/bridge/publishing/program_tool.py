@@ -179,8 +179,8 @@ def expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON
     declare constant.
 
     One run cannot show whether a value is the same for other input: a program that merely writes
-    down a run's values does what that run did, and nothing else. A program by a person is published
-    as it is, and its report lists the values.
+    down a run's values does what that run did, and nothing else. A program that a person wrote is
+    published as it is, and its report lists the values.
     """
     open_ = [literal for literal in copied if not _is_declared(literal, constants)]
     if open_:
@@ -309,7 +309,7 @@ def with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResult
     as an example.
 
     Everybody with access to the tool sees the example. So it must be a value that the publisher
-    passed to the run, not one that might come from a result, because results are private.
+    passed to the run, not a value that might come from a result, because results are private.
     """
     values = object_or_empty(arguments)
     described = dict(read_as(SchemaKeywords, schema).properties)

@@ -188,8 +188,8 @@ class RecordedResults:
 
 def of_one_task(recordings: Sequence[RecordedResults]) -> list[RecordedResults]:
     """Return the recordings of runs of one task in the form in which they judge one program. Each
-    has the tools of all runs. The program can omit a call that only reads, if some run did not call
-    its tool.
+    recording has the tools of all runs. The program can omit a call that only reads if at least one
+    of the runs did not call that tool.
     """
     catalogue = Catalogue(
         {
@@ -285,8 +285,8 @@ class _Reproduction:
                 self._writes.setdefault(call.tool.module, []).append(call)
 
     def take(self, step: Step) -> tuple[int, Result] | None:
-        """Perform the next step of the program. If it waits, return the number of a call and its
-        recorded result.
+        """Perform the next step of the program. If the program waits, return the number of a call
+        and the recorded result of that call.
         """
         match step:
             case Called(number, call, site):
@@ -397,7 +397,8 @@ class _Reproduction:
 
 
 def _value_of(handle: Handle) -> JSON:
-    # The recorded calls contain values instead of handles.
+    # The recorded calls contain values instead of handles, so handles are replaced with their
+    # values.
     return escaped(handle.value)
 
 
@@ -461,7 +462,9 @@ async def _judged(
 
 
 async def _beside(step: Step, judge: _Reproduction) -> tuple[int, Result] | None:
-    """Judge a step, in a thread if the step has a large value or is compared with one."""
+    """Judge a step. If the step has a large value, or is compared with a large value, a thread
+    judges it.
+    """
     match step:
         case Called(call=call):
             return await compute_beside(call, judge.take, step)
@@ -513,8 +516,8 @@ def declared_calls(names: JSONObject, program: str) -> list[JSON]:
                         f"names: expected [module or null, tool], found {show(key)}"
                     )
 
-    # Sort the calls, so that versions do not differ merely because modules listed their tools in
-    # another order.
+    # Sort the calls, so that versions do not differ merely because modules listed their tools in a
+    # different order.
     calls: list[JSON] = [
         {"_tool": name, **({"_module": module} if module else {})} for module, name in sorted(keys)
     ]
@@ -534,8 +537,8 @@ def input_schema_of(
     `input` that the program reads.
 
     `input["x"]` results in a required parameter, and `input.get("x", 5)` in an optional one with a
-    default. If `input` is used as a whole, each property of the run's input is required, and others
-    are allowed.
+    default. If `input` is used as a whole, each property of the run's input is required, and other
+    properties are allowed.
 
     Returns:
         (the JSON Schema, the input without properties that the program does not read).
@@ -657,7 +660,7 @@ class _Default:
 
 def members_of_input(program: str) -> tuple[list[str], dict[str, _Default | None], bool]:
     """Return (properties of `input` that a program needs, properties that it can use, whether it
-    uses `input` otherwise).
+    uses `input` in any other way).
     """
     tree = parsed(program)
     if tree is None:
@@ -826,12 +829,14 @@ def recorded_defaults(
     inputs: Sequence[JSON],
     recordings: Sequence[RecordedResults],
 ) -> list[RecordedLiteral]:
-    """Return the defaults of properties of `input` that only one recorded run has; at most 20.
+    """Return those defaults of properties of `input` that occur in only one recorded run; at most
+    20.
 
     Such a default is a string that occurs in the run, even within a longer string that the run
-    sent, or a number that a result contained before the run sent it. One run cannot show whether it
-    is right for a caller who passes no value. A value that two runs had does not count. Other
-    numbers do not count either: they are sizes and limits, and plans treat them in the same way.
+    sent, or a number that a result contained before the run sent it. One run cannot show whether
+    such a default is right for a caller who passes no value. A value that two runs had does not
+    count. Other numbers do not count either: they are sizes and limits, and plans treat them in the
+    same way.
 
     Args:
         program: the text of the program.
@@ -897,7 +902,9 @@ def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
 
 
 def _first_sent(recording: RecordedResults, digests: Collection[str]) -> dict[str, int]:
-    """Return when the first call that each value was sent to ended, keyed by the value's digest."""
+    """For each value that was sent, find the call that ended first among the calls that the value
+    was sent to. Return `ended` of these calls, keyed by the value's digest.
+    """
     sent: dict[str, int] = {}
     for call in recording.calls:
         for _, value in walk(call.parameters):
@@ -1048,7 +1055,7 @@ class _Literal:
 
 
 def _is_telling(value: JSON) -> bool:
-    """Return False for short strings and small numbers, which can equal others by chance."""
+    """Return False for short strings and small numbers, which can equal other values by chance."""
     if isinstance(value, bool):
         return False
     if isinstance(value, str):
@@ -1085,8 +1092,8 @@ class ToolCallSite:
 def unreached_sites(
     program: str, names: ProgramNames, reached: Collection[CallSite]
 ) -> list[ToolCallSite]:
-    """Return the tool calls in a program's text that it did not make with any recording, if the
-    text shows them.
+    """Return the tool calls that the text of a program shows, and that the program did not make
+    with any recording.
 
     When the program runs, only the place of a call matters: a call from a place that is not in
     `reached` asks for approval first.

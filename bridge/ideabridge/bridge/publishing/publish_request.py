@@ -41,7 +41,7 @@ class PublishRequest:
         decisions: the decisions in `parameters`, keyed by parameter name.
 
     Raises:
-        PublicationError: `answer` is unknown, or `parameters` has another form.
+        PublicationError: `answer` is unknown, or `parameters` is malformed.
     """
 
     ref: str

@@ -323,7 +323,8 @@ class Publisher:
         with self.store.transaction():
             before = self.store.publications.look_up(name, caller=imported.caller)
             proved = without_claims(imported.document, before)
-            # The digest of the document was checked before.
+            # The digest of the original document was already checked. A document without its claims
+            # has a different digest, which is not checked.
             proved_checks: Checks = imported.checks if proved is imported.document else "nothing"
             idea_id = self.store.import_idea(
                 proved,
@@ -353,7 +354,7 @@ class Publisher:
                 for results in (False, True)
             ]
         except IdeabridgeError:
-            # The idea contains a secret, for example.
+            # The idea cannot be exported, for example because it contains a secret.
             return False
         return isinstance(document, dict) and document.get("digest") in [
             export["digest"] for export in exports
@@ -456,7 +457,7 @@ class Publisher:
 
     def _expect_in_profile(self, name: str, caller: str) -> None:
         """Raise `PublicationError` if the caller's profile does not allow ideas with this name, or
-        does not contain the idea that has it.
+        does not contain the idea that has this name.
         """
         profile = self.offer.to(caller).profile
         if profile is None:
@@ -528,7 +529,7 @@ class Publisher:
         if isinstance(planned, PreparedTool):
             return planned
         if request.answer == "auto" and not outline.is_done and not outline.has_results:
-            # The caller then publishes the idea as it was written.
+            # `Saver.publish_run` then publishes the idea as it was written.
             raise NoFinishedRunError(f"run {outline.run} is {outline.status} and did nothing")
 
         if request.answer in ("auto", "solve"):
@@ -612,8 +613,8 @@ class Publisher:
             definition: looks up the tools of its run; see `Definition`.
 
         Returns:
-            (the tools that its calls refer to in this bridge, why it cannot be published with
-                them).
+            (the tools that its calls refer to in this bridge, the reason why the plan cannot be
+                published with these tools, or None).
         """
         calls = calls_in(document)
         await self.expect_listed(calls, defined_in(document), request.caller)
@@ -677,8 +678,8 @@ class Publisher:
     def _audience_of_mind(
         self, request: PublishRequest, audience: tuple[str, ...] | None
     ) -> tuple[str, ...] | None:
-        """Return the callers with whom a version is shared if its words come from a mind, which has
-        read what others wrote.
+        """Return the callers with whom a version is shared. Its words might come from a mind, which
+        has read what others wrote, so a person must approve that others see it.
 
         Without a person's approval, a new name is for the publisher alone.
 
@@ -981,8 +982,8 @@ class Publisher:
         """Return the notes that are missing from a plan published by an earlier version of
         ideabridge; see `silent_defaults`.
 
-        Only the plan's run shows them, so a migration could not add them to plans whose run is
-        gone.
+        Only the plan's run shows these notes, so a migration could not add them to plans whose run
+        is gone.
         """
         plan = publication.plan or {}
         origin = publication.origin

@@ -88,8 +88,8 @@ class Rounds:
         Args:
             request: the request to publish it.
             answer: the program.
-            run: the run in which the mind wrote it, or None if it was submitted without a run,
-                which is then created.
+            run: the run in which the mind wrote it, or None if it was submitted without a run. In
+                that case, a run is created.
 
         Raises:
             ConstantsOpenError: the program does what the runs did, but contains recorded values.

@@ -222,8 +222,9 @@ class Saver:
         return await self._publish_as_it_is(request)
 
     async def _publish_as_it_is(self, request: PublishRequest) -> Publication:
-        """Publish an idea without a successful run in this store as it is: its calls as written,
-        with every literal as a constant, or else its context and schema, which a mind solves.
+        """Publish an idea that has no successful run in this store. The tool makes the calls as
+        they are written, with every literal as a constant, or else a mind solves the task in the
+        idea's context, with its schema.
 
         Raises:
             PublicationError: the idea cannot become a tool. The message says why, and what would
@@ -235,7 +236,7 @@ class Saver:
         async def publish(members: JSONObject) -> SavedIdea:
             written = read_idea({**document, **members}, stored=True)
             if idea is not None:
-                # The idea is in the store already.
+                # The idea is in the store already, so it is published unchanged.
                 written = dataclasses.replace(written, idea=idea)
             return await self.publish(
                 written,

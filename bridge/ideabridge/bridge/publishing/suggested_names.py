@@ -120,7 +120,7 @@ async def _ask(bridge: _Solver, suggestions: Sequence[Suggestion], caller: str) 
     """Return the names that the mind chose, one for each suggestion, as the schema demands.
 
     Raises:
-        IdeabridgeError: the mind did not answer, or its answer has another form.
+        IdeabridgeError: the mind did not answer, or its answer does not satisfy the schema.
     """
     count = len(suggestions)
     names: JSONObject = {

@@ -326,8 +326,8 @@ def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
 
 
 def _is_repetition(tools: tuple[str, ...]) -> bool:
-    """Return whether a sequence repeats a shorter one. If so, it is a loop whose number of rounds
-    is incidental.
+    """Return whether a sequence repeats a shorter sequence. If so, it is a loop whose number of
+    rounds is incidental.
     """
     size = len(tools)
     return any(
@@ -476,7 +476,7 @@ def _required_where_different(
 
 
 def _has_differed(parameter: Parameter, draft: PlanDraft, works: Sequence[_Work]) -> bool:
-    """Return whether, in some of the works, the literal that a parameter fills had another
+    """Return whether, in some of the works, the literal that a parameter fills had a different
     value.
     """
     at = parameter.leaves[0].at
@@ -520,7 +520,8 @@ def _examine(
             break
         line = lines[number]
         work = _work(runs, line, line.places[start : start + len(repeated.tools)])
-        # The same name can belong to a tool of another server.
+        # The same name can belong to a tool of a different server, so the origins of the tools are
+        # compared.
         if work is not None and (not works or work.origins == works[-1].origins):
             works.append(work)
         else:
@@ -564,7 +565,9 @@ def _examine(
 
 
 def _work(runs: _Runs, line: _Line, places: Sequence[int]) -> _Work | None:
-    """Read calls in a run. Return None if one is not plain, or a failed call lies between them."""
+    """Read calls in a run. Return None if one of them is not plain, or if a failed call lies
+    between them.
+    """
     first = places[0]
     last = places[-1]
     calls = runs.calls(line.run, places)

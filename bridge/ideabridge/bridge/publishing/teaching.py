@@ -163,7 +163,7 @@ def without_claims(document: JSON, before: Publication | None) -> JSON:
 
 
 def _unproved(explained: JSON) -> JSON:
-    """Return an explained literal that claims no evidence. A malformed one stays as it is."""
+    """Return an explained literal that claims no evidence. A malformed literal stays as it is."""
     if not isinstance(explained, dict):
         return explained
 

@@ -110,8 +110,8 @@ def _run_of(publication: Publication, store: Store) -> str:
 
 
 def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | None:
-    """Return how a published plan, with the recorded results, differs from its run, or None if it
-    does not. `members` is the content of the publication.
+    """Return how a published plan differs from its run when its calls return the recorded results,
+    or None if it does not differ. `members` is the content of the publication.
 
     Raises:
         PublicationError, UnknownRunError: the run is not in this store, or cannot be compared.
