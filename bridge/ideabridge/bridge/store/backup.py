@@ -63,7 +63,7 @@ def _partial(target: Path) -> Generator[Path]:
     descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     try:
         if fcntl is not None:
-            # SQLite uses another kind of lock, so the two do not conflict.
+            # SQLite uses a different kind of lock, so the two locks do not conflict.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             os.fchmod(descriptor, 0o600)
         yield part

@@ -42,7 +42,7 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
     note = f"{_IMPORTED} {_WAYS[way]}"
     text = description.strip()
     if text.endswith(note):
-        # The document was exported from a store that had itself imported it.
+        # The exporting store had itself imported the idea, so the note is already there.
         return text
     if not text:
         return note
@@ -61,7 +61,7 @@ def unchecked(plan: JSON) -> JSON:
     lifting = plan["lifting"]
     origin = read_as(PlanOrigin, lifting)
     if origin.checked == UNCHECKED:
-        # The document was exported from a store that had itself imported it.
+        # The exporting store had itself imported the idea, so the original claims are taken.
         lifting = origin.claimed
 
     claimed: JSONObject = {"checked": UNCHECKED, "claimed": lifting}

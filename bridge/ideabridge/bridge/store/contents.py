@@ -214,7 +214,7 @@ class Contents:
         return {name: event[name] for name in event if name not in parts}, parts
 
     def _solution_part(self, event: JSONObject, new: list[StoredContent]) -> int | None:
-        """Return the row of an event's Solution, or None if it stays in the event."""
+        """Return the row of an event's Solution, or None if the Solution stays in the event."""
         # The Solution is stored the same way as in an idea. If it had other members, the event
         # could not be restored.
         if "calls" not in event or "extra" in event or event.get("output", ...) is None:
@@ -222,8 +222,8 @@ class Contents:
         return self._put_long({"calls": event["calls"], "output": event.get("output")}, new)
 
     def _part(self, value: JSON, new: list[StoredContent]) -> JSON:
-        """Return the row of a member of an event, or the rows of its list, or None if it stays in
-        the event.
+        """Return the row of a member of an event or, for a list, the rows of its items. Return None
+        if the member stays in the event.
         """
         if isinstance(value, list):
             if not value:
@@ -274,7 +274,7 @@ class Contents:
 
     @staticmethod
     def unpack(text: str, parts: EventParts) -> JSONObject:
-        """Rebuild a whole event from the text that `pack` returned and the parts. This reads
+        """Rebuild a whole event from its parts and the text that `pack` returned. This reads
         nothing from the store.
         """
         event = cast("JSONObject", decode_trusted(text))

@@ -66,7 +66,7 @@ class TitledRuns:
     """The newest runs with the same title.
 
     Attributes:
-        runs: how many they are.
+        runs: the number of these runs.
         latest: when the latest of them began, as ISO 8601 in UTC.
     """
 
@@ -136,7 +136,8 @@ class DailyUse:
         Args:
             caller: whose runs are counted.
             chosen: the conditions.
-            newest: how many runs are examined, which keeps this equally fast in a large store.
+            newest: how many runs are examined. The limit keeps this method fast even in a large
+                store.
 
         Raises:
             FilterError: a time in the filter cannot be read.
@@ -163,7 +164,8 @@ class DailyUse:
 
         Args:
             titles: the titles.
-            newest: how many runs are examined, which keeps this equally fast in a large store.
+            newest: how many runs are examined. The limit keeps this method fast even in a large
+                store.
             caller: whose runs are counted.
         """
         if not titles:
@@ -189,8 +191,8 @@ class DailyUse:
         count once they are indexed; see `Ideas.index_all`.
 
         Args:
-            newest: how many runs, and how many direct calls, are examined, which keeps this equally
-                fast in a large store.
+            newest: how many runs, and how many direct calls, are examined. The limit keeps this
+                method fast even in a large store.
             caller: whose runs and direct calls are examined.
         """
         bound = (only_of(caller), newest)

@@ -277,7 +277,9 @@ class Database(ABC):
 
     @abstractmethod
     def change(self, sql: str, parameters: Sequence[Any] = ()) -> ResultRows:
-        """Run one statement that writes. Outside a transaction, it is a transaction of its own."""
+        """Run one statement that writes. Outside a transaction, the statement is a transaction of
+        its own.
+        """
 
     @abstractmethod
     def insert(self, sql: str, parameters: Sequence[Any] = (), key: str = "number") -> int | None:
@@ -346,9 +348,9 @@ class Database(ABC):
 
     @abstractmethod
     def exclusive(self) -> AbstractContextManager[None]:
-        """Return a transaction during which nobody else can write. It does not check foreign keys,
-        so the caller must delete the rows that refer to deleted rows. Do not call this inside
-        another transaction.
+        """Return a transaction during which nobody else can write. Foreign keys are not checked, so
+        the caller must delete the rows that refer to deleted rows. Do not call this inside another
+        transaction.
         """
 
     @abstractmethod
@@ -367,8 +369,8 @@ class Database(ABC):
 
     @abstractmethod
     def commit(self, jobs: Sequence[tuple[str, Callable[[], Any]]]) -> list[Any]:
-        """Run jobs that write in one transaction; if that fails, run each in a separate one. Never
-        waits for locks.
+        """Run jobs that write: all of them in one transaction or, if that fails, each in a separate
+        transaction. This method never waits for locks.
 
         Args:
             jobs: pairs `(key, job)`. If a job could not be written, later jobs with the same key
@@ -417,8 +419,8 @@ class Database(ABC):
     @abstractmethod
     def data_version(self) -> int:
         """Return a number that changes when another process has written something. So that polling
-        is cheap, this does not wait: while a thread in this process writes, the last known number
-        is returned.
+        is cheap, this method does not wait: while a thread in this process writes, the last known
+        number is returned.
         """
 
     @abstractmethod

@@ -43,7 +43,7 @@ class DriverRequests:
         return {key.removeprefix(_CANCEL): value.decode() for key, value in settings.items()}
 
     def forget_cancel(self, run_id: str) -> None:
-        """Delete the request, because the run is cancelled."""
+        """Delete the request to cancel a run, because the run is cancelled."""
         self._settings.delete(f"{_CANCEL}{run_id}")
 
     def ask(self, run_id: str, event: JSONObject) -> str:
@@ -80,7 +80,7 @@ class DriverRequests:
 
     def answer(self, key: str, error: str | None) -> None:
         """Answer a request with None if the driver accepted the event, otherwise with the reason
-        why not. This has no effect if the request was deleted.
+        why the driver did not accept it. This has no effect if the request was deleted.
         """
         self._settings.replace(key, encode({"error": error}))
 

@@ -14,8 +14,8 @@ class StoreError(IdeabridgeError):
 
 
 class StoreVersionError(StoreError):
-    """The store was written by a newer ideabridge, or by one so old that this version cannot
-    migrate its stores.
+    """The store was written by a newer ideabridge, or by an ideabridge so old that this version
+    cannot migrate its stores.
     """
 
 
@@ -82,8 +82,8 @@ class AmbiguousIdeaError(StoreError):
 
 
 class IdeaDocumentError(StoreError):
-    """An imported document does not have the shape that `export_idea` writes. The message says
-    where.
+    """An imported document does not have the shape that `export_idea` writes. The message names the
+    place.
     """
 
 
@@ -94,8 +94,8 @@ class TamperedIdeaError(StoreError):
 
 
 class SecretInIdeaError(StoreError):
-    """An idea that contains a secret cannot be exported. The message says where, but does not
-    contain the secret.
+    """An idea that contains a secret cannot be exported. The message names the place of the secret,
+    but does not contain the secret.
     """
 
 
@@ -112,7 +112,7 @@ class FilterError(StoreError):
 
 
 class PublicationNameError(StoreError):
-    """A name is not valid for a tool. The message suggests a valid one."""
+    """A name is not valid for a tool. The message suggests a valid name."""
 
 
 class PublicationContentError(StoreError):

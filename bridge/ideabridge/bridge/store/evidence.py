@@ -41,8 +41,8 @@ class EvidenceTable:
             return [cast("JSONObject", decode_trusted(text)) for (text,) in rows]
 
     def confirmations(self, names: Sequence[str], *, caller: Viewer) -> dict[str, int]:
-        """Return how many records the current version of each name has, of those that a caller
-        sees. Names without any are left out.
+        """For the current version of each name, return how many of its records a caller sees. Names
+        without such records are left out.
         """
         if not names:
             return {}

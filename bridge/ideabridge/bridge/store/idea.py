@@ -323,7 +323,7 @@ class Publication(NewPublication):
         version: 1, 2, ...; a version is never overwritten.
         time: the time when it was published, ISO 8601 in UTC.
         live: True if the name currently refers to this version.
-        pinned: True if the name keeps this version when another is published.
+        pinned: True if the name keeps this version when another version is published.
         learned: `{"explained": [...], "seen": {...}}` of the plan according to the current
             evidence, or None if the plan is as it was published. NAME@VERSION always means the plan
             as published.

@@ -174,7 +174,7 @@ def past_time(text: str, name: str, now: datetime | None = None) -> str:
         now: the time that ages are relative to, or None for the current time.
 
     Raises:
-        FilterError: the text has another form.
+        FilterError: the text has none of these forms.
     """
     try:
         moment = database.read_time(text.strip(), now, -1)
@@ -229,9 +229,9 @@ class Ideas:
     def save(self, idea: Idea, meta: IdeaMeta) -> str:
         """Save an idea, and return its id.
 
-        An idea is immutable. If it is saved again, it keeps the metadata of its first save. If
-        the second save names another run or step, the store adds an occurrence, which `of_run`
-        lists for that run.
+        An idea is immutable. If it is saved again, it keeps the metadata of its first save. If a
+        later save names a different run or step, the store adds an occurrence, which `of_run` lists
+        for that run.
 
         Raises:
             InvalidJSONError: a part of the idea is not JSON.
@@ -308,7 +308,7 @@ class Ideas:
         `meta.left_out` lists the missing values.
 
         Args:
-            ref: an id, a unique prefix of one (at least 6 hex digits), a published NAME or
+            ref: an id, a unique prefix of an id (at least 6 hex digits), a published NAME or
                 NAME@VERSION, or a run (its last idea).
             caller: who asks.
 
@@ -365,8 +365,8 @@ class Ideas:
         """Return the row of the last idea of a run, if the caller sees it."""
         owner = self._database.execute("SELECT caller FROM runs WHERE id = ?", (run,)).fetchone()
         if owner is not None and not sees_run_of(caller, owner[0]):
-            # The caller might see the idea because of one of its own runs, so it must not learn
-            # about this run.
+            # The caller might see the idea only because of a run of its own, in which case the
+            # caller must not learn about this run.
             return None
 
         row = self._database.execute(
@@ -472,8 +472,8 @@ class Ideas:
         return None
 
     def _meta_for(self, number: int, first: IdeaMeta, caller: Viewer) -> IdeaMeta:
-        """Return an idea's metadata for a caller. It comes from the idea's first save. If another
-        caller's run made that save, it comes from the caller's first run that made the same idea.
+        """Return an idea's metadata for a caller. The metadata comes from the idea's first save or,
+        if another caller's run made that save, from the caller's first run that made the same idea.
         If there is no such run, the idea is published to the caller, and the metadata names no run.
         """
         if caller is SEES_ALL or first.run is None:
@@ -660,8 +660,8 @@ class Ideas:
         with some of them.
 
         The search covers titles, descriptions, tasks, tags, tool names and published names. The
-        last idea of a run represents it. Words that occur in almost every idea are ignored if the
-        query has rarer words.
+        last idea of a run represents the run. Words that occur in almost every idea are ignored if
+        the query has rarer words.
 
         Args:
             words: any text. If it contains no word, the result is the newest ideas that
@@ -690,7 +690,7 @@ class Ideas:
 
     def _newest(self, limit: int, chosen: IdeaFilter, caller: Viewer) -> list[IdeaHit]:
         """Return the newest ideas that pass a filter. For a caller, this examines only the latest
-        few thousand.
+        few thousand ideas.
         """
         if chosen.empty:
             return []
@@ -709,8 +709,8 @@ class Ideas:
         return [IdeaHit(record.id, record.meta, record.names, 0.0) for record in records]
 
     def _visible(self, numbers: list[int], caller: Viewer) -> list[int]:
-        """Return the rows among these that a caller sees: a run of the caller made the idea, or the
-        idea is published to the caller.
+        """Return those of the given rows that a caller sees: a run of the caller made the idea, or
+        the idea is published to the caller.
 
         The owner of the store imported the ideas that no run in this store made. Users, except
         admins, see these only if they are published.
@@ -741,7 +741,7 @@ class Ideas:
         )
 
     def _chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
-        """Return the rows among these that pass a filter."""
+        """Return those of the given rows that pass a filter."""
         among = SQL(
             "ideas.number IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) AND ",
             [_listed(numbers)],

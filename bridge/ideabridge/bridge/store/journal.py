@@ -148,7 +148,7 @@ class Journal:
         times: Sequence[float] | None = None,
     ) -> int:
         """Append events to a run's journal, either all or none. Return the sequence number of the
-        last one; numbers start at 1. `times`, in seconds since 1970, says when they happened; by
+        last event; numbers start at 1. `times`, in seconds since 1970, says when they happened; by
         default, they happen now.
 
         Raises:
@@ -215,9 +215,9 @@ class Journal:
             yield number, self._contents.unpack(body, parts)
 
     def timed_events(self, run_id: str, after: int = 0) -> Iterator[TimedEvent]:
-        """Yield each event of a run after a sequence number, in order, with its time. The start of
-        a call, and the end of one that succeeded, have only their call and item: what a call
-        returned is not decoded.
+        """Yield each event of a run after a sequence number, in order, with its time. An event for
+        the start of a call, or for the end of a successful call, contains only the call and the
+        item, because what a call returned is not decoded.
 
         Raises:
             UnknownRunError: no such run. The first `next` raises it.
@@ -347,8 +347,8 @@ class Journal:
         at: int,
         fingerprint: str,
     ) -> None:
-        """Create a run without a driver that begins with the first events of another run, possibly
-        changed.
+        """Create a run that has no driver. It begins with the first events of another run, some of
+        which may have been changed.
 
         Args:
             run_id: the id of the fork.
@@ -465,8 +465,8 @@ class Journal:
         return [(run, cast("JSONObject", decode_trusted(origin))) for run, origin in rows]
 
     def forks(self, run_id: str) -> list[tuple[str, int]]:
-        """Return `(run, event)` for every fork of this run, oldest first. `event` is the one after
-        which it was forked.
+        """Return `(run, event)` for every fork of this run, oldest first. `event` is the number of
+        the event after which the run was forked.
         """
         with self._database.guard:
             return self._database.execute(
@@ -474,7 +474,7 @@ class Journal:
             ).fetchall()
 
     def rooms(self, run_id: str) -> list[RunRecord]:
-        """Return the runs that answered calls from this one, oldest first."""
+        """Return the runs that answered calls of this run, oldest first."""
         with self._database.guard:
             rows = self._database.execute(
                 f"{_RECORD} WHERE parent = ? ORDER BY number", (run_id,)
@@ -620,8 +620,8 @@ class Journal:
         return number
 
     def outlines(self, run_ids: Sequence[str]) -> dict[str, list[CallMark]]:
-        """Return what happened to the calls of runs in their first events, keyed by run. This reads
-        no values.
+        """Return what the first events of runs say about their calls, keyed by run. This reads no
+        values.
         """
         outlines: dict[str, list[CallMark]] = {}
         for run_id in run_ids:
@@ -693,8 +693,8 @@ class TimedEvent(NamedTuple):
 
 
 def _call_event(body: str) -> JSONObject | None:
-    """Return the event in this text, without what its call returned, or None if it is not the start
-    of a call or the end of one that succeeded.
+    """Return the event in this text, without what the call returned. Return None unless the event
+    is the start of a call or the end of a successful call.
     """
     beginning = _CALL_EVENT.match(body)
     if beginning is None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 
 class Notifier:
-    """Notifies all processes that listen, including this one. This base class is for SQLite files,
-    and reaches no process, so other processes must poll.
+    """Notifies all processes that listen, including this process. This base class is for SQLite
+    files, and reaches no process, so other processes must poll.
     """
 
     @property

@@ -37,7 +37,7 @@ def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
     Args:
         idea: the idea. If its results were left out, the Request also lacks them, so it has a
             different id.
-        handlers: the handlers that were used when it was made, if the user registered any.
+        handlers: the handlers that were used when the idea was made, if the user registered any.
 
     Raises:
         MessageError: the context has a malformed message.
@@ -57,7 +57,7 @@ def remake(document: JSON, handlers: Handlers | None = None) -> Request:
 
     Args:
         document: a document that `export_idea` returned.
-        handlers: the handlers that were used when it was made, if the user registered any.
+        handlers: the handlers that were used when the idea was made, if the user registered any.
 
     Raises:
         IdeaDocumentError, TamperedIdeaError: see `Store.import_idea`; also if the document lacks

@@ -144,10 +144,10 @@ class Families:
 def holders(
     database: Database, ideas: Iterable[int] | None = None, since: int = 0
 ) -> Iterator[tuple[Key, str]]:
-    """Yield `(member, reason)` for everything that publications and tags need. For an idea, this is
-    the run from which it was lifted and the runs that confirmed it. If there are none, it is the
-    first of these that exists: the latest run that ended with the idea, any of its runs, the idea
-    itself.
+    """Yield `(member, reason)` for everything that publications and tags need. An idea needs the
+    run from which it was lifted and the runs that confirmed it. If there are no such runs, the idea
+    needs the first of these that exists: the latest run that ended with the idea, any of its runs,
+    the idea itself.
 
     Args:
         database: the store. Call this inside a guard or transaction.
@@ -291,9 +291,10 @@ class Sweep:
     and journal events.
 
     An idea or event saved in the meantime can reference a row that nothing else references.
-    Therefore each transaction that deletes first examines the ideas saved since the previous one,
-    and the events of all runs that are new or had not ended when the sweep began. It also
-    invalidates the row numbers that other processes remember (`Contents`).
+    Therefore each transaction that deletes rows first examines the ideas saved since the previous
+    such transaction, and the events of all runs that are new or had not ended when the sweep began.
+    Each of these transactions also invalidates the row numbers that other processes remember
+    (`Contents`).
     """
 
     def __init__(self, database: Database, breathe: Callable[[], None]) -> None:
@@ -393,7 +394,7 @@ class Sweep:
                 for number in numbers
                 if number not in self._reach
             ]
-            # Another pruning process might already have deleted some.
+            # Another pruning process might already have deleted some of these rows.
             rows = [row for row in stored if row is not None]
             gone = [(number,) for _, number in rows]
             if database.one_writer:
@@ -534,7 +535,7 @@ class Pruning:
         Args:
             families: the families.
             top: the newest row of ideas when the families were found.
-            published: the newest row of publications at the same time.
+            published: the newest row of publications when the families were found.
             after_each: called after each transaction.
         """
         runs = 0
@@ -700,7 +701,8 @@ class Pruning:
             events = ((before + 1) << 32, (after << 32) - 1)
             while self._has_events(events):
                 with database.exclusive():
-                    # A run might have been committed since the runs were read.
+                    # A run might have been committed since the runs were read, so the statement
+                    # reads the runs again.
                     deleted = database.execute(
                         "DELETE FROM events WHERE id IN (SELECT id FROM events "
                         "WHERE id BETWEEN ? AND ? "

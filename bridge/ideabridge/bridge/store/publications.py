@@ -206,8 +206,8 @@ class Publications:
         return profile is None or self.admits(profile, name, version)
 
     def _admitted(self, viewer: Viewer, publications: Iterable[Publication]) -> list[Publication]:
-        """Return the publications that the profile of a viewer contains, or all of them if it has
-        no profile.
+        """Return the publications that the profile of a viewer contains, or all of them if the
+        viewer has no profile.
         """
         return [
             publication
@@ -240,7 +240,7 @@ class Publications:
 
         Raises:
             PublicationNameError: the name does not match `^[a-z][a-z0-9_]{0,47}$`; the message
-                suggests one.
+                suggests a valid name.
             PublicationContentError: `answer` is unknown, or the plan or recording that it needs is
                 missing.
             NameTakenError: the name is currently published by another owner.
@@ -407,16 +407,15 @@ class Publications:
                     "UPDATE publications SET learned = ?3 WHERE name = ?1 AND version = ?2",
                     (name, version, encode_text(added.learned)),
                 )
-                # The tool's description depends on this, because it says what the evidence leaves
-                # open.
+                # The tool's description says what the evidence leaves open, so it has changed, too.
                 self._note_change()
             versions = self.versions(name, caller=SEES_ALL)
             return next(learned for learned in versions if learned.version == version)
 
     def share(self, name: str, audience: tuple[str, ...]) -> None:
-        """Share a published name with these callers instead of the previous ones. They see the
-        version that it refers to and all later ones. Callers that could see earlier versions still
-        can.
+        """Share a published name with these callers instead of the previous ones. These callers see
+        the version that the name refers to and all later versions. Callers that could see earlier
+        versions can still see them.
 
         Args:
             name: the name.
@@ -424,7 +423,7 @@ class Publications:
                 the name.
 
         Raises:
-            UnknownPublicationError: it is not published.
+            UnknownPublicationError: the name is not published.
         """
         with self._database.transaction():
             row = self._database.execute(
@@ -473,7 +472,7 @@ class Publications:
         alone if it is shared with all.
 
         Raises:
-            UnknownPublicationError: it is not published.
+            UnknownPublicationError: the name is not published.
         """
         with self._database.guard:
             row = self._database.execute(
@@ -544,17 +543,17 @@ class Publications:
     def stand_for(
         self, name: str, version: int | None = None, *, pinned: bool = False
     ) -> Publication:
-        """Make a published name refer to one of its versions, or to its latest one if `version` is
-        None.
+        """Make a published name refer to one of its versions, or to its latest version if `version`
+        is None.
 
         Args:
             name: the name.
             version: one of its versions.
-            pinned: True to keep this version when another one is published. Otherwise, the next
+            pinned: True to keep this version when another version is published. Otherwise, the next
                 publication replaces it.
 
         Raises:
-            UnknownPublicationError: it is not published, or has no such version.
+            UnknownPublicationError: the name is not published, or has no such version.
         """
         with self._database.transaction():
             if self._database.number("SELECT count(*) FROM names WHERE name = ?", (name,)) == 0:
@@ -577,7 +576,7 @@ class Publications:
             name: the name.
             caller: who asks.
             limit: the maximum number of versions to return, or None for no limit.
-            before: return only versions before this one.
+            before: return only versions before this version.
 
         Raises:
             UnknownPublicationError: the caller sees no version with this name.
@@ -669,7 +668,7 @@ class Publications:
         gets the next number.
 
         Raises:
-            UnknownPublicationError: it is not published.
+            UnknownPublicationError: the name is not published.
         """
         with self._database.transaction():
             if self._database.number("SELECT count(*) FROM names WHERE name = ?", (name,)) == 0:
@@ -689,7 +688,8 @@ class Publications:
 
     def look_up(self, ref: str, *, caller: Viewer) -> Publication | None:
         """Return the publication that NAME or NAME@VERSION refers to, or None where `named` raises
-        an error. It suggests no names, so it takes the same time no matter how many there are.
+        an error. Unlike `named`, this method suggests no names, so it takes the same time no matter
+        how many names there are.
         """
         try:
             name, version = read_named(ref)
@@ -716,9 +716,9 @@ class Publications:
                 non-existent.
 
         Raises:
-            UnknownPublicationError: it does not exist; the message suggests similar names, or lists
-                the versions.
-            NotInProfileError: the caller would see it without its profile.
+            UnknownPublicationError: the publication does not exist; the message suggests similar
+                names, or lists the versions.
+            NotInProfileError: the caller would see the publication if the caller had no profile.
         """
         with self._database.guard:
             row = self._row(name, version, caller)
@@ -745,8 +745,8 @@ class Publications:
 
     def find(self, name: str, version: int | None, caller: Viewer) -> int | None:
         """Return the row of the idea that a name or version refers to, or None if there is none;
-        see `get` for `caller`. Unlike the error of `get`, None suggests no names, so it takes the
-        same time no matter how many names there are.
+        see `get` for `caller`. Unlike `get`, this method suggests no names, so it takes the same
+        time no matter how many names there are.
         """
         with self._database.guard:
             row = self._database.execute(

@@ -284,7 +284,7 @@ class _Conversion:
         return moved
 
     def _renumbered(self, value: JSON) -> JSON:
-        """Return a value, except that its references to results use the new places."""
+        """Return a value in which references to results use the new places."""
         if isinstance(value, list):
             return [self._renumbered(item) for item in value]
         if isinstance(value, dict):

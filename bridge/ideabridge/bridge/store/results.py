@@ -247,8 +247,8 @@ class _OwnContext:
         return own
 
     def _reference_to(self, path: Path, instance: str) -> str:
-        """Return the reference to a value, or to the place where a call wrote it, because keys
-        below that place are part of a result.
+        """Return the reference to a value or, if the value is inside what a call wrote, to the
+        place that the call wrote to, because keys below that place are part of a result.
         """
         while len(path) > 1 and not any(
             named == instance and written[: len(path)] == path for named, written in self._written
@@ -266,7 +266,7 @@ class _CallEntry:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """All of these places."""
+        """All places that the call wrote to."""
         return self.also if self.value is None else (self.value, *self.also)
 
 
@@ -404,7 +404,8 @@ class Copies:
             return [self.scrubbed(item) for item in value]
         if not self._is_copied(value):
             return value
-        # A schema that expects a number also allows a reference.
+        # A number is replaced with a reference, because a schema that expects a number also allows
+        # a reference.
         return LEFT_OUT if isinstance(value, str) else LEFT_OUT_NUMBER
 
     def _is_copied(self, value: JSON) -> bool:

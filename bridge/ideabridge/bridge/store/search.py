@@ -246,7 +246,8 @@ class Search:
             `(number of ideas, last row that the table now holds)`.
         """
         if self._voids != self._database.voids:
-            # A transaction was rolled back, and perhaps entries in the index with it.
+            # A transaction was rolled back, perhaps together with entries in the index, so forget
+            # what is indexed.
             self._voids = self._database.voids
             self._indexed.clear()
 
@@ -349,7 +350,8 @@ class Search:
                     scores.setdefault(latest, score)
             return list(scores.items())
 
-        # Several matches can belong to one run, or to deleted ideas.
+        # Several matches can belong to one run, or to deleted ideas, so more rows than hits are
+        # needed.
         return widen(
             limit, partial(self._match, "idea_words", terms, begins), last_of_runs, limit * 2 + 10
         )

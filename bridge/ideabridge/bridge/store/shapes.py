@@ -39,7 +39,7 @@ _OF_INPUT: Final = re.compile(r"†input(?:[.\[].*)?", re.DOTALL)
 def shape_of(solution: JSON) -> bytes | None:
     """Return the hash of a Solution's calls and output without literals, or None if it has no
     calls. References, tools, modules, paths and keys count. Strings, numbers and lists of these do
-    not count, nor do references to the input, because they replace literals.
+    not count, nor do references to the input, because such references replace literals.
     """
     plan = read_as(PublishedPlan, solution)
     if not plan.calls:
@@ -141,7 +141,7 @@ def _needs_of(calls: Iterable[JSON], modules: dict[str, str]) -> set[Need]:
 
 
 def need_of(call: WrittenCall, modules: dict[str, str]) -> Need | None:
-    """Return the tool that a call names, or None if it names none."""
+    """Return the tool that a call names, or None if the call names no tool."""
     tool = call.tool
     if not tool:
         return None
@@ -186,8 +186,8 @@ class _Step(NamedTuple):
 
 
 def _uses_of(needs: Iterable[Need]) -> set[str]:
-    """Return the use keys under which an idea is indexed if it calls these tools (each tool, and
-    its module).
+    """Return the use keys under which an idea that calls these tools is indexed: one for each tool,
+    and one for the tool's module if it has one.
     """
     uses = set[str]()
     for need in needs:
@@ -309,7 +309,7 @@ class CallIndex:
 
     def remove(self, idea: int, of_run: set[str] | None) -> None:
         """Delete the use keys of an idea that is being deleted or moved to another run. Call this
-        inside a transaction, before its row changes.
+        inside a transaction, before the row of the idea changes.
 
         Args:
             idea: its row.

@@ -74,8 +74,8 @@ _UNTIL_PROGRAM: Final = 3600.0
 
 
 def _is_replaced_by(plan: Publication, program: Publication) -> bool:
-    """Return whether one version is the plan of a run and the next one is the program that replaces
-    this plan.
+    """Return whether one version is the plan of a run and the next version is the program that
+    replaces this plan.
     """
     if plan.plan is None or program.plan is None:
         return False
@@ -274,7 +274,7 @@ class Store:
         this store in the meantime.
 
         Args:
-            target: an empty store, or an unfinished copy of this one, which is then continued.
+            target: an empty store, or an unfinished copy of this store, which is then continued.
                 Nobody else must use it.
             report: called with the name of what is copied or checked next.
 
@@ -459,7 +459,7 @@ class Store:
 
     def change_of(self, publication: Publication) -> Change:
         """Return the differences from the previous version. There are none for the first version,
-        or if another owner published the previous one.
+        or if another owner published the previous version.
 
         A program that replaces the plan of its own run within an hour is compared with the version
         before that plan, because the plan was published only until the program was ready.

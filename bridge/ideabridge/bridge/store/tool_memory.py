@@ -50,8 +50,8 @@ class ApprovedCall:
 
 
 class ToolMemory:
-    """The tables `exposed_names`, `tool_uses` and `tool_memory`. The last stores eight kinds of
-    values.
+    """The tables `exposed_names`, `tool_uses` and `tool_memory`. `tool_memory` stores eight kinds
+    of values.
 
     | kind | key | value |
     |---|---|---|

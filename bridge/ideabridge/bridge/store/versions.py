@@ -277,8 +277,8 @@ def _types(schema: JSON) -> frozenset[str]:
 
 
 def _shape(output: JSON, recorded: JSON) -> JSONObject:
-    """Return a schema for an output without a declared one: its literal structure, with references
-    replaced by the types of the recorded values. A null has no type.
+    """Return a schema for an output that has no declared schema: its literal structure, with
+    references replaced by the types of the recorded values. A null has no type.
     """
     values = object_or_empty(recorded)
     if isinstance(output, dict):

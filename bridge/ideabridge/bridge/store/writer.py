@@ -97,7 +97,7 @@ class Writer:
         key: str,
         is_large: bool = False,
     ) -> bool:
-        """Run a job at once if it is likely to be fast, otherwise later.
+        """Run a job immediately if it is likely to be fast, otherwise later.
 
         Args:
             job: writes to the store.
@@ -111,7 +111,7 @@ class Writer:
             True if the job is committed.
 
         Raises:
-            Exception: the error of a job that ran at once. After a temporary error the job is
+            Exception: the error of a job that ran immediately. After a temporary error the job is
                 queued instead.
         """
         if self._may_at_once and not is_large and not self._queue and not self._busy:
@@ -139,8 +139,8 @@ class Writer:
         return self.trouble if self._queue or self._busy else None
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call a function that writes on the event loop, and repeat it while the store cannot be
-        written.
+        """Call, on the event loop, a function that writes, and repeat the call while the store
+        cannot be written.
 
         Args:
             call: reads and writes the store. It must change nothing if it raises a `StoreError`.
@@ -284,7 +284,7 @@ class Writer:
 
         self._queue.extendleft(reversed(retried))
         self.trouble = trouble
-        # While the store cannot be written, make writes on the event loop fail at once.
+        # While the store cannot be written, make writes on the event loop fail immediately.
         self._database.patience = LOOP_PATIENCE if trouble is None else 0.0
         for queued, outcome in ended:
             if isinstance(outcome, Exception):

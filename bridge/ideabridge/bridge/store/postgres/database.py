@@ -388,8 +388,8 @@ class PostgresDatabase(Database):
             except psycopg.OperationalError:
                 if not self._is_lost(self._write):
                     raise
-                # The connection was lost after the last transaction, and this transaction has done
-                # nothing yet.
+                # The connection was lost after the last transaction. This transaction has done
+                # nothing yet, so it can begin over a new connection.
                 self._write = self._connect()
                 cursor = self._write.execute(statement.encode())
 
@@ -600,7 +600,9 @@ class PostgresDatabase(Database):
 
 
 class _DoomedError(Exception):
-    """A nested transaction without a savepoint failed, so the outer one cannot be committed."""
+    """A nested transaction without a savepoint failed, so the outer transaction cannot be
+    committed.
+    """
 
 
 def _first_line(error: BaseException) -> str:

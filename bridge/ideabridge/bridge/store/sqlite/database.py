@@ -169,7 +169,8 @@ class SqliteDatabase(Database):
             raise StoreFormatError(f"{self.path}: it is an SQLite file, but not a store of ideas")
 
     def _switch_to_wal(self) -> str:
-        # If two processes switch a new file at once, SQLite reports "locked" without waiting.
+        # If two processes switch a new file at the same time, SQLite reports "locked" without
+        # waiting.
         deadline = time.monotonic() + self._busy_timeout_s
         while True:
             try:

@@ -113,8 +113,8 @@ class StoreFiles:
                     raise StoreAccessError(
                         f"{path}: it, or its folder, cannot be written"
                     ) from None
-            # Existing files can have another mode. SQLite creates its other files with the mode of
-            # the database file.
+            # Existing files can have a different mode. SQLite creates its other files with the mode
+            # of the database file.
             for file in self._all:
                 with suppress(FileNotFoundError, PermissionError):
                     if stat.S_IMODE(file.stat().st_mode) != 0o600 and file.is_file():
@@ -160,7 +160,7 @@ class StoreFiles:
         except (FileNotFoundError, NotADirectoryError):
             return f"{self._folder} was deleted or moved"
         except OSError:
-            # This error says nothing about the files.
+            # This error says nothing about the files, so they count as present.
             return None
 
         self._seen = (folder.st_dev, folder.st_ino, folder.st_mtime_ns)

@@ -230,8 +230,8 @@ _SPECIAL_TABLES: Final = (
         tools TEXT NOT NULL
     ) STRICT
     """,
-    # The tool that owns each exposed name, by the folder of the configuration. A name never changes
-    # its meaning to another tool.
+    # The tool that owns each exposed name, by the folder of the configuration. A name never comes
+    # to mean a different tool.
     """
     CREATE TABLE exposed_names (
         scope TEXT NOT NULL, name TEXT NOT NULL, module TEXT NOT NULL, tool TEXT NOT NULL, PRIMARY KEY (scope, name)
@@ -425,7 +425,7 @@ def _create_first(database: Database) -> None:
     occurrences.create_index(["idea"])
 
     # Every version ever published, and the version that each name currently refers to. A pinned
-    # name keeps its version when another one is published.
+    # name keeps its version when another version is published.
     publications = _table(
         database,
         "publications",

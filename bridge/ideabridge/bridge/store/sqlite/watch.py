@@ -60,7 +60,7 @@ class FileWatch:
         self._advice = ""
         self._commits += 1
         if not IS_FIXED and self._commits % COMMITS == 0:
-            # If the checkpoint fails, the log grows until the next one.
+            # If the checkpoint fails, the log grows until the next checkpoint.
             with suppress(sqlite3.Error):
                 checkpoint_locked(self._files.address)
 
