@@ -269,6 +269,19 @@ def test_only_the_owner_reads_files_of_the_project(http: httpx.Client, tmp_path:
         assert "with_tax.yaml" not in reader.get("/ui/ideas?show=written").text
 
 
+def test_a_large_plan_shows_as_many_steps_as_fit(http: httpx.Client) -> None:
+    values = {f"value_{number}": "word " * 20 for number in range(20)}
+    calls = [{"_tool": "compute", "code": "1", **values} for _ in range(60)]
+    solution = {"calls": calls, "output": "†results.0"}
+    write_idea(http, json.dumps({"name": "many", "context": [], "solution": solution}), "many")
+    page = http.get("/ui/ideas/many").text
+    steps = page.partition('<ol class="plan-steps">')[2].partition("</ol>")[0]
+    shown = steps.count("<li>")
+    assert 1 < shown < 60
+    assert f"{60 - shown} more calls not shown." in page
+    assert len(page.encode()) < 100_000
+
+
 def test_a_program_is_coloured_and_whole(http: httpx.Client) -> None:
     program = "lines = [f'<b>{n}' for n in range(2)]  # all\nlines\n"
     document = json.dumps({"name": "counted", "context": [], "solution": {"program": program}})

@@ -86,6 +86,9 @@ _MOST_CHARACTERS: Final = 20_000
 """Number of characters in a context after which a page shows no further message."""
 
 _MOST_STEPS: Final = 100
+_OF_MARKUP: Final = 40
+"""Number of characters that the page of a plan has around each parameter of a call."""
+
 _ANSWERS: Final[tuple[tuple[Answer, str], ...]] = (
     ("auto", "by the plan if there is one, otherwise by a model"),
     ("plan", "by the plan: its calls run again, without a model"),
@@ -408,6 +411,7 @@ class IdeaPages:
             plan=plan,
             written_plan="" if plan is None else await compute_in_thread(_coloured_json, plan),
             steps=() if plan is None else _steps_of(plan),
+            calls=0 if plan is None else len(list_or_empty(plan.get("calls"))),
             uses=await compute_in_thread(self._uses, publication.name, visitor),
             confirmed=len(evidence),
             origin=record,
@@ -578,6 +582,7 @@ class IdeaPages:
             "fields": [],
             "settled": _settled(decided.choices, []),
             "steps": (),
+            "calls": 0,
             "written_plan": "",
             "program": "",
         }
@@ -595,6 +600,7 @@ class IdeaPages:
                 "fields": _fields(draft, decided.parameters),
                 "settled": _settled(decided.choices, copied),
                 "steps": _steps_of(plan),
+                "calls": len(list_or_empty(plan.get("calls"))),
                 "written_plan": await compute_in_thread(_coloured_json, plan),
                 "program": _coloured_program(draft.plan.get("program")),
             }
@@ -996,9 +1002,17 @@ def _coloured_program(program: JSON) -> Markup | str:
 
 
 def _steps_of(plan: JSONObject) -> tuple[PlanStep, ...]:
-    """Return the first calls of a plan, for people."""
-    calls = list_or_empty(plan.get("calls"))
-    return tuple(map(_step, objects_in(calls[:_MOST_STEPS])))
+    """Return the first calls of a plan, for people: as many as fit on a page, but at least one."""
+    steps: list[PlanStep] = []
+    room = _MOST_CHARACTERS
+    for call in objects_in(list_or_empty(plan.get("calls"))[:_MOST_STEPS]):
+        step = _step(call)
+        room -= sum(_OF_MARKUP + len(name) + len(value) for name, value in step.parameters)
+        if steps and room < 0:
+            break
+        steps.append(step)
+
+    return tuple(steps)
 
 
 def _step(call: JSONObject) -> PlanStep:
