@@ -4,11 +4,10 @@ and the order of their effects.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import chain, groupby, pairwise
 from typing import Final
 
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
@@ -52,25 +51,25 @@ def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
     data: dict[int, list[int]] = {}
     is_in_order = True
     for call in calls:
-        read = _reads_of(call.progress.call) & by_index.keys()
-        data[call.index] = sorted(read)
-        if any(index >= call.index for index in read):
+        suppliers = _reads_of(call.progress.call) & by_index.keys()
+        data[call.index] = sorted(suppliers)
+        if any(supplier >= call.index for supplier in suppliers):
             is_in_order = False
 
     if is_in_order:
         return list(calls)
 
     listed = {after: [before] for before, after in pairwise(by_index)}
-    return [by_index[index] for part in emission(data, listed) for index in part]
+    in_order = chain.from_iterable(emission(data, listed))
+    return [by_index[index] for index in in_order]
 
 
 def _reads_of(call: Call) -> set[int]:
     """Return the numbers of the calls whose results a call reads."""
     indices: set[int] = set()
-    for reading in call.reads:
-        for alternative in reading.bound:
-            for operand in alternative:
-                indices.update(operand or ())
+    for read_value in call.reads:
+        for _, writers in read_value.sources():
+            indices.update(writers)
 
     return indices
 
@@ -151,11 +150,13 @@ def _renumbered_reference(text: str, places: Mapping[int, int]) -> str:
         # The reference stays exactly as written, including its spaces.
         return text
 
+    # An alternative that reads a call that is left out is left out itself.
     alternatives: list[str] = []
     for operands in expression.alternatives:
-        texts = [_in_place(operand, places) for operand in operands]
-        if None not in texts:
-            alternatives.append(" && ".join(map(str, texts)))
+        in_plan = [_in_place(operand, places) for operand in operands]
+        texts = [text for text in in_plan if text is not None]
+        if len(texts) == len(operands):
+            alternatives.append(" && ".join(texts))
 
     if not alternatives:
         raise _GoneError(expression.text)
@@ -206,13 +207,18 @@ def keep_order(
 
     for _, places in sorted(by_step.items()):
         effects = [place for place in places if not calls[place].reads_only]
-        follows: dict[int, int] = {}
+        # The call before each call of a chain.
+        previous: dict[int, int] = {}
         if len(effects) > _AT_ONCE:
-            follows = {after: before for before, after in pairwise(effects)}
+            previous = {after: before for before, after in pairwise(effects)}
+            # Who waits for the last call of the chain waits for all of them.
             effects = effects[-1:]
 
         for place in places:
-            added[place] = {follows[place]} if place in follows else past.before(calls[place])
+            if place in previous:
+                added[place] = {previous[place]}
+            else:
+                added[place] = past.before(calls[place])
 
         past.add(calls, places, effects)
 
@@ -221,7 +227,8 @@ def keep_order(
         if added[place]:
             after = call.get("_after", [])
             names = after if isinstance(after, list) else [after]
-            call["_after"] = [*names, *map(ids.of, sorted(added[place]))]
+            new_names = [ids.of(earlier) for earlier in sorted(added[place])]
+            call["_after"] = [*names, *new_names]
 
     return added
 
@@ -237,7 +244,8 @@ def _waits_of(
     waits: list[set[int]] = []
     for place, executed in enumerate(calls):
         call = executed.progress.call
-        waiting = {places[index] for index in call.edges or () if index in places}
+        after = call.edges or ()
+        waiting = {places[index] for index in after if index in places}
         for expression in _expressions_in(written[place]):
             waiting |= _writers_read(expression, writers, arguments)
 
@@ -334,25 +342,25 @@ class _Ids:
         self._written = written
         self._ids_in_use: set[str] = set()
         self._numbers: dict[str, int] = {}
-        names: dict[tuple[int, str], str] = {}
-        latest: dict[str, str] = {}
+        # The ids in the plan, keyed by Request and then by the id in the run.
+        ids_by_step: dict[int, dict[str, str]] = {}
         for call, listed in zip(calls, written, strict=True):
+            ids_of_step = ids_by_step.setdefault(call.step, {})
             own = call.progress.call.id
             if own is not None:
-                listed["_id"] = names[call.step, own] = self._free(own)
+                ids_of_step[own] = self._free(own)
+                listed["_id"] = ids_of_step[own]
 
-        earlier = deque(sorted(names.items()))
-        for place in sorted(range(len(calls)), key=lambda place: calls[place].step):
-            step = calls[place].step
-            while earlier and earlier[0][0][0] < step:
-                (_, own), name = earlier.popleft()
-                latest[own] = name
-
-            after = calls[place].progress.call.after
-            if after:
-                ids = [names.get((step, own), latest.get(own)) for own in after]
-                # A call that is left out had already ended, so nothing needs to wait for it.
-                written[place]["_after"] = [name for name in ids if name is not None]
+        # An id means a call of the same Request or, without one, of the latest Request before it.
+        by_step = sorted(range(len(calls)), key=lambda place: calls[place].step)
+        ids: dict[str, str] = {}
+        for step, places in groupby(by_step, key=lambda place: calls[place].step):
+            ids |= ids_by_step[step]
+            for place in places:
+                after = calls[place].progress.call.after
+                if after:
+                    # A call that is left out had already ended, so nothing needs to wait for it.
+                    written[place]["_after"] = [ids[own] for own in after if own in ids]
 
     def _free(self, own: str) -> str:
         name = own

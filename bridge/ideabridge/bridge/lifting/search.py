@@ -139,7 +139,8 @@ class _Search:
         self._value = value
         self._values = values
         self._name = name
-        self._ranked: list[_Ranked] = [_Ranked(Constant(value), (COSTS["constant"], 0, 0, 0, 0))]
+        constant = _Ranked(Constant(value), (COSTS["constant"], 0, 0, 0, 0))
+        self._ranked: list[_Ranked] = [constant]
         self._explanations: set[Explanation] = set()
 
     def run(self) -> Found:
@@ -162,6 +163,7 @@ class _Search:
         self._ranked.sort(key=lambda ranked: ranked.rank)
         by = [ranked.explanation for ranked in self._ranked[:MOST]]
         if not any(map(is_constant, by)):
+            # The constant is always one of the explanations, also if it was beyond the limit.
             by[-1] = Constant(value)
 
         return Found(by, is_cut or len(self._ranked) > MOST)
@@ -178,10 +180,12 @@ class _Search:
         """
         if explanation in self._explanations:
             return
+
         self._explanations.add(explanation)
+        cost = explanation.cost + more
         keys = sum(reference.count(".") for reference in explanation.references)
-        age = -self._values.documents[node.root].number
-        rank = (explanation.cost + more, -length, -self._likeness(node), keys, age)
+        number = self._values.documents[node.root].number
+        rank = (cost, -length, -self._likeness(node), keys, -number)
         self._ranked.append(_Ranked(explanation, rank))
 
     def _likeness(self, node: Node) -> int:
@@ -216,37 +220,43 @@ class _Search:
         for node in self._values.equal(value):
             weakness = self._weakness(node)
             # A key that looks like data (such as a record id) costs as much as a list position.
-            selected = COSTS["other position"] * min(node.data_keys, 2)
-            self._add(_after(PathTo(node.reference), step), weakness + selected, node)
+            cost_of_keys = COSTS["other position"] * min(node.data_keys, 2)
+            path = _after(PathTo(node.reference), step)
+            self._add(path, weakness + cost_of_keys, node)
             if weakness == 0:
                 for explanation in self._selected(node):
                     self._add(_after(explanation, step), 0, node)
 
     def _selected(self, node: Node) -> Iterator[Explanation]:
         """Yield the conditions that select a value from the only list in the value's path."""
-        path_down = list(reversed(list(node.above)))
-        lists = [
-            depth for depth, above in enumerate(path_down[:-1]) if isinstance(above.inner, list)
+        path_down = [*node.above]
+        path_down.reverse()
+        ancestors = path_down[:-1]
+        depths = [
+            depth for depth, ancestor in enumerate(ancestors) if isinstance(ancestor.inner, list)
         ]
-        if len(lists) != 1:
+        if len(depths) != 1:
             return
 
-        [depth] = lists
+        [depth] = depths
         holder = path_down[depth]
-        number = int(path_down[depth + 1].key)
+        item = path_down[depth + 1]
         items = list_or_empty(holder.inner)
         if len(items) < 2:
+            # There is nothing to select from.
             return
 
-        take = node.path[depth + 1 :]
+        number = int(item.key)
+        keys_in_item = node.path[depth + 1 :]
         for field, value in _fields(items[number]):
             # A value cannot be the condition that selects it.
-            if keys_of(field) == take:
+            if keys_of(field) == keys_in_item:
                 continue
+
             sources = self._elsewhere(value)
             if sources and self._values.selects(holder, field, value, number):
                 for source in sources:
-                    yield ItemOf(holder.reference, take, (field, source))
+                    yield ItemOf(holder.reference, keys_in_item, (field, source))
 
     def _elsewhere(self, value: JSON) -> list[PathTo]:
         """Return those paths to a value that do not lead through a list position."""
@@ -254,6 +264,7 @@ class _Search:
             return []
         nodes = self._values.loose(value)
         if is_common(value):
+            # Elsewhere than in the input it might occur by chance.
             nodes = (node for node in nodes if node.root == INPUT)
         return [PathTo(node.reference) for node in islice(nodes, _SOURCES)]
 
@@ -267,8 +278,10 @@ class _Search:
             if number is not None:
                 self._direct(number, "text")
             for text in self._values.notations(value)[:PLACES]:
+                if text == value:
+                    continue
                 for step in ("lower", "upper", "title", "strip"):
-                    if text != value and convert(text, step) == value:
+                    if convert(text, step) == value:
                         self._direct(text, step)
         elif isinstance(value, int | float):
             for text in _texts_of(value):
@@ -386,15 +399,20 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
     words = list(islice(_MARKED_WORD.finditer(text), _MARKED_WORDS))
     for number, first in enumerate(words):
         starts = {first.start("before"), first.start("word")}
-        if number and words[number - 1]["after"]:
-            # The marks between two words belong to the first of them.
-            starts.add(words[number - 1].end("word"))
-        starts = {start for start in starts if begins(text[start : first.end("word")])}
+        if number > 0:
+            previous = words[number - 1]
+            if previous["after"]:
+                # The marks between two words belong to the first of them.
+                starts.add(previous.end("word"))
+
+        word_end = first.end("word")
+        starts = {start for start in starts if begins(text[start:word_end])}
         if not starts:
             continue
 
         ends: list[int] = []
         for last in words[number : number + _WORDS]:
+            # Both are the same position if no marks follow the word.
             ends += {last.end("word"), last.end("after")}
 
         ends.sort(reverse=True)
@@ -444,13 +462,18 @@ def is_common(value: JSON) -> bool:
     """
     if isinstance(value, str):
         return len(value) < 3
-    return isinstance(value, int | float) and abs(value) < 100 and float(value).is_integer()
+    if isinstance(value, int | float):
+        return abs(value) < 100 and float(value).is_integer()
+    return False
 
 
 def _number_in(text: str) -> int | float | None:
     """Return the number that a string contains, or None if the string is not a number."""
     # Most strings are words, and testing for that is cheaper than a failed conversion.
-    number = convert(text, "number") if text[-1:].isdigit() else None
+    if not text[-1:].isdigit():
+        return None
+
+    number = convert(text, "number")
     if isinstance(number, int | float) and convert(number, "text") == text:
         return number
     return None

@@ -122,12 +122,10 @@ def defined_in(plan: JSONObject | None) -> frozenset[str]:
 
 def definitions_in(plan: JSONObject) -> tuple[JSONObject, ...]:
     """Return the tools that a plan, or the context of a guide, defines."""
-    messages = list_or_empty(plan.get("context"))
-    tools = [
-        *list_or_empty(plan.get("tools")),
-        *(object_or_empty(message).get("tool") for message in messages),
-    ]
-    return tuple(objects_in(tools))
+    in_plan = list_or_empty(plan.get("tools"))
+    messages = objects_in(list_or_empty(plan.get("context")))
+    in_context = [message.get("tool") for message in messages]
+    return tuple(objects_in([*in_plan, *in_context]))
 
 
 def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:
@@ -136,9 +134,13 @@ def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:
     """
     tools: list[tuple[str | None, str]] = []
     for pair in list_or_empty(guide.get("tools")):
-        if isinstance(pair, list) and len(pair) == 2:
-            module, name = pair
-            tools.append((module if isinstance(module, str) else None, str(name)))
+        match pair:
+            case [str() as module, name]:
+                tools.append((module, str(name)))
+            case [_, name]:
+                tools.append((None, str(name)))
+            case _:
+                continue
 
     return tools
 
@@ -166,7 +168,9 @@ _built_in = cache(builtin_toolbox)
 
 def _is_built_in(tool: Tool) -> bool:
     """Return whether a tool is one of ideabridge's own tools, with its current definition."""
-    return is_reader(tool) or (tool.module is None and _built_in().tools.get(tool.name) == tool)
+    if is_reader(tool):
+        return True
+    return tool.module is None and _built_in().tools.get(tool.name) == tool
 
 
 def _needs_pin(tool: Tool, defined: frozenset[str]) -> bool:
@@ -190,7 +194,11 @@ def pinned_tools(
         if tool is not None and _needs_pin(tool, defined) and not _is_built_in(tool):
             tools[tool.origin] = tool
 
-    return [tools[key] for key in sorted(tools, key=lambda key: (key[0] or "", key[1]))]
+    def sort_key(key: ToolKey) -> tuple[str, str]:
+        module, name = key
+        return module or "", name
+
+    return [tools[key] for key in sorted(tools, key=sort_key)]
 
 
 def essences_in(catalogue: Catalogue) -> Definition:
@@ -212,11 +220,13 @@ def essences_in(catalogue: Catalogue) -> Definition:
 def pinned_definitions(pins: Iterable[Pin], catalogue: Catalogue) -> dict[str, JSONObject]:
     """Return the essences of the tools that have these pins, keyed by digest."""
     digests = {pin.key: pin.digest for pin in pins}
-    return {
-        tool.digest: tool.essence
-        for tool in catalogue.tools
-        if tool.origin in digests and tool.digest == digests[tool.origin]
-    }
+    essences: dict[str, JSONObject] = {}
+    for tool in catalogue.tools:
+        # Computing the digest of a tool takes time, so only those with a pin are digested.
+        if tool.origin in digests and tool.digest == digests[tool.origin]:
+            essences[tool.digest] = tool.essence
+
+    return essences
 
 
 @dataclass(slots=True)
@@ -238,12 +248,13 @@ class PinCheck:
         """Return the reason for refusing a call to the idea `name`, with the commands that help."""
         lines = [f"{name} cannot be called: {'; '.join(self.faults)}"]
         if self.modules:
-            accept = " or ".join(
+            commands = [
                 f"`ideabridge servers accept {module or '--own'}`"
                 for module in dict.fromkeys(self.modules)
-            )
+            ]
             lines.append(
-                f"See `ideabridge ideas verify {name}`; {accept} accepts the current definitions."
+                f"See `ideabridge ideas verify {name}`; {' or '.join(commands)} accepts the "
+                "current definitions."
             )
         return "\n".join(lines)
 
@@ -271,6 +282,7 @@ def check_pins(
     is_program = "program" in (pinned or {})
     by_key = {pin.key: pin for pin in pins or ()}
     result = PinCheck()
+    # Several calls can name one tool, whose changes are reported once.
     compared: set[ToolKey] = set()
     for place, call in called_in(calls, catalogue):
         where = "" if is_program else f"calls.{place}: "
@@ -352,8 +364,12 @@ def changed_in(
 
 def with_accepted(pinned: JSONObject, changed: Iterable[ChangedTool], by: Decider) -> JSONObject:
     """Return the plan or guide, with changed tools pinned to their current definitions."""
-    replaced = {change.pin.key: change.pin.replaced_by(change.tool, by) for change in changed}
-    pins: list[JSON] = [replaced.get(pin.key, pin).to_json() for pin in read_pins(pinned) or ()]
+    replacements = {change.pin.key: change.pin.replaced_by(change.tool, by) for change in changed}
+    pins: list[JSON] = []
+    for pin in read_pins(pinned) or ():
+        current = replacements.get(pin.key, pin)
+        pins.append(current.to_json())
+
     return {**pinned, "pins": pins}
 
 
@@ -361,15 +377,17 @@ def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
     """Return whether a pin names a built-in tool from an earlier version of ideabridge. Equal hints
     indicate this, because a user's tool with the same name is unlikely to have the same hints.
     """
-    then = definition(pin.digest) or {}
-    hints = dataclasses.replace(now.annotations, title=None).to_json()
-    return {key: value for key, value in then.items() if key.endswith("Hint")} == hints
+    earlier = definition(pin.digest) or {}
+    earlier_hints = {key: value for key, value in earlier.items() if key.endswith("Hint")}
+    return earlier_hints == dataclasses.replace(now.annotations, title=None).to_json()
 
 
 def _changes(pin: Pin, now: Tool, definition: Definition) -> list[str]:
     """Return the differences between the pinned definition and the current one."""
-    then = definition(pin.digest)
-    return [_UNKNOWN] if then is None else changes_of_essence(then, now.essence)
+    earlier = definition(pin.digest)
+    if earlier is None:
+        return [_UNKNOWN]
+    return changes_of_essence(earlier, now.essence)
 
 
 def _compare(pin: Pin, now: Tool, result: PinCheck, definition: Definition, where: str) -> None:
