@@ -75,9 +75,9 @@ class Doubtful(Protocol):
 
 
 def may_assume(publication: Publication) -> bool:
-    """Return whether a publication's answer can rest on assumptions. It can if the plan has
-    followed values or watches what it reads, or if the program has recorded defaults. It also can
-    if the publication can call an idea, because it inherits the assumptions of that idea.
+    """Return whether a publication's answer can rest on assumptions. That is so if its plan has
+    followed values or watches what it reads, if its program has recorded defaults, or if it can
+    call an idea, because it inherits the assumptions of that idea.
     """
     plan = publication.plan or {}
     guide = publication.guide or {}
@@ -126,9 +126,10 @@ def _is_extensible(schema: JSONObject, recorded: JSON) -> bool:
 
 
 def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> ToolAnswer:
-    """Add the assumptions of a run to its result, including those that someone approved. They are
-    added to the text, to `_meta` and, except in an error, to the structured content, because the
-    structured content of an error has a form of its own. The notes are added only to `_meta`.
+    """Add the assumptions of a run to its result, including those that someone approved. The
+    assumptions are added to the text, to `_meta` and, except in an error, to the structured
+    content, because the structured content of an error has a form of its own. The notes are added
+    only to `_meta`.
 
     Args:
         result: the result.

@@ -62,7 +62,7 @@ def caller_in(scope: Scope) -> str:
 
 
 def session_id(context: Context) -> str:
-    """Return the id of an HTTP session of the handshake era; empty on stdio and for requests
+    """Return the id of an HTTP session of the handshake era. The id is "" on stdio and for requests
     without a session.
     """
     request = context.request
@@ -110,7 +110,7 @@ class MissingScopeError(IdeabridgeError):
 
 
 def token_caller(token: str) -> str:
-    """Return the caller that a token identifies. Its name does not reveal the token."""
+    """Return the caller that a token identifies. The caller's name does not reveal the token."""
     return f"token_{hashlib.sha256(token.encode()).hexdigest()[:16]}"
 
 
@@ -212,8 +212,9 @@ class Credentials:
         )
 
     async def still_name(self, token: bytes, caller: str) -> bool:
-        """Return whether a token is still valid and still belongs to a caller. Its scopes are not
-        checked. Raises the same errors as `verify`, except for missing scopes and other profiles.
+        """Return whether a token is still valid and still belongs to a caller. The scopes of the
+        token are not checked. Raises the same errors as `verify`, except for missing scopes and
+        other profiles.
         """
         try:
             access = await self.verify(token)
@@ -228,7 +229,7 @@ class Credentials:
         has one. If `profile` is None, only the profile of the server is applied.
 
         Raises:
-            ProfileRefusedError: the caller or the server is restricted to another profile.
+            ProfileRefusedError: the caller or the server is restricted to a different profile.
         """
         profiles = {profile_of(caller), profile, self._profile} - {None}
         if len(profiles) > 1:

@@ -59,7 +59,7 @@ class Reloading:
 
     Args:
         bridge: the open bridge of the server.
-        read: reads the configuration again, in the same way as at the start. Blocks.
+        read: reads the configuration again, in the same way as at the start. This function blocks.
         followed: called after the bridge has switched to another configuration.
         report: writes a line for the person who runs the server.
         after: the `Reloading` of a server whose modules this server uses, or None. That server
@@ -354,8 +354,8 @@ def _user() -> str:
 
 
 def _broken(error: IdeabridgeError) -> str:
-    """Return a sentence for a model about files that cannot be used. It does not quote the files,
-    which can contain anything.
+    """Return a sentence for a model about files that cannot be used. The sentence does not quote
+    the files, which can contain anything.
     """
     place = str(error).partition(": ")[0]
     return (

@@ -451,7 +451,7 @@ class Running:
     def start(
         self, work: Callable[[Unpack[Parts]], Coroutine[Any, Any, None]], *arguments: *Parts
     ) -> None:
-        """Start work that continues after its request has ended. It must not raise errors."""
+        """Start work that continues after its request has ended. The work must not raise errors."""
         self._group.start_soon(work, *arguments)
 
     async def wait(self, run: Run, seconds: float, request: ToolRequest) -> RunStatus:

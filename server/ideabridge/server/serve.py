@@ -406,7 +406,7 @@ class WorkspaceSource:
     Attributes:
         folders: returns the registered folders by name. Raises `WorkspaceError`.
         folder_of: returns the folder with a name. Raises `UnknownWorkspaceError`.
-        read: reads the configuration of a folder. Blocks.
+        read: reads the configuration of a folder. This function blocks.
         commands: returns the commands that a person can use to decide about runs in a folder.
     """
 

@@ -44,7 +44,7 @@ class ServiceError(IdeabridgeError):
 
 
 def service_token() -> str:
-    """Return the token of the service. Blocks.
+    """Return the token of the service. This function blocks.
 
     Raises:
         StoredSecretError: no token is stored, or it cannot be read.
@@ -64,7 +64,7 @@ def new_token() -> str:
 
 def create_token(token: str | None = None) -> str:
     """Create the token of the service unless there is one, and return a message for users that says
-    where it is stored. Blocks.
+    where it is stored. This function blocks.
 
     Args:
         token: the token, or None for a new one.
@@ -109,7 +109,7 @@ def service_command(
 
 
 def forget_token() -> None:
-    """Delete the token of the service. Blocks.
+    """Delete the token of the service. This function blocks.
 
     Raises:
         StoredSecretError: the token cannot be deleted.

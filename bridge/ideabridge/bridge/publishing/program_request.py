@@ -112,8 +112,8 @@ class ToolWords:
 
     Attributes:
         name: its name, or "" if that is not yet known.
-        description: what it does, or None if the publisher does not say. It can state a condition
-            that the runs do not show.
+        description: what it does, or None if the publisher does not say. The description can state
+            a condition that the runs do not show.
     """
 
     name: str = ""
@@ -149,7 +149,7 @@ class ProgramRequest:
 
     @property
     def title(self) -> str:
-        """The task on one line, for lists of runs. It names the requested program."""
+        """The task on one line, for lists of runs. The task names the requested program."""
         of_run = f"a program that does what run {self.runs[0]} did"
         return f"Write {self.name}, {of_run}." if self.name else f"Write {of_run}."
 

@@ -77,8 +77,8 @@ class PublishRequest:
         return publisher_of(self.caller)
 
     def digest_with(self, written: JSONObject) -> str:
-        """Return a digest of the request. It is the same for all requests to publish the same
-        program from the same runs, under the same name, for the same audience.
+        """Return a digest of the request. The digest is the same for all requests to publish the
+        same program from the same runs, under the same name, for the same audience.
 
         Args:
             written: the program as JSON, or the name of whoever writes it.

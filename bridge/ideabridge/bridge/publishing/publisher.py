@@ -678,8 +678,8 @@ class Publisher:
     def _audience_of_mind(
         self, request: PublishRequest, audience: tuple[str, ...] | None
     ) -> tuple[str, ...] | None:
-        """Return the callers with whom a version is shared. Its words might come from a mind, which
-        has read what others wrote, so a person must approve that others see it.
+        """Return the callers with whom a version is shared. The words of a version might come from
+        a mind, which has read what others wrote, so a person must approve that others see it.
 
         Without a person's approval, a new name is for the publisher alone.
 

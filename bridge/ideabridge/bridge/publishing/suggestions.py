@@ -165,9 +165,10 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
     """Find work that a caller did at least `least` times and that is not a tool yet, ordered by how
     many calls a tool would save.
 
-    Work is suggested if it was done with different arguments, or at least three times. It must also
-    consist of at least two calls, or of one call that might change something and always had some of
-    the same arguments. All calls must have succeeded. This reads journals for up to five seconds.
+    Work is suggested if it was done with different arguments, or at least three times. The work
+    must also consist of at least two calls, or of one call that might change something and always
+    had some of the same arguments. All calls must have succeeded. The search reads journals for up
+    to five seconds.
     """
     lines = _lines(store, caller)
     published = _published(store, caller)

@@ -179,8 +179,8 @@ class Contents:
 
     def pack(self, events: Sequence[JSONObject]) -> list[tuple[str, str | None]]:
         """Return `(text, parts)` for each event. The parts are a JSON object that maps each member
-        to a row of `contents`, or to a list of entries as in a context. They are None if the text
-        is the whole event. Call this inside a transaction.
+        to a row of `contents`, or to a list of entries as in a context. The parts are None if the
+        text is the whole event. Call this inside a transaction.
 
         Raises:
             InvalidJSONError: an event is not JSON.
@@ -274,8 +274,8 @@ class Contents:
 
     @staticmethod
     def unpack(text: str, parts: EventParts) -> JSONObject:
-        """Rebuild a whole event from its parts and the text that `pack` returned. This reads
-        nothing from the store.
+        """Rebuild a whole event from its parts and the text that `pack` returned. Nothing is read
+        from the store.
         """
         event = cast("JSONObject", decode_trusted(text))
         event.update(parts.lists)

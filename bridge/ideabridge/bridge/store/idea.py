@@ -65,7 +65,7 @@ class Idea:
 
     @classmethod
     def of(cls, request: Request, solution: JSON) -> Idea:
-        """Return the idea that consists of a Request and its Solution. This reuses the encoded
+        """Return the idea that consists of a Request and its Solution. The idea reuses the encoded
         parts of the Request.
         """
         idea = cls(request.context_json, request.schema, solution, request.shown)
@@ -156,7 +156,7 @@ class IdeaMeta:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> IdeaMeta:
-        """Read metadata that `to_json` wrote. This checks nothing, so use `import_idea` for
+        """Read metadata that `to_json` wrote. Nothing is checked, so use `import_idea` for
         documents from outside.
         """
         stored: dict[str, Any] = dict(value)
@@ -174,9 +174,9 @@ def function_schemas(idea: Idea) -> tuple[JSONObject | None, JSONObject | None]:
     """Return the input schema and the output schema of an idea as a function.
 
     The input schema comes from the first `input` message without an instance: its declared schema,
-    or otherwise a permissive schema for its value. It is None if the idea takes no input. The
-    output schema is `SolutionSchema.own_output`. If a mind answered and the output can be null, the
-    output is wrapped as `{"value": ...}`.
+    or otherwise a permissive schema for its value. The input schema is None if the idea takes no
+    input. The output schema is `SolutionSchema.own_output`. If a mind answered and the output can
+    be null, the output is wrapped as `{"value": ...}`.
     """
     return _input_schema(idea.context), SolutionSchema.read(idea.schema).own_output
 
@@ -248,9 +248,7 @@ class IdeaRecord:
 
 @dataclass(frozen=True, slots=True)
 class IdeaHit:
-    """An idea that a search found. It is the last idea of its run. A better hit has a larger
-    `score`.
-    """
+    """An idea that a search found: the last idea of its run. A better hit has a larger `score`."""
 
     id: str
     meta: IdeaMeta

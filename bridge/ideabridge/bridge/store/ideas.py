@@ -689,8 +689,8 @@ class Ideas:
         ]
 
     def _newest(self, limit: int, chosen: IdeaFilter, caller: Viewer) -> list[IdeaHit]:
-        """Return the newest ideas that pass a filter. For a caller, this examines only the latest
-        few thousand ideas.
+        """Return the newest ideas that pass a filter. For a caller, this method examines only the
+        latest few thousand ideas.
         """
         if chosen.empty:
             return []

@@ -299,7 +299,7 @@ class Journal:
     def is_small(self, run_id: str, most_events: int, most_bytes: int) -> bool:
         """Return whether the journal of a run is within a number of events and an approximate
         number of bytes. The bytes include the contents that events refer to (the context and
-        Solutions). This decodes nothing.
+        Solutions). Nothing is decoded.
 
         Raises:
             UnknownRunError: no such run.
@@ -620,8 +620,8 @@ class Journal:
         return number
 
     def outlines(self, run_ids: Sequence[str]) -> dict[str, list[CallMark]]:
-        """Return what the first events of runs say about their calls, keyed by run. This reads no
-        values.
+        """Return what the first events of runs say about their calls, keyed by run. No values are
+        read.
         """
         outlines: dict[str, list[CallMark]] = {}
         for run_id in run_ids:

@@ -17,7 +17,7 @@ class Notifier:
 
     def notify(self, notice: str) -> None:
         """Notify the processes that listen when the transaction is committed. Call this inside a
-        transaction. It has no effect if `can_notify` is false.
+        transaction. This method has no effect if `can_notify` is false.
         """
 
     def listen(self, take: Callable[[str], None], lost: Callable[[], None]) -> Callable[[], None]:

@@ -232,7 +232,8 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
     plan = None if publication is None else publication.plan
     needs = needs_of(stored.idea.schema, stored.idea.solution, plan)
     if needs:
-        # This is only for people who read the document: an import reads the calls themselves.
+        # This member is only for people who read the document: an import reads the calls
+        # themselves.
         document["needs"] = [need.to_json() for need in needs]
 
     return sealed(document)

@@ -690,7 +690,9 @@ class Pruning:
         )
 
     def _remove_events(self) -> None:
-        """Delete the events of deleted runs. Their rows lie between those of existing runs."""
+        """Delete the events of deleted runs. The rows of these events lie between the rows of the
+        events of existing runs.
+        """
         database = self._database
         with database.guard:
             rows = database.execute("SELECT number FROM runs ORDER BY number").fetchall()
@@ -896,8 +898,8 @@ class Retention:
 
     @staticmethod
     def _clock(state: dict[str, Any], now: float) -> float:
-        """Return the time from which ages are counted. It is limited, so that a clock that is
-        temporarily years ahead causes no deletions.
+        """Return the time from which ages are counted. This time is limited, so that a clock that
+        is temporarily years ahead causes no deletions.
         """
         return min(now, state.get("clock", now) + 2 * EVERY)
 

@@ -353,8 +353,8 @@ class Publications:
         guide: JSONObject | None,
         definitions: Mapping[str, JSONObject],
     ) -> Publication:
-        """Add pins to a version. They state which tools its calls refer to. Nothing else in the
-        version changes.
+        """Add pins to a version. The pins state which tools the calls of the version refer to.
+        Nothing else in the version changes.
 
         Args:
             publication: the version.
@@ -821,8 +821,8 @@ class Publications:
         Args:
             limit: the maximum number of rows.
             viewer: who asks.
-            sql: the statement. Its first parameter is the owner, its second one the maximum number
-                of rows, and any others follow.
+            sql: the statement. Its first parameter is the owner, and its second parameter is the
+                maximum number of rows. Any other parameters follow.
             parameters: the parameters that follow the first two.
         """
         owner = only_owner(viewer)

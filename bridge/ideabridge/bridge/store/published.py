@@ -89,7 +89,7 @@ class PublishedPlan:
     copied.
 
     Attributes:
-        calls: the calls. Those of a program only name the tools that the program can call.
+        calls: the calls. The calls of a program only name the tools that the program can call.
         output: the output with its references, or null if the answer is the state.
         instances: the initial states, keyed by instance.
         output_schema: the schema of the output if it differs from the tool's: with instances, the

@@ -333,8 +333,8 @@ class Search:
             query: any text. It is split into words, so it cannot contain FTS5 syntax.
             limit: the maximum number of ideas.
             caller: ignore names that are not published to this caller, because a hit would confirm
-                a guess at words in another caller's name or description. This does not check who
-                owns the ideas.
+                a guess at words in another caller's name or description. Who owns the ideas is not
+                checked.
             begins: True to match the words as prefixes.
         """
         terms = _terms(query)

@@ -193,7 +193,7 @@ class Store:
 
     def reader(self) -> JSONObject | None:
         """Return what `open_for_reading` needs to open this store in another process, or None if
-        the store is in memory. It is JSON, and can contain a password.
+        the store is in memory. The result is JSON, and can contain a password.
         """
         return self._database.reader()
 
@@ -301,7 +301,7 @@ class Store:
     def prunable(self, *, before: str) -> Prunable:
         """Find what a pruning would delete: whole runs with their rooms, forks and ideas, oldest
         first. The result includes only runs that have ended, and nothing that is published or
-        tagged. This reads every idea, so do not call it in the event loop.
+        tagged. This method reads every idea, so do not call it in the event loop.
 
         Args:
             before: the time before which the runs must have ended: a date, a time, or an age
@@ -487,8 +487,8 @@ class Store:
 
     def data_version(self) -> int:
         """Return a number that changes when *another* connection, usually of another process, has
-        written something. It is cheaper than `Publications.catalogue_version`, which changes only
-        with publications.
+        written something. Reading this number is cheaper than reading
+        `Publications.catalogue_version`, which changes only with publications.
         """
         return self._database.data_version()
 

@@ -197,7 +197,7 @@ def assumed_of(request: ApprovalRequest) -> Iterator[tuple[str, Assumption, dict
 
 
 def answers_of(request: ApprovalRequest) -> tuple[str, ...]:
-    """Return the answers that the form offers; empty for a module's question."""
+    """Return the answers that the form offers. A form for a module's question offers none."""
     return () if request.question is not None else tuple(_answers(request, _meanings(request)))
 
 

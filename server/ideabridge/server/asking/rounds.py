@@ -179,7 +179,7 @@ def read_state(text: str) -> Round:
 
 
 def sample_key(number: int) -> str:
-    """Return the name of the n-th Request in a round. Its answer has the same name."""
+    """Return the name of the n-th Request in a round. The answer to it has the same name."""
     return f"solution-{number}"
 
 

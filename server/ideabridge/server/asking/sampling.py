@@ -93,8 +93,8 @@ def _question(
     *,
     tools: bool,
 ) -> JSONObject:
-    """Return the parameters of `sampling/createMessage` in wire form. They include the last
-    rejected answer with its errors.
+    """Return the parameters of `sampling/createMessage` in wire form. The parameters include the
+    last rejected answer with its errors.
     """
     system = [_LEAD_TOOL if tools else _LEAD_TEXT, rules(request.schema)]
     messages: list[JSONObject] = []

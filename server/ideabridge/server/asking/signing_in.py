@@ -142,7 +142,7 @@ class BrowserPerson:
 
     def paste(self, address: str) -> None:
         """Take the address that the browser ended up at, from a person whose browser is on another
-        machine. It counts only if it contains the state of this sign-in.
+        machine. The address counts only if it contains the state of this sign-in.
 
         Raises:
             SignInError: the address is not the answer to this sign-in.
@@ -160,8 +160,8 @@ class BrowserPerson:
         self._arrived.set()
 
     async def answer(self, stream: SocketStream) -> None:
-        """Answer one HTTP request from the browser. It counts only if it contains the state of this
-        sign-in, which nobody else knows.
+        """Answer one HTTP request from the browser. The request counts only if it contains the
+        state of this sign-in, which nobody else knows.
         """
         async with stream:
             target = await _target(stream)

@@ -55,8 +55,8 @@ _TAGS: Final = (
 
 
 def _from_store(*queries: str) -> Callable[[typer.Context, str], Completions]:
-    """Return a completion that runs these queries. Their parameters are the prefix to complete and
-    the maximum number of rows.
+    """Return a completion that runs these queries. The parameters of the queries are the prefix to
+    complete and the maximum number of rows.
     """
 
     def complete(ctx: typer.Context, incomplete: str) -> Completions:

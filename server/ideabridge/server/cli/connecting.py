@@ -69,7 +69,8 @@ class Connecting:
         failed, is disabled, or is among those that are not started.
 
         `report` is called with the status of each module as soon as it is known, and at the end
-        with the status of each module that is still connecting. Its output appears above the line.
+        with the status of each module that is still connecting. The output of `report` appears
+        above the line.
         """
         known_names: set[str] = set()
 

@@ -50,8 +50,8 @@ def file_name(place: str) -> str:
 
 
 def about_file(file: str, error: IdeabridgeError) -> str:
-    """Return the message about an error in a file. It begins with the file's name, unless the error
-    itself names the file.
+    """Return the message about an error in a file. The message begins with the file's name, unless
+    the error itself names the file.
     """
     name = file_name(file)
     message = str(error)

@@ -253,7 +253,8 @@ class Options:
         return None
 
     def configuration(self, *, asking: bool = True, tolerant: bool = False) -> Configuration:
-        """Return the configuration, overridden by these options. It always has a store.
+        """Return the configuration, overridden by these options. The configuration always has a
+        store.
 
         Args:
             asking: whether to ask the person at the terminal about a project file that is not

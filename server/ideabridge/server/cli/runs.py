@@ -557,8 +557,8 @@ async def fork_run(
     ] = None,
     input: InputOption = None,  # noqa: A002
 ) -> int:
-    """Start a new run that continues from a point of another run, with other input or another
-    solution.
+    """Start a new run that continues from a point of another run, with different input or a
+    different solution.
 
     Calls that started before that point do not run again. The members of --input override those of
     the run's input.

@@ -466,8 +466,8 @@ def _tell_owner(link: OwnerLink, *, as_command: bool) -> None:
 
 
 def _status_printer(configuration: Configuration) -> Callable[[ModuleStatus], None]:
-    """Return the function that reports the states of servers. It skips servers with unusable
-    entries, because these were reported when the configuration was read.
+    """Return the function that reports the states of servers. The function skips servers with
+    unusable entries, because these were reported when the configuration was read.
     """
     print_status = _print_status if at_terminal() else _print_unusable
 
@@ -511,7 +511,7 @@ def read_host_and_port(text: str) -> tuple[str, int]:
     to loopback.
 
     Raises:
-        UsageError: the text has another form.
+        UsageError: the text does not have one of these forms.
     """
     host, colon, port = text.rpartition(":")
     if not colon and not text.isdigit():

@@ -152,8 +152,8 @@ def forget_registered(
     options: Options,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a workspace.")],
 ) -> None:
-    """Remove a project from the workspaces of the service. Its sessions end with their next
-    request.
+    """Remove a project from the workspaces of the service. The project's sessions end with their
+    next request.
     """
     from ideabridge.server.workspaces import forget_workspace
 

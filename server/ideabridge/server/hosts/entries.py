@@ -224,7 +224,7 @@ def address_meant(word: str) -> str | None:
 
 
 def variable_of(text: str) -> tuple[str, str] | None:
-    """Return the name and the value in `KEY=VALUE`, or None if the text has another form."""
+    """Return the name and the value in `KEY=VALUE`, or None if the text does not have this form."""
     name, equals, value = text.partition("=")
     if not equals or not _VARIABLE.fullmatch(name):
         return None
@@ -232,7 +232,7 @@ def variable_of(text: str) -> tuple[str, str] | None:
 
 
 def header_of(text: str) -> tuple[str, str] | None:
-    """Return the name and the value in `NAME: VALUE`, or None if the text has another form."""
+    """Return the name and the value in `NAME: VALUE`, or None if the text lacks this form."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         return None
@@ -284,8 +284,8 @@ class PlannedEntry:
         return stored_in
 
     def left_secrets(self) -> list[str]:
-        """Return the names of the stored secrets that only the replaced entry names. They stay
-        stored, so that the change can be undone.
+        """Return the names of the stored secrets that only the replaced entry names. These secrets
+        stay stored, so that the change can be undone.
         """
         named = secrets_named_in(self.entry)
         return [secret for secret in secrets_named_in(self.before) if secret not in named]

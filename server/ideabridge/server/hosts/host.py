@@ -113,8 +113,8 @@ class HostFile:
         return self.scope
 
     def servers(self, content: JSONObject) -> JSONObject:
-        """Return the servers in the file's content, keyed by name; empty if the content has no such
-        object.
+        """Return the servers in the file's content, keyed by name. The result is empty if the
+        content has no such object.
         """
         servers = part_at(content, self.keys)
         if self.is_list and isinstance(servers, list):

@@ -306,8 +306,8 @@ class Host:
         return self.shape.entry(command)
 
     def shell_command(self, scope: Scope, command: list[str]) -> list[str]:
-        """Return the words of the host's own command that adds ideabridge as `install` would; empty
-        if the host has none.
+        """Return the words of the host's own command that adds ideabridge as `install` would, or no
+        words if the host has no such command.
         """
         if not self.command or self.command_scope not in (None, scope):
             return []

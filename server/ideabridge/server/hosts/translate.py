@@ -546,7 +546,7 @@ class _Translator:
         self.entry.times.setdefault(own_key, int(seconds) if seconds.is_integer() else seconds)
 
     def _units(self, key: str, value: float) -> int | None:
-        """Return how many of a time's units make one second; None if this is unknown.
+        """Return how many of a time's units make one second, or None if this is unknown.
 
         Unless the key names the unit, a number might come from another host's file: a number below
         1,000 is surely in seconds, and a number larger than any timeout in seconds is surely in

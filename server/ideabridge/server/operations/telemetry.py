@@ -177,8 +177,8 @@ class Telemetry:
         return _WRITER.extract({_TRACEPARENT: parent}, Context())
 
     def within(self, run: ObservedRun) -> Context:
-        """Return the context for everything inside a run. It is the same in every process, so a
-        sampler makes the same decision in every process.
+        """Return the context for everything inside a run. The context is the same in every process,
+        so a sampler makes the same decision in every process.
         """
         trace_id, span_id = _ids_of(run)
         above = trace.get_current_span(self.above(run)).get_span_context()

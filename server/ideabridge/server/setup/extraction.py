@@ -96,7 +96,7 @@ def masked(entry: JSONObject) -> JSONObject:
 
 
 def known_secrets(targets: Destinations) -> KnownSecrets:
-    """Read the secrets that the configurations' entries name. Blocks.
+    """Read the secrets that the configurations' entries name. This function blocks.
 
     Raises:
         StoredSecretError: the list of secrets cannot be read.

@@ -144,7 +144,7 @@ def url_of(listening: socket.socket) -> str:
 
 
 def reachable(url: str, names: tuple[str, ...]) -> str:
-    """Return the URL of this server for other machines. It uses the first of the server's
+    """Return the URL of this server for other machines. The URL contains the first of the server's
     configured names or, if the server listens on every address, the name of this machine.
     """
     parts = urlsplit(url)

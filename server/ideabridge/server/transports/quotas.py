@@ -132,8 +132,8 @@ _METHOD: Final = re.compile(
 
 
 def problem(message: bytes) -> str | None:
-    """Return why a message of permitted size is refused, or None if it is accepted. This looks only
-    at the bytes, before they are parsed.
+    """Return why a message of permitted size is refused, or None if it is accepted. Only the bytes
+    are examined, before they are parsed.
     """
     if count_values(message, MAX_MESSAGE_VALUES) > MAX_MESSAGE_VALUES:
         return (

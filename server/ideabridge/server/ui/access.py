@@ -563,7 +563,7 @@ def _address(scope: Scope) -> str:
 
 
 def _browser(agent: str) -> str:
-    """Return the browser and the system that a `User-Agent` names; empty if it names no known
+    """Return the browser and the system that a `User-Agent` names, or "" if it names no known
     browser. Anybody can send any name, so this only helps people to recognise their sessions.
     """
     browser = next((name for sign, name in _BROWSERS if sign in agent), "")
@@ -583,8 +583,8 @@ def cookie(scope: Scope, key: str) -> str:
 
 
 def _cookie_name(scope: Scope) -> str:
-    """Return the name of the cookie. It contains the port, because browsers send cookies to every
-    port of a host.
+    """Return the name of the cookie. The name contains the port, because browsers send cookies to
+    every port of a host.
     """
     name = f"ideabridge_ui_{scope['server'][1]}"
     # Browsers accept a cookie with this prefix only over an encrypted connection, and only from

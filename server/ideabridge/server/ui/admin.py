@@ -249,7 +249,9 @@ class AdminPages:
         return self._invite(request, users.get(name), text)
 
     def _invite(self, request: Request, user: User, token: str) -> Response:
-        """Show a text to pass on to a user, which contains the token. It is shown only once."""
+        """Show a text that contains the token, to be passed on to a user. The text is shown only
+        once.
+        """
         visitor = visitor_of(request)
         note = f"Hand this over to {user.name}. It has the token, which is not shown again:"
         visitor.notes.append(("good", note))
@@ -357,7 +359,7 @@ def _limit_fields(limits: Limits) -> list[LimitField]:
 
 def _write_limits(path: Path, form: FormFields, present: Limits) -> None:
     """Compare the limits in a form with the current limits, and write those that differ to a
-    configuration file. All other bytes stay. Blocks.
+    configuration file. All other bytes stay. This function blocks.
 
     Raises:
         ArgumentError: a limit is not a number.

@@ -105,7 +105,7 @@ class ClientEntries:
 
     def all(self, visitor: Visitor) -> list[ClientEntry]:
         """Return how to connect each assistant, those on this machine first. Only the owner or an
-        admin sees this, in a session, because it names files on this machine. Blocks.
+        admin sees this, in a session, because it names files on this machine. This method blocks.
         """
         if not (visitor.manages and visitor.may_change):
             return []
@@ -146,8 +146,8 @@ class ClientEntries:
         )
 
     def write(self, host: Host) -> str:
-        """Write the entry to a host's file. Return a text for users that says what was done.
-        Blocks.
+        """Write the entry to a host's file. Return a text for users that says what was done. This
+        method blocks.
 
         Raises:
             HostFileError: the file cannot be written.
@@ -165,7 +165,7 @@ class ClientEntries:
 
     def undo(self, host: Host) -> str:
         """Undo the last change to a host's file. Return a text for users that says what was done.
-        Blocks.
+        This method blocks.
 
         Raises:
             NothingToUndoError: nothing was written.

@@ -165,7 +165,7 @@ class HomePage:
         self, first: date, last: date, visitor: Visitor
     ) -> tuple[list[DayOfUse], list[tuple[str, int]]]:
         """Return what was used on each day, and the names of the most used tools, with the number
-        of uses of each. This belongs in a thread, because it might have to index ideas first.
+        of uses of each. Call this method in a thread, because it might have to index ideas first.
         """
         store = self._bridge.store
         store.ideas.index_all()

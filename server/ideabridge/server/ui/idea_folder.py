@@ -76,7 +76,8 @@ class IdeaFolder:
         self.path = project / FOLDER
 
     def files(self, publications: Publications, viewer: Viewer) -> list[IdeaFile]:
-        """Return the files, sorted by name, with their states; empty if there is no folder. Blocks.
+        """Return the files, sorted by name, with their states. There are none if there is no
+        folder. This method blocks.
 
         Args:
             publications: the tools in the store.
@@ -91,7 +92,7 @@ class IdeaFolder:
         return [self._state(path, publications, viewer) for path in documents[:_MOST_FILES]]
 
     def text(self, name: str) -> str:
-        """Return the text of a file in the folder. Blocks.
+        """Return the text of a file in the folder. This method blocks.
 
         Raises:
             ArgumentError: there is no such file, or it cannot be read.

@@ -152,8 +152,8 @@ class ModulePages:
         )
 
     def _rows(self, statuses: Sequence[ModuleStatus], visitor: Visitor) -> list[ServerRow]:
-        """Return the rows in the list. Blocks, because it reads configuration files and the
-        store.
+        """Return the rows in the list. This method blocks, because it reads configuration files and
+        the store.
         """
         store = self._bridge.store
         store.ideas.index_all()

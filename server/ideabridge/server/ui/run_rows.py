@@ -58,7 +58,7 @@ class RunRows:
         self.distinctions = Distinctions(bridge.store)
 
     def of(self, records: Sequence[RunRecord], visitor: Visitor) -> list[RunRow]:
-        """Return the rows of runs, in the same order. This reads the store, so it belongs in a
+        """Return the rows of runs, in the same order. This method reads the store, so call it in a
         thread.
         """
         outlines = self._bridge.store.runs.outlines([record.id for record in records])

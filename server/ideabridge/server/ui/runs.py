@@ -430,8 +430,8 @@ class RunPages:
         return self._site.back(request, f"/runs/{run.id}", "The run continues here.")
 
     async def fork(self, request: Request) -> Response:
-        """Start a new run that continues from a point of a run, with other input or another
-        solution.
+        """Start a new run that continues from a point of another run, with different input or a
+        different solution.
 
         Raises:
             ForkError: the run belongs to someone else, so the calls would run in that person's
@@ -521,8 +521,8 @@ class RunPages:
 
 
 def _callers(store: Store, visitor: Visitor) -> list[str]:
-    """Return the callers whose runs a visitor can choose to see; empty if the visitor sees only
-    their own runs.
+    """Return the callers whose runs a visitor can choose to see. There are none if the visitor sees
+    only their own runs.
     """
     if not visitor.manages:
         return []

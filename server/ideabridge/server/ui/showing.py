@@ -34,19 +34,17 @@ CUT: Final = "…"
 
 
 def duration(seconds: float | None) -> str:
-    """Return the `duration_text` of a duration; empty for None."""
+    """Return the `duration_text` of a duration, or "" for None."""
     return "" if seconds is None else duration_text(seconds)
 
 
 def size(number: int | None) -> str:
-    """Return the `size_text` of a number of bytes; empty for None."""
+    """Return the `size_text` of a number of bytes, or "" for None."""
     return "" if number is None else size_text(number)
 
 
 def ago(at: float | str | None, now: float) -> str:
-    """Return the `age_text` of a moment; empty for None. A string is a time in the store's
-    format.
-    """
+    """Return the `age_text` of a moment, or "" for None. A string is a time from the store."""
     if not at:
         return ""
 
@@ -59,12 +57,12 @@ def ago(at: float | str | None, now: float) -> str:
 
 
 def moment(at: float | str | None) -> str:
-    """Return a time in UTC as text, such as `2026-11-22 10:15:03`; empty for None."""
+    """Return a time in UTC as text, such as `2026-11-22 10:15:03`, or "" for None."""
     return exact_moment(at).partition(".")[0]
 
 
 def exact_moment(at: float | str | None) -> str:
-    """Return a time in UTC with milliseconds, such as `2026-11-22 10:15:03.120`; empty for None."""
+    """Return a time in UTC with milliseconds, such as `2026-11-22 10:15:03.120`, or "" for None."""
     if not at:
         return ""
     if isinstance(at, str):

@@ -184,8 +184,8 @@ class Site:
         return HTMLResponse(await compute_in_thread(lambda: render(template, **frame, **values)))
 
     def frame(self, request: Request) -> JSONObject:
-        """Return the values that the templates of all pages need. This removes the messages from
-        the visitor, so that each is shown only once.
+        """Return the values that the templates of all pages need. This method removes the messages
+        from the visitor, so that each is shown only once.
         """
         visitor = visitor_of(request)
         notes: list[Note] = []
@@ -308,8 +308,8 @@ class Site:
                 key = await access.sign_in(form_of(request).get("token"), request.scope)
                 wrong = "" if key else "This token is not valid."
             elif request.method == "GET" and "key" in request.query_params:
-                # Chat programs and scanners probe a link with HEAD. This must not use up the link,
-                # which works only once.
+                # Chat programs and scanners probe a link with HEAD. Such a request must not use up
+                # the link, which works only once.
                 key = access.follow_link(request.query_params["key"], request.scope)
                 if key:
                     wrong = ""

@@ -342,8 +342,8 @@ class Axis:
 
 
 def _tick(seconds: float) -> str:
-    """Return the text of a mark on an axis. It is more precise than the text for the duration of a
-    call.
+    """Return the text of a mark on an axis. The text is more precise than the text for the duration
+    of a call.
     """
     if seconds < 0.01:
         return f"{round(max(0.0, seconds) * 1000, 2):.3g} ms"

@@ -109,8 +109,8 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestions:
-    """The open questions of one journal. They contain no results of calls, so they are much smaller
-    than the folded journal.
+    """The open questions of one journal. The questions contain no results of calls, so they are
+    much smaller than the folded journal.
 
     Attributes:
         asked: the (question, time at which it was asked) of each open question; see

@@ -53,7 +53,7 @@ class PostgresNotifier(Notifier):
         self._pending.clear()
 
     def statements(self, connection: psycopg.Connection[Any]) -> str:
-        """Return SQL that notifies the listeners. It is sent together with the commit."""
+        """Return SQL that notifies the listeners. The SQL is sent together with the commit."""
         statements = ""
         for notice in self._pending:
             quoted = quoting.Literal(notice).as_string(connection)

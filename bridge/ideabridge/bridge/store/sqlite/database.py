@@ -163,8 +163,8 @@ class SqliteDatabase(Database):
         if application == APPLICATION_ID:
             return
         used = application != 0 or self.number("SELECT count(*) FROM sqlite_master") > 0
-        # Another process might have created the schema between the two reads. It sets the id in the
-        # same transaction, so the id is read again.
+        # Another process might have created the schema between the two reads. That process sets the
+        # id in the same transaction, so the id is read again.
         if used and self.number("PRAGMA application_id") != APPLICATION_ID:
             raise StoreFormatError(f"{self.path}: it is an SQLite file, but not a store of ideas")
 
@@ -432,8 +432,8 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def _translated(self) -> Generator[None]:
-        """Convert the errors of statements outside `guard` and `transaction`. Those convert errors
-        themselves, faster.
+        """Convert the errors of statements outside `guard` and `transaction`. These two convert
+        errors themselves, which is faster.
         """
         try:
             yield

@@ -256,8 +256,8 @@ _SPECIAL_TABLES: Final = (
         used TEXT
     ) STRICT, WITHOUT ROWID
     """,
-    # The callers that a published name is shared with, besides its owner; '' means everybody. They
-    # see the versions from `since` on, and the version that the name refers to.
+    # The callers that a published name is shared with, besides its owner; '' means everybody. These
+    # callers see the versions from `since` on, and the version that the name refers to.
     """
     CREATE TABLE shares (
         caller TEXT NOT NULL,

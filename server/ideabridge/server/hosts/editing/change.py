@@ -37,7 +37,9 @@ class EntryChange:
 
 
 def entry_value(change: EntryChange, *, listed: bool) -> JSON:
-    """Return the value to write into the file. In a list, this is the entry with its name added."""
+    """Return the value to write into the file. In a list, the value is the entry with its name
+    added.
+    """
     if not listed:
         return change.entry
     entry = object_or_empty(change.entry)

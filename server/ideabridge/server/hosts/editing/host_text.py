@@ -165,8 +165,8 @@ class HostText:
         Args:
             keys: the keys that lead to the object of all entries.
             name: the name of the entry.
-            parents: the number of objects that were added around the entry. They are removed with
-                it if this leaves them empty.
+            parents: the number of objects that were added around the entry. Those that become empty
+                are removed with the entry.
 
         Raises:
             HostFileError: the file cannot be edited without changing other parts of it.
@@ -174,7 +174,9 @@ class HostText:
         return self._with(EntryChange(tuple(keys), name, None, parents=parents))
 
     def entries(self, keys: Sequence[str]) -> dict[str, JSON]:
-        """Return the entries that these keys lead to, keyed by name; empty if there are none."""
+        """Return the entries that these keys lead to, keyed by name. The result is empty if there
+        are none.
+        """
         value = part_at(self.content, keys)
         if isinstance(value, list):
             named: dict[str, JSON] = {}

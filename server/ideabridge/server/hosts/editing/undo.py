@@ -160,8 +160,8 @@ def undo_file(file: EditedFile) -> UndoneFile:
     """Undo an edit in one file.
 
     Raises:
-        HostFileError: the file cannot be written, its backup is gone, or its path now leads to
-            another file.
+        HostFileError: the file cannot be written, its backup is gone, or its path now leads to a
+            different file.
     """
     if file.backup is None and not file.created:
         return UndoneFile(file.path, "nothing")
