@@ -33,8 +33,8 @@ class ToolChange:
     """How a tool is shown.
 
     Attributes:
-        name: another name, or None for the tool's own.
-        description: another description, or None for the tool's own.
+        name: another name, or None for the tool's own name.
+        description: another description, or None for the tool's own description.
         defaults: the values of parameters that a call leaves out.
         hidden: the parameters that are not shown. A call can still set them.
         read_only: whether the tool is shown as one that only reads, or None for the tool's own
@@ -49,11 +49,12 @@ class ToolChange:
 
 
 def fitting_change(tool: Tool, change: ToolChange) -> tuple[ToolChange, list[str]]:
-    """Return the parts of a change that fit a tool, and a sentence for each part that does not.
+    """Return the parts of a change that fit a tool, and a sentence for each part that does not
+    fit.
 
     A default is left out if the tool has no such parameter, if the parameter's schema refuses it,
     or if it names an environment variable. A parameter is not hidden if the tool has no such
-    parameter, or needs a value for it and there is no default.
+    parameter, or if the tool requires the parameter and there is no default for it.
     """
     names = ParameterNames(tool.name, tool.parameters)
     problems: list[str] = []
@@ -92,8 +93,9 @@ def _unknown_parameter(name: str, names: ParameterNames) -> str | None:
 
 
 def _named_variable(value: JSON) -> str | None:
-    """Return why a default that contains `${VAR}` cannot be used, or None if it contains none. The
-    text would be sent as it is, which is almost never what its author means.
+    """Return why a default that contains `${VAR}` cannot be used, or None if it contains no such
+    text. The text would be sent unchanged, which is almost never what the author of the default
+    means.
     """
     match = next(filter(None, map(_VARIABLE.search, strings_in(value))), None)
     if match is None:
@@ -121,7 +123,8 @@ def _refused_default(tool: Tool, name: str, value: JSON) -> str | None:
 def changed_tool(tool: Tool, change: ToolChange) -> Tool:
     """Return a tool as it is shown. `change` is a result of `fitting_change`.
 
-    A default that names a secret is not a value, so the schema of its parameter does not show it.
+    A default that names a secret is not a value, so the schema of the parameter does not show the
+    default.
     """
     is_renamed = change.name is not None and change.name != tool.name
     annotations = tool.annotations
@@ -163,8 +166,8 @@ def _without_titles(wire: JSONObject | None) -> JSONObject | None:
 
 
 def _shown_parameters(schema: JSONObject, change: ToolChange) -> JSONObject:
-    """Return the schema of the parameters, without the hidden ones. Parameters with a default are
-    optional in it.
+    """Return the schema of the parameters without the hidden parameters. In this schema, parameters
+    with a default are optional.
     """
     shown: JSONObject = {**schema}
     keywords = read_as(SchemaKeywords, schema)

@@ -45,10 +45,10 @@ _DROPPED: Final = frozenset(
             "$vocabulary",
             "$comment",
         ),
-        # Definitions are left out here and written again when something refers to them.
+        # Definitions are left out here. They are written when something refers to them.
         *("$defs", "definitions"),
-        # Keywords that cannot be checked while a part is a reference, or that belong to another
-        # keyword (`then`, `else`, `additionalItems`).
+        # Keywords that cannot be checked while a part is a reference, and keywords that are handled
+        # together with another keyword (`then`, `else`, `additionalItems`).
         *("not", "uniqueItems", "maxContains", "contentSchema", "then", "else", "additionalItems"),
     }
 )
@@ -58,27 +58,29 @@ _OLD: Final = frozenset(f"json-schema.org/draft-0{number}/schema" for number in 
 """Drafts in which the keywords next to a `$ref` are ignored."""
 
 _INLINE_DEPTH: Final = 12
-"""Schemas nested deeper than this become definitions, so that the composed schema is not too deep
-for a validator."""
+"""The depth below which nested schemas become definitions, so that the composed schema is not too
+deep for a validator.
+"""
 
 _COPIES: Final = 1000
 """Maximum number of copies of referenced schemas at the top of one schema. References to references
 could otherwise multiply without end."""
 
 _SPELLED: Final = 2000
-"""Maximum number of values, in all constant arrays and objects together, that are spelled out as
-schemas. A spelled-out digit takes 60 bytes."""
+"""Maximum number of values in constant arrays and objects, all together, that are spelled out as
+schemas. A spelled-out digit takes 60 bytes.
+"""
 
 
 def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
     """Return a schema that also admits a reference string in place of any value.
 
-    The result accepts every value that satisfies `schema` once its references are replaced, and
-    still refuses whatever is wrong outside the references. Constraints that cannot be checked while
-    a part is a reference are dropped: `oneOf` becomes `anyOf`; `not`, `uniqueItems` and
-    `maxContains` are left out. Constant arrays and objects that hold more than 2,000 values,
-    together with those before them, are checked by type alone. Targets of local `$ref`s move to
-    `$defs`, and keywords of older drafts are written as 2020-12.
+    The result accepts every value that satisfies `schema` once the references in the value are
+    replaced. It still refuses everything that is wrong outside the references. Constraints that
+    cannot be checked while a part is a reference are dropped: `oneOf` becomes `anyOf`; `not`,
+    `uniqueItems` and `maxContains` are left out. Once the constant arrays and objects hold more
+    than 2,000 values in total, further ones are checked only for their type. Targets of local
+    `$ref`s move to `$defs`, and keywords of older drafts are written as 2020-12.
 
     Args:
         schema: the exact schema.
@@ -104,8 +106,9 @@ class Admitter:
 
     def __init__(self) -> None:
         self.defs: JSONObject = {}
-        # The name in `$defs` of each target of a `$ref`, keyed by the `id()` of the target and of
-        # its root. The entry keeps both alive so that their ids cannot be reused.
+        # The name in `$defs` of each target of a `$ref`, keyed by the `id()` of the target and the
+        # `id()` of its root. The entry keeps the target and the root alive so that their ids cannot
+        # be reused.
         self._names: dict[tuple[int, int], tuple[str, JSON, JSON]] = {}
 
     def reference(self) -> JSONObject:
@@ -118,7 +121,7 @@ class Admitter:
         return {"$ref": f"#/$defs/{name}"}
 
     def admit(self, schema: JSONObject, label: str = "") -> JSON:
-        """Return `schema` with references admitted, also in place of the whole value."""
+        """Return `schema` with references admitted, even in place of the whole value."""
         admission = _Admission(self, schema, label)
         return admission.finished(admission.admit(schema, schema, 0))
 
@@ -133,14 +136,14 @@ class Admitter:
         return admission.finished(admission.within(schema, schema, 0, top=top))
 
     def finish(self, schema: JSONObject) -> JSONObject:
-        """Return the document: `schema` together with the definitions it refers to."""
+        """Return the document: `schema` together with the definitions that it refers to."""
         if self.defs:
             schema["$defs"] = {**self.defs}
         return schema
 
     def name_of(self, target: JSON, root: JSON, proposed: str) -> tuple[str, bool]:
-        """Return the name in `$defs` of the definition for `target`, and whether that definition
-        still has to be written.
+        """Return two things: the name in `$defs` of the definition for `target`; and whether this
+        definition still has to be written.
         """
         earlier = self._names.get((id(target), id(root)))
         if earlier is not None:
@@ -159,7 +162,7 @@ class _Part:
     """The state of one schema while it is being extended to accept references.
 
     Attributes:
-        root: the document that its `$ref`s refer to.
+        root: the document that the `$ref`s in the schema refer to.
         top: whether the object that the schema describes will also contain a call's
             meta-properties.
         out: the keywords written so far.
@@ -197,8 +200,8 @@ class _Admission:
             self._unevaluated |= "unevaluatedProperties" in part or "unevaluatedItems" in part
 
     def finished(self, result: JSON) -> JSON:
-        """Return `result` after writing the definitions it refers to. Uses a loop rather than
-        recursion, because chains of references can be long.
+        """Write the definitions that `result` refers to, and return `result`. This method uses a
+        loop instead of recursion, because chains of references can be long.
         """
         while self._pending:
             name, target, root = self._pending.pop()
@@ -206,7 +209,9 @@ class _Admission:
         return result
 
     def admit(self, schema: JSON, root: JSONObject, depth: int) -> JSON:
-        """Admit `schema` or a reference. Annotations stay outside the alternatives."""
+        """Return a schema that admits `schema` or a reference. Annotations stay outside the
+        alternatives.
+        """
         inner = self.within(schema, root, depth)
         if not isinstance(inner, dict) or _takes_references(inner):
             return inner
@@ -264,8 +269,8 @@ class _Admission:
             else:
                 part.out.update(reference)
         elif id(target) not in self._inlined and self._copies < _COPIES:
-            # The parameters of a call share its object with the meta-properties, so a copy makes
-            # room for them.
+            # The parameters and the meta-properties of a call are members of the same object, so
+            # admit the meta-properties in a copy of the target.
             self._copies += 1
             self._inlined.add(id(target))
             part.also.append(self.within(target, root, part.depth, top=True))
@@ -316,15 +321,15 @@ class _Admission:
                 out[keyword] = {"anyOf": [names, {"enum": list(META_PROPERTIES)}]} if top else names
             case (("allOf" | "anyOf" | "oneOf"), list()):
                 branches: list[JSON] = [self.within(item, root, below, top=top) for item in value]
-                # Several alternatives of `oneOf` can fit while the property that distinguishes them
-                # is a reference.
+                # As long as the property that distinguishes the alternatives of `oneOf` is a
+                # reference, several alternatives can fit.
                 if keyword == "oneOf" and "anyOf" in schema:
                     part.also.append({"anyOf": branches})
                 else:
                     out["anyOf" if keyword == "oneOf" else keyword] = branches
             case "if", _:
-                # Either `if` and `then` hold, or `else` does; which one is known only once
-                # references are replaced.
+                # Either `if` and `then` hold, or `else` holds. Which of the two is the case is
+                # known only once references are replaced.
                 if self._unevaluated or ("then" in schema and "else" in schema):
                     words = ("if", "then", "else")
                     test, then, other = (
@@ -418,11 +423,12 @@ def _takes_references(schema: JSONObject) -> bool:
 # -- schemas of calls and Solutions ----------------------------------------------------------------
 
 MAX_LISTED_INSTANCES: Final = 50
-"""Maximum number of instances that `_instance` lists in an enum. With more, the value is checked
-when the call is read."""
+"""Maximum number of instances that `_instance` lists in an enum. If there are more instances, the
+value is checked when the call is read.
+"""
 
 _RESULT: Final = 300
-"""Maximum number of characters in a description of a result's shape."""
+"""Maximum length, in characters, of a description of the shape of a result."""
 
 _ID: Final[JSONObject] = {
     "type": "string",
@@ -508,11 +514,12 @@ def solution_schema(
     wraps: bool = True,
 ) -> JSONObject:
     """Return the schema that a Solution must satisfy: `{"calls": [...], "output": ... or null}`, in
-    this order; with `program` also `{"program": TEXT}`, but not both.
+    this order. With `program`, a Solution can also be `{"program": TEXT}`, but not both at the same
+    time.
 
     Args:
-        tools: the tools that can be called, in the order shown. Without tools, `calls` is an empty
-            array.
+        tools: the tools that can be called, in the order in which they are shown. Without tools,
+            `calls` is an empty array.
         output: schema of the output, or None for text. A schema that allows null is wrapped (see
             `wrap_output`).
         latent: keys of the tools without an activity.
@@ -631,7 +638,7 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
     rest: JSONObject = {
         name: True for name in names if name not in own and name not in META_PROPERTIES
     }
-    # A schema that lists no properties accepts any.
+    # A schema that lists no properties accepts any property.
     opened |= declared is None and not rest
     required = parameters.pop("required", None)
     if isinstance(required, list):
@@ -659,8 +666,8 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 def _meta_before(
     tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 ) -> tuple[JSONObject, list[str]]:
-    """Return the meta-properties that come before the parameters, and which of them are
-    required.
+    """Return the meta-properties that come before the parameters, and the names of the required
+    ones.
     """
     meta: JSONObject = {"_tool": {"const": tool.name}}
     needed = ["_tool"]
@@ -690,8 +697,8 @@ def _meta_before(
 
 
 def result_schema(tool: Tool) -> JSONObject:
-    """Return the schema of a result that a mind writes: the schema in the definition, or text if
-    there is none.
+    """Return the schema of a result that a mind writes. This is the schema in the tool's definition
+    or, if there is none, the schema of text.
     """
     return {"type": "string"} if tool.output is None else tool.output
 
@@ -732,8 +739,8 @@ def _with_note(description: JSON, note: str) -> str:
 
 
 def _inside(schema: JSONObject) -> tuple[list[str], bool]:
-    """Return the properties that the alternatives of a call's schema name, and whether any of these
-    schemas also allows other names.
+    """Return two things: the properties that the alternatives in a call's schema name; and whether
+    any of these alternatives also allows other names.
     """
     names: dict[str, None] = {}
     opened = False

@@ -33,7 +33,7 @@ class CallSchema(NamedTuple):
         schema: the schema. If the Solution's schema refers to a definition, this is the definition.
         members: the schemas of the parameters and meta-properties.
         tool: the name of the tool, or "" if the schema accepts calls to any tool.
-        module: the name of the tool's module, or "" if it belongs to none.
+        module: the name of the tool's module, or "" if the tool belongs to no module.
     """
 
     schema: JSONObject
@@ -59,7 +59,7 @@ class SolutionSchema:
 
     Attributes:
         properties: the schemas of a Solution's members, in their order.
-        definitions: the schemas that others refer to, by name.
+        definitions: the schemas that other schemas refer to, by name.
     """
 
     properties: JSONObject
@@ -184,7 +184,7 @@ class SolutionSchema:
 
 
 def _text(members: JSONObject, name: str) -> str:
-    """Return the only text that a member can have, or "" if it can have others."""
+    """Return the only text that a member can have, or "" if the member can have other values."""
     if name not in members:
         return ""
 
@@ -204,8 +204,8 @@ def _without_note(output: JSONObject) -> JSONObject:
 
 
 def _joined(schema: JSONObject, alternatives: list[JSON]) -> JSONObject:
-    """Return a schema with these alternatives as its `anyOf`. A single alternative is merged into
-    the schema instead.
+    """Return a schema with these alternatives as its `anyOf`. If there is only one alternative, it
+    is merged into the schema instead.
     """
     others = {key: value for key, value in schema.items() if key != "anyOf"}
     if len(alternatives) == 1:

@@ -72,7 +72,7 @@ async def computed(code: str, values: JSONObject) -> JSON:
 
     Args:
         code: the expression.
-        values: the values of its names.
+        values: the values of the names in the expression.
 
     Raises:
         ActivityError: `code` is not an expression, fails, or takes too long, or its value is not
@@ -126,8 +126,8 @@ def _is_program(code: str) -> bool:
 
 def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
     library = _library()
-    # A value can share its name with a module, and importing takes longer than most expressions, so
-    # only the modules that the code names are imported.
+    # Import only the modules that the code names: a value can have the same name as a module, and
+    # an import takes longer than most expressions.
     modules = ", ".join(name for name in _MODULES if name in code and name not in values)
     if modules:
         text = f"import {modules}\n(\n{code.strip()}\n)"

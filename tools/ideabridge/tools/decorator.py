@@ -131,7 +131,7 @@ _UNUSABLE: Final = (
 )
 _PROBLEMS: Final = 5
 _ALIASES: Final = {"JSON": JSON, "JSONObject": JSONObject}
-# The overloads of `create_model` only cover fields that are known in advance.
+# The overloads of `create_model` cover only fields that are known in advance, hence the cast.
 _make_model: Final = cast("Callable[..., type[BaseModel]]", create_model)
 
 
@@ -187,7 +187,7 @@ def _outer_names() -> dict[str, Any]:
 
 
 class _Schemas(GenerateJsonSchema):
-    """Generates JSON Schemas without titles that merely repeat a name."""
+    """Generates JSON Schemas without titles that only repeat a name."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's own name
 
@@ -197,7 +197,7 @@ class _Schemas(GenerateJsonSchema):
 
 def _tidy(schema: dict[str, Any]) -> JSONObject:
     """Return the schema as JSON with the definitions last, without empty definitions and without
-    titles that merely repeat the names of models.
+    titles that only repeat the names of models.
     """
     try:
         tidied = normalise(schema, what="schema")
@@ -383,8 +383,8 @@ def _mismatch(errors: Sequence[ErrorDetails]) -> str:
 
 
 def _whole_numbers(arguments: JSONObject, errors: Sequence[ErrorDetails]) -> JSONObject | None:
-    """Replace each 5.0 that the errors report with 5, because both are integers in JSON Schema.
-    Return the new arguments, or None if the errors report no such number.
+    """Replace each number such as 5.0 that the errors report with 5, because both are integers in
+    JSON Schema. Return the new arguments, or None if the errors report no such number.
     """
     repaired: JSON = normalise(arguments)
     changed = False
@@ -442,7 +442,8 @@ class _Result:
             try:
                 dumped = dump(value)
             except PydanticSerializationError:
-                # Many functions return a dict although they declare a model.
+                # Validate the value first, because many functions return a dict although they
+                # declare a model.
                 dumped = dump(self._adapter.validate_python(value))
             return normalise(dumped, what="the result")
         except ValidationError as error:
@@ -506,21 +507,21 @@ def tool(
     and defaults, the output schema from the return annotation. The docstring provides the
     description (the text before its sections) and the descriptions of parameters (`Args:`). A
     parameter annotated `ActivityContext` receives the context and is not in the schema. Async
-    functions run in the event loop, others in a worker thread. A thread runs to completion even if
-    the call is cancelled. A function that returns a `DataMessage` adds its data to the context of
-    the run.
+    functions run in the event loop, and other functions run in a worker thread. A thread runs to
+    completion even if the call is cancelled. A function that returns a `DataMessage` adds its data
+    to the context of the run.
 
     Args:
         function: the function, if the decorator has no parentheses.
         name: the tool's name; by default the function's name.
         description: what the tool does; by default from the docstring.
         title: a human-readable title.
-        read_only: whether it changes nothing. For this and the following three hints, None means
-            not declared.
-        destructive: whether it can destroy something.
+        read_only: whether the tool changes nothing. For this hint and the next three, None means
+            that the hint is not declared.
+        destructive: whether the tool can destroy something.
         idempotent: whether repeating a call has no further effect.
-        open_world: whether it reaches beyond a closed domain, such as to the web.
-        output_schema: JSON Schema of the result, in place of the one from the return annotation.
+        open_world: whether the tool reaches beyond a closed domain, for example to the web.
+        output_schema: JSON Schema of the result, in place of the schema from the return annotation.
 
     Raises:
         ToolDefinitionError: the function cannot be a tool; the message names the parameter

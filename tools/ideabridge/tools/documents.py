@@ -22,8 +22,9 @@ YAML_SUFFIXES: Final = (".yaml", ".yml")
 JSON_SUFFIXES: Final = (".json", ".jsonc")
 
 MAX_YAML_BYTES: Final = 256 * 1024
-"""Maximum size, in bytes, of a YAML text. The parser takes up to 20 s for a megabyte, so larger
-documents must be JSON."""
+"""Maximum size, in bytes, of a YAML text. The YAML parser takes up to 20 s for a megabyte, so
+larger documents must be JSON.
+"""
 
 
 def read_written(
@@ -37,12 +38,14 @@ def read_written(
         name: the file name. `.yaml` and `.yml` mean YAML, `.json` and `.jsonc` mean JSON. With any
             other name, the text is read as JSON if it begins with a bracket or a JSON comment, and
             as YAML otherwise.
-        max_bytes: limit on the size of JSON, in bytes. YAML that is not JSON is limited to
-            `MAX_YAML_BYTES`.
+        max_bytes: limit on the size of the text, in bytes, if the text is JSON. YAML that is not
+            JSON is limited to `MAX_YAML_BYTES`.
 
     Raises:
-        InvalidJSONError: it is malformed, or its value is not JSON. The message names the line.
-        LimitExceededError: it is too large or too deeply nested, or its aliases expand too far.
+        InvalidJSONError: the text is malformed, or its value is not JSON. The message names the
+            line.
+        LimitExceededError: the text is too large or too deeply nested, or its aliases expand too
+            far.
     """
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
@@ -53,8 +56,8 @@ def read_written(
     suffix = name.lower()
     if suffix.endswith(YAML_SUFFIXES):
         if text.lstrip().startswith(("{", "[")):
-            # YAML allows at most 1,024 characters before the colon of a key in braces; JSON has no
-            # such limit.
+            # Try JSON first: in YAML, at most 1,024 characters can precede the colon of a key in
+            # braces, and JSON has no such limit.
             with suppress(InvalidJSONError):
                 return decode(text, what=what, max_bytes=max_bytes)
 
@@ -78,8 +81,8 @@ _BEHIND: Final = re.compile(r"\S")
 
 
 def blank_comments(text: str) -> str:
-    """Replace comments and trailing commas with spaces; lines and columns stay the same. Reads each
-    character only once, because the text can come from anyone.
+    """Replace comments and trailing commas with spaces, so that lines and columns stay the same.
+    This function reads each character only once, because the text can come from anyone.
     """
     parts: list[str] = []
     commas: list[int] = []
@@ -111,8 +114,8 @@ def blank_comments(text: str) -> str:
 
 
 def _string_end(text: str, place: int) -> int:
-    """Return the end of a string whose opening quote is just before `place`: the position after its
-    closing quote, or the end of the line or text if there is none.
+    """Return the end of a string whose opening quote is just before `place`. This is the position
+    after the closing quote or, if there is no closing quote, the end of the line or of the text.
     """
     while (mark := _STRING_END.search(text, place)) is not None:
         if mark.group() == "\\":
@@ -272,7 +275,7 @@ class _Reading:
                 self._anchors[event.anchor] = _Value(text, 1, len(text), 0)
             return
 
-        # Only a plain scalar can be anything but a string.
+        # Only a plain scalar can be something other than a string.
         value = _plain(text, where) if event.implicit[0] else text
         self._put(_Value(value, 1, len(text) + 1, 0), event.anchor, where)
 
@@ -369,7 +372,7 @@ def _read_yaml(text: str, what: str) -> JSON:
             f"{what} has {size:,} bytes of YAML; the limit is {MAX_YAML_BYTES:,}: write it as JSON"
         )
 
-    # Imported here, because most programs read no YAML.
+    # These modules are imported here, because most programs read no YAML.
     import io
 
     from ruamel.yaml import YAML

@@ -27,8 +27,8 @@ JSONObject: TypeAlias = "dict[str, JSON]"
 JSONLike: TypeAlias = (
     "bool | int | float | str | Sequence[JSONLike] | Mapping[str, JSONLike] | None"
 )
-"""Values that a program can pass as JSON: any mapping or sequence, so that type checkers accept
-literals.
+"""Values that a program can pass as JSON. Any mapping or sequence is allowed, so that type checkers
+accept literals.
 """
 
 ObjectLike: TypeAlias = "Mapping[str, JSONLike] | Mapping[str, object]"
@@ -43,8 +43,8 @@ MAX_BYTES: Final = 8 * 1024 * 1024
 """Maximum size, in bytes, of the JSON text of an external value."""
 
 BYTES_PER_VALUE: Final = 8
-"""Each value (number, string, list, ...) counts as this many bytes of the size limit, because a
-value takes far more memory than its text.
+"""The number of bytes of the size limit that each value (number, string, list, ...) counts, because
+a value takes far more memory than its text.
 """
 
 MAX_VALUES: Final = MAX_BYTES // BYTES_PER_VALUE
@@ -54,8 +54,8 @@ MAX_WRITTEN: Final = 64 * 1024 * 1024
 """Maximum size, in bytes of JSON, of a value that sandboxed code creates."""
 
 WRITTEN_PER_VALUE: Final = MAX_WRITTEN // MAX_VALUES
-"""Each part of such a value counts as this many bytes of `MAX_WRITTEN`, because many small values
-can take more memory and time than one long string.
+"""The number of bytes of `MAX_WRITTEN` that each part of such a value counts, because many small
+values can take more memory and time than one long string.
 """
 
 _INT64_MIN: Final = -(2**63)
@@ -67,7 +67,7 @@ _AS_DIGITS: Final = bytes(b"0"[0] if chr(byte) in "0123456789" else b" "[0] for 
 """Translation table that maps every digit to 0 and every other byte to a space."""
 
 _LONG: Final = b"0" * 19
-"""As many zeros as the smallest integers beyond 64 bits have digits."""
+"""A zero for each digit of the smallest integers beyond 64 bits."""
 
 
 def encode(value: JSON) -> bytes:
@@ -82,8 +82,8 @@ def encode(value: JSON) -> bytes:
     except orjson.JSONEncodeError:
         pass
     try:
-        # orjson refuses integers beyond 64 bits. They are inserted as text afterwards, so that all
-        # other values look the same as without them.
+        # orjson refuses integers beyond 64 bits. They are inserted as text afterwards, so that they
+        # do not change how other values are written.
         return orjson.dumps(_with_big_integers(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidJSONError(f"not a JSON value: {error}") from None
@@ -133,7 +133,7 @@ def object_or_empty(value: JSON) -> JSONObject:
 
 
 def objects_in(value: JSON) -> list[JSONObject]:
-    """Return the objects in a list. A value that is not a list has none."""
+    """Return the objects in a list. A value that is not a list contains none."""
     return [item for item in list_or_empty(value) if isinstance(item, dict)]
 
 
@@ -153,8 +153,8 @@ def plain_text(value: JSON) -> str:
 
 def memory_of(data: bytes) -> int:
     """Estimate how many bytes of memory a value takes in Python, given its JSON without spaces."""
-    # Based on CPython's sizes of objects, members, arrays and items. Strings can contain these
-    # characters too, so the estimate can be too high.
+    # The numbers are CPython's sizes of objects, members, arrays and items. Strings can also
+    # contain the counted characters, so the estimate can be too high.
     return (
         len(data)
         + 150 * data.count(b"{")
@@ -230,7 +230,8 @@ def count_values(text: bytes, limit: int) -> int:
     """Estimate how many values a JSON text contains without parsing it, by counting commas and
     opening brackets outside strings.
 
-    Counting stops soon after `limit`. Text that is not JSON gets an estimate too, just as fast.
+    Counting stops soon after `limit`. Text that is not JSON also gets an estimate, in the same
+    time.
     """
     most = _marks(text)
     if most <= limit:
@@ -240,7 +241,8 @@ def count_values(text: bytes, limit: int) -> int:
     # remaining quote begins or ends a string.
     plain = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
     if plain.count(b'"') > 4 * (limit + 1):
-        # Each value has at most two quotes, plus two for a key.
+        # Each value has at most two quotes, plus two quotes for its key, so there are more values
+        # than the limit allows.
         return limit + 1
 
     count = 0
@@ -264,7 +266,9 @@ def count_encoded_values(data: bytes) -> int:
 
 
 def _outside_strings(plain: bytes) -> Iterator[bytes]:
-    """Yield the parts of a text outside strings. Every quote in it must begin or end a string."""
+    """Yield the parts of a text that are outside strings. Every quote in the text must begin or end
+    a string.
+    """
     inside = 0
     for start in range(0, len(plain), _WINDOW):
         pieces = plain[start : start + _WINDOW].split(b'"')
@@ -295,9 +299,9 @@ def decode(
             are kept, each under the key with a suffix that begins with `REPEATED`.
 
     Raises:
-        InvalidJSONError: it is not JSON, or contains NaN, a lone surrogate, or (without
+        InvalidJSONError: the text is not JSON, or contains NaN, a lone surrogate, or (without
             `keep_repeated`) an object with a duplicate key.
-        LimitExceededError: it exceeds a limit, or contains more than a million values.
+        LimitExceededError: the text exceeds a limit, or contains more than a million values.
     """
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
@@ -339,7 +343,8 @@ def decode_at(text: str, position: int) -> tuple[JSON, int] | None:
 
     Returns:
         The value and the position after its text, or None if the text is incomplete, is not JSON,
-        or is nested too deeply. Call `decode` with the whole text to report which.
+        or is nested too deeply. To report which of these is the case, call `decode` with the whole
+        text.
     """
     try:
         value, end = cast("tuple[JSON, int]", _DECODER.raw_decode(text, position))
@@ -360,8 +365,8 @@ def decode_trusted(data: str | bytes) -> JSON:
             raise InvalidJSONError(f"stored text is not JSON: {error}") from None
 
     # orjson reads integers beyond 64 bits as floats, so a text that contains one is read again
-    # exactly. Most texts contain no number that long, and searching the bytes is far faster than
-    # walking through the value.
+    # exactly. Look for such long numbers in the bytes first: most texts contain none, and searching
+    # the bytes is far faster than walking through the value.
     digits = (data.encode() if isinstance(data, str) else data).translate(_AS_DIGITS)
     if _LONG in digits and _has_big_float(value):
         return cast("JSON", json.loads(data))
@@ -370,7 +375,7 @@ def decode_trusted(data: str | bytes) -> JSON:
 
 def _has_big_float(value: JSON) -> bool:
     if isinstance(value, float):
-        # Integers just below the smallest one beyond 64 bits round up to it, so a float of this
+        # Integers just below the smallest integer beyond 64 bits round up to it, so a float of this
         # size can stand for one of them.
         return value.is_integer() and not _INT64_MIN < value <= _UINT64_MAX
 
@@ -382,8 +387,8 @@ def _has_big_float(value: JSON) -> bool:
 
 
 class _NotJSONError(Exception):
-    """Carries the path of an invalid part outwards, so that the path is only built once an error
-    occurs.
+    """Carries the path of an invalid part outwards, so that the path is built only if there is an
+    error.
     """
 
     def __init__(self, kind: type[InvalidJSONError | LimitExceededError], message: str) -> None:
@@ -405,12 +410,12 @@ def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) ->
 
     Raises:
         InvalidJSONError: a part is not JSON; the message names the path.
-        LimitExceededError: it is nested deeper than `max_depth`.
+        LimitExceededError: the value is nested deeper than `max_depth`.
     """
     try:
         return _copy(value, max_depth)
     except _NotJSONError as error:
-        # The first part of a very deep path is enough.
+        # For a very deep path, the beginning is enough.
         where = f"{what} at {'.'.join(reversed(error.path[-8:]))}" if error.path else what
         raise error.kind(f"{where} {error.message}") from None
 
@@ -423,11 +428,12 @@ def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None
 
     Args:
         value: the value, which might not be JSON.
-        what: what to call it in error messages.
-        most: limit on its size in bytes; each value in it counts as `WRITTEN_PER_VALUE`.
+        what: what to call the value in error messages.
+        most: limit on the size of the value in bytes. Each value within it counts as
+            `WRITTEN_PER_VALUE` bytes.
 
     Raises:
-        LimitExceededError: it is too large.
+        LimitExceededError: the value is too large.
     """
     left = most
     stack: list[object] = [value]

@@ -10,8 +10,8 @@ from typing import Literal, Self, TypeAlias
 
 Outcome: TypeAlias = Literal["not_run", "failed", "unknown", "ran"]
 """The outcome of the call that ends with an error. `not_run`: the call was not sent. `failed`: the
-tool, or whatever runs it, reported a failure. `unknown`: the call was sent, but no answer came.
-`ran`: the call ran, but its result cannot be used.
+tool, or the program that runs it, reported a failure. `unknown`: the call was sent, but no answer
+came. `ran`: the call ran, but its result cannot be used.
 """
 
 
@@ -94,8 +94,8 @@ class ActivityError(IdeabridgeError):
 
 
 class UnknownEffectError(ActivityError):
-    """Raised by an activity that cannot know whether something happened, for example because no
-    answer came to a request. The call then ends with an unknown outcome, as after a crash.
+    """Raised by an activity that cannot know whether something happened, for example because a
+    request was not answered. The call then ends with an unknown outcome, as after a crash.
     """
 
     outcome = "unknown"

@@ -61,8 +61,9 @@ def explain_mismatch(
         )
         problems = _problems(validator.iter_errors(value), root)
     except (LookupError, RecursionError, OverflowError):
-        # Unknown draft, a reference that leaves the schema or does not resolve, recursion too deep,
-        # or an integer too large to check against a fractional `multipleOf`.
+        # jsonschema cannot explain the mismatch. Possible reasons are an unknown draft, a reference
+        # that leaves the schema or leads nowhere, recursion that is too deep, or an integer that is
+        # too large to be checked against a fractional `multipleOf`.
         pass
 
     return problems or [_plain(error) for error in valid.iter_errors(value)]
@@ -139,7 +140,7 @@ _COUNTS: Final = {
 
 
 def _expected(error: ValidationError, root: JSON) -> str:
-    """Return words that describe what the schema expects where an error occurred."""
+    """Return words that describe what the schema expects at the place of an error."""
     keyword = cast("str | None", error.validator)
     limit = cast("Any", error.validator_value)
     if keyword in _LIMITS:
@@ -199,7 +200,7 @@ def _properties(error: ValidationError) -> JSONObject:
 
 
 def _hint(errors: Iterable[ValidationError]) -> str:
-    """Return a hint that names the expected name or string nearest to the one found."""
+    """Return a hint that names the expected name or string that is nearest to what was found."""
     value: object = None
     options: list[object] = []
     for error in errors:
@@ -217,8 +218,8 @@ def _hint(errors: Iterable[ValidationError]) -> str:
 
 # -- alternatives: `anyOf` and `oneOf` -------------------------------------------------------------
 # A value that fits no alternative has errors in all of them. Only the errors of the intended
-# alternative help: the one of the right type whose constant properties (such as `_tool` in a call)
-# match the value.
+# alternative help. This is the alternative that has the right type and whose constant properties
+# (such as `_tool` in a call) match the value.
 
 
 def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Problem]:
@@ -261,7 +262,7 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
     [problem] = problems
     if len(intended) > 1 and problem.found == _NOTHING:
         # The property that distinguishes the alternatives is missing, so say what each alternative
-        # expects in it.
+        # expects in this property.
         missing = [problem for branch in intended for problem in _problems(branch, root)]
         if len({problem.place for problem in missing}) == 1:
             names = list(
@@ -428,7 +429,7 @@ def _errors_of_property(
     validator: Validator, value: JSON, schema: JSON, name: str, schema_path: str | None = None
 ) -> Iterator[ValidationError]:
     if schema is False:
-        # jsonschema does not report where a value refused by `false` is.
+        # For a value that `false` refuses, jsonschema does not report where the value is.
         yield ValidationError(
             "is not allowed", validator=cast("Any", None), path=[name], instance=value
         )

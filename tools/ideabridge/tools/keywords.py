@@ -50,7 +50,7 @@ NAMED: Final = frozenset(
 """Keywords whose value is an object of schemas. `dependencies` can also contain arrays of names."""
 
 DEFINITIONS: Final = frozenset({"$defs", "definitions"})
-"""Keywords that only hold schemas for others to refer to."""
+"""Keywords that only hold schemas to which other schemas refer."""
 
 REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 """Keywords that refer to another schema."""
@@ -76,8 +76,9 @@ MAX_SCHEMA_DEPTH: Final = 200
 """Maximum nesting depth of arrays and objects in a schema. jsonschema-rs itself stops at 255."""
 
 MAX_SCHEMA_NODES: Final = 500_000
-"""Maximum number of values in a schema. The schema of a Solution contains those of all its
-tools."""
+"""Maximum number of values in a schema. The schema of a Solution contains the schemas of all its
+tools.
+"""
 
 
 # Schemas have many parts, and a call to `dict[str, JSON]` takes four times as long.
@@ -99,7 +100,7 @@ class SchemaKeywords:
         properties: the schemas of the members, which can be true or false.
         required: the names of the members that a value must have.
         items: the schema of the elements.
-        enum: the values, if only these are accepted.
+        enum: the accepted values, if the schema lists them.
         one_of, any_of: alternative schemas.
         examples: examples of values.
         pattern: the regular expression that a text must match.
@@ -204,7 +205,8 @@ def check_size(schema: JSON, what: str) -> None:
     """Check the size and the depth of a schema.
 
     Raises:
-        LimitExceededError: it is too large or too deeply nested; the message begins with `what`.
+        LimitExceededError: the schema is too large or too deeply nested; the message begins with
+            `what`.
     """
     count = 0
     level: list[JSON] = [schema]
@@ -251,8 +253,8 @@ def show(value: JSON, limit: int = 80) -> str:
 
 
 def _show(value: JSON, left: int, pieces: list[str]) -> int:
-    """Append the text of `value`. Return how many characters are left; a negative number means that
-    the text is shortened.
+    """Append the text of `value`. Return how many more characters are allowed. A negative number
+    means that the text is shortened.
     """
     if isinstance(value, str):
         if len(value) <= left:
@@ -300,8 +302,8 @@ def _show_parts(value: dict[str, JSON] | list[JSON], left: int, pieces: list[str
 
 
 def json_schema_draft(schema: JSONObject) -> str:
-    """Return the draft that `$schema` declares, without scheme and fragment, or "" if it declares
-    none.
+    """Return the draft that `$schema` declares, without scheme and fragment, or "" if the schema
+    declares none.
     """
     declared = schema.get("$schema")
     if isinstance(declared, str):
@@ -316,7 +318,7 @@ def add_to_all_of(schema: JSONObject, *parts: JSON) -> None:
 
 
 def loosen(schema: JSONObject, keyword: str) -> None:
-    """Remove the constraints that became stricter when a part of `keyword` was made to accept
+    """Remove the constraints that became stricter because a part of `keyword` now accepts
     anything.
     """
     schema.pop("unevaluatedProperties", None)
@@ -331,8 +333,8 @@ def loosen(schema: JSONObject, keyword: str) -> None:
 
 
 def map_schemas(schema: JSON, change: Callable[[JSONObject], JSONObject]) -> JSON:
-    """Return a copy of `schema` in which `change` has replaced every schema with a copy, outer ones
-    before inner ones.
+    """Return a copy of `schema` in which `change` has replaced every schema with a copy. Outer
+    schemas are replaced before inner ones.
     """
     if isinstance(schema, dict):
         return map_children(change(schema), partial(map_schemas, change=change))
@@ -379,7 +381,7 @@ def move_refs(schema: JSONObject, place: Place) -> JSON:
                 and isinstance(value, str)
                 and (value == "#" or value.startswith("#/"))
             ):
-                # `$recursiveRef: "#"` predates 2020-12, where `$ref` replaces it.
+                # `$recursiveRef: "#"` belongs to an earlier draft. In 2020-12, `$ref` replaces it.
                 moved["$ref"] = prefix + value[1:]
             elif keyword != "$schema":
                 moved[keyword] = value
@@ -398,7 +400,7 @@ PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_
 """The limits within which patterns are compiled and matched."""
 
 A_REFERENCE: Final = "a reference such as †state.x"
-"""The words with which messages describe that alternative."""
+"""The words with which messages describe the alternative "or a reference"."""
 
 MOST_LISTED: Final = 12
 """Maximum number of alternatives or names that a message lists."""
@@ -464,8 +466,9 @@ _MORE_PARAMETERS: Final = (
 
 
 def all_parameters(schema: JSONObject) -> JSONObject | None:
-    """Return the schema of each parameter by its name, or None if the schema declares no parameters
-    or can allow others. A schema that says nothing about others counts as one that allows none.
+    """Return the schema of each parameter, keyed by name. Return None if the schema declares no
+    parameters or might allow further parameters. A schema that says nothing about further
+    parameters counts as not allowing any.
     """
     declared = schema.get("properties")
     is_open = any(word in schema for word in _MORE_PARAMETERS) or bool(

@@ -90,11 +90,11 @@ Data = TypeVar("Data")
 class DataMessage(Generic[Data]):
     """A data message that an activity returns: `DataMessage("ok", {"room": 4})`.
 
-    The run adds it to the context of all following Requests, and the calls listed after this one
-    can read the data at `†data.KIND`. A plan can therefore branch on it: `†data.ok.room ||
-    †data.failed.reason`. The result of the call itself, which is checked against the return
-    annotation and written to `_outputPath`, is only the data. A call in a program also returns only
-    the data. If data of this kind already exists, the new data is merged into it.
+    The run adds the message to the context of all following Requests, and the calls that are listed
+    after this one can read the data at `†data.KIND`. A plan can therefore branch on it:
+    `†data.ok.room || †data.failed.reason`. The result of the call itself is only the data, which is
+    checked against the return annotation and written to `_outputPath`. A call in a program also
+    returns only the data. If data of this kind already exists, the new data is merged into it.
 
     In a return annotation, `DataMessage[Room]` declares the data: `-> DataMessage[Room] |
     DataMessage[Problem]`.
@@ -136,7 +136,7 @@ class DataMessage(Generic[Data]):
     def __get_pydantic_core_schema__(
         cls, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Return the schema of the data, because a message in a return annotation stands for its
+        """Return the schema of the data, because in a return annotation a message stands for its
         data.
         """
         from pydantic_core import core_schema

@@ -41,8 +41,9 @@ as printable."""
 
 _SPACES: Final = 16
 _MARKS: Final = 3
-"""Maximum number of marks on one letter. Scripts use up to three; more would reach into the lines
-above and below."""
+"""Maximum number of marks on one letter. Scripts use up to three marks. More would reach into the
+lines above and below.
+"""
 
 _UNUSUAL: Final = re.compile("(?: {2,}|[^ -~])[^!-~]*")
 """Matches the parts that `visible` checks character by character. A run of spaces or marks is
@@ -89,8 +90,8 @@ def readable_json(value: JSON, indent: int | None = None, *, compact: bool = Fal
     """Return the JSON text of a value in a form that is safe to read: on one line (with `compact`,
     without spaces between its parts), or with `indent` spaces for each level.
 
-    Every character that a person would not recognise (see `visible`) becomes a JSON escape, in keys
-    and in values. The text is still JSON with the same value. An escape cannot be mistaken for a
+    In keys and in values, every character that a person would not recognise (see `visible`) becomes
+    a JSON escape, so the text is still JSON with the same value. An escape cannot be mistaken for a
     backslash in the original string, because JSON doubles backslashes.
     """
     separators = (",", ":") if compact else None
@@ -158,8 +159,8 @@ def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -
     """Wrap a one-line visible text into lines of at most `width` columns. The first line begins
     with `first`, and every other line with `further`.
 
-    If the terminal broke a longer line itself, the rest would start at the left edge and could pass
-    for a line of this program.
+    If the terminal itself broke a longer line, the rest of the line would start at the left edge,
+    and could be mistaken for a line from this program.
     """
     lead = first
     left = width - len(first)
@@ -197,8 +198,9 @@ _CANDIDATES: Final = 20_000
 _NEAR: Final = 0.6
 _LOOKED_AT: Final = 32
 _MEASURED: Final = 200
-"""If there are more names than this, only the most promising ones are compared, because a
-comparison takes up to 0.2 ms."""
+"""Maximum number of names that are compared. If there are more, only the most promising names are
+compared, because a comparison takes up to 0.2 ms.
+"""
 
 
 def is_tool_name(text: str) -> bool:
@@ -255,8 +257,9 @@ def folded(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def known_as(name: str, remote_name: str | None, module: str | None) -> tuple[str, ...]:
-    """Return every folded name of a tool: its name, its name in the module, the safe forms of both,
-    and each of these prefixed with the module's name and `.`, `_` or `/`.
+    """Return every folded name of a tool: its name, its name in the module, the safe forms of these
+    two names, and each of these names with a prefix that consists of the module's name and `.`, `_`
+    or `/`.
     """
     own = [
         form
@@ -325,8 +328,8 @@ def is_disguised(name: str) -> bool:
 
 
 def shown_name(name: str) -> str:
-    r"""Return a name as lists show it. If it only looks like ASCII, its other characters are
-    escaped (`g\u0456t_log`).
+    r"""Return a name as lists show it. If the name only looks like ASCII, the characters that are
+    not ASCII are escaped (`g\u0456t_log`).
     """
     if is_disguised(name):
         return name.encode("ascii", "backslashreplace").decode()
@@ -334,7 +337,7 @@ def shown_name(name: str) -> str:
 
 
 def _distinguishable(name: str, candidates: list[str], spelled: Mapping[str, str]) -> list[str]:
-    """Remove names that could be mistaken for others.
+    """Remove names that could be mistaken for other names.
 
     Among names that look alike, only the one nearest to `name` stays. If several are
     equally near, none of them stays. Names that only look like ASCII are removed.
@@ -357,10 +360,10 @@ def nearest(
 ) -> list[str]:
     """Return at most `n` of `names` that resemble `name`, nearest first.
 
-    Case and the separators `_`, `-`, `.` and space are ignored. A name that contains the other as a
-    whole part (`search` and `github_search`) resembles it. A name that could be mistaken for
-    another is never returned. `spelled` maps names to their original spelling, where the two
-    differ.
+    Case and the separators `_`, `-`, `.` and space are ignored. Two names also resemble each other
+    if one contains the other as a whole part (`search` and `github_search`). A name that could be
+    mistaken for another name is never returned. `spelled` maps a name to its original spelling, if
+    the spelling differs from the name.
     """
     compared_name = _compared(name)
     if not compared_name:
@@ -423,8 +426,8 @@ def _part_of(first: str, second: str) -> bool:
 
 
 def did_you_mean(name: str, names: Iterable[str], spelled: Mapping[str, str] | None = None) -> str:
-    """Return the end of an error message that suggests the `nearest` names: " Did you mean 'x' or
-    'y'?", or "" if none is near.
+    """Return the end of an error message that suggests the `nearest` names, such as " Did you mean
+    'x' or 'y'?", or "" if no name is near.
     """
     suggestions = [f"'{candidate}'" for candidate in nearest(name, names, spelled=spelled)]
     if not suggestions:

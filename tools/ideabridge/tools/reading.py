@@ -22,8 +22,8 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
     deviation.
 
     These deviations are accepted:
-    - The whole Solution, its `calls` or a single call is JSON text, possibly in a Markdown fence or
-      surrounded by other text, provided that the text contains exactly one JSON value.
+    - The whole Solution, its `calls` or a single call is written as JSON text. The JSON can be in a
+      Markdown fence or surrounded by other text, provided that there is exactly one JSON value.
     - `output` is the text of a JSON object.
     - `calls` is a single call instead of an array.
     - The Solution is a bare array of calls.
@@ -32,8 +32,8 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
     `calls` and `output`.
 
     Raises:
-        ValueMismatchError: it cannot be read as a Solution; the message says where, what was found
-            and what was expected.
+        ValueMismatchError: the value cannot be read as a Solution; the message says where, what was
+            found and what was expected.
         LimitExceededError: it is too large or too deeply nested.
     """
     notes: list[str] = []
@@ -74,7 +74,7 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
 
 def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
     """Read the `calls` of a Solution as `read_solution` does. An entry that is not a call stays in
-    the list, so that it alone fails.
+    the list, so that only this entry fails.
     """
     if isinstance(calls, str) and calls.strip():
         calls = _read_text(calls, "calls", notes)
@@ -92,7 +92,9 @@ def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
 
 
 def read_call_text(call: JSON, where: str, notes: list[str]) -> JSON:
-    """Return a call, which might be written as JSON text. Anything else is returned unchanged."""
+    """Return a call. If the call is written as JSON text, the text is read. Anything else is
+    returned unchanged.
+    """
     if not isinstance(call, str) or "{" not in call:
         return call
     try:
@@ -130,7 +132,7 @@ def read_program(program: JSON) -> str | None:
     string do not count as a program.
 
     Raises:
-        ValueMismatchError: it is not a string.
+        ValueMismatchError: the program is not a string.
     """
     if program is None:
         return None
@@ -293,8 +295,8 @@ _KIND: Final = re.compile(r"^[†$]?(?:(?:state|input|data|results|item)(?=[.\[]
 
 
 def wrong_target_hint(text: str) -> str | None:
-    """Return the right form (`log`) of an output path in another notation (`$.log`, `${log}`,
-    `{{log}}`), or None.
+    """Return the right form (`log`) of an output path that is written in another notation (`$.log`,
+    `${log}`, `{{log}}`). Return None for any other string.
     """
     stripped = text[:500].strip()
     path = wrong_reference_hint(stripped)

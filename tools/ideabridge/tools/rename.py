@@ -45,8 +45,8 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
     becomes `output_`.
 
     Returns:
-        The renamed schema, and a mapping from each new name to the module's name. If no names
-        collide, the same schema and {}.
+        Two things: the schema with the new names, and a mapping from each new name to the module's
+        name. If no names collide, these are the same schema and {}.
 
     Raises:
         LimitExceededError: the schema is nested too deeply, or its chains of references are too
@@ -89,7 +89,9 @@ def _onward(schema: JSONObject, root: JSONObject) -> list[JSONObject]:
 
 
 def _parts(root: JSONObject) -> dict[int, JSONObject]:
-    """Return the schema and all parts of it that apply to the object itself, keyed by `id()`."""
+    """Return the schema, and all parts of the schema that apply to the object itself, keyed by
+    `id()`.
+    """
     parts: dict[int, JSONObject] = {}
     stack = [root]
     while stack:
@@ -158,8 +160,8 @@ def _rename(
     pointer = schema.get("$ref")
     target = resolve(root, pointer) if isinstance(pointer, str) else None
     if isinstance(target, dict) and id(target) in naming:
-        # Rename the target for this use only, because other uses can be for values that are not
-        # parameters.
+        # Rename the parameters in the target for this reference only, because other references to
+        # the target can be for values that are not parameters.
         del result["$ref"]
         if id(target) not in open_now:
             add_to_all_of(result, _rename(target, root, new_names, naming, open_now | {id(target)}))
@@ -176,7 +178,7 @@ def _renamed(names: JSON, new_names: dict[str, str]) -> JSON:
 
 def matches_meta(pattern: str) -> bool:
     """Return whether a `patternProperties` pattern can match the name of a meta-property."""
-    # These names are so short that no pattern takes a long time.
+    # No time limit is needed, because these names are so short that no pattern takes a long time.
     try:
         return any(re.search(pattern, name) for name in META_PROPERTIES)
     except re.error:
@@ -205,9 +207,9 @@ _LONG: Final = ("_outputPath", "_outputMethod")
 class ParameterNames:
     """The names of a tool's parameters.
 
-    They are *known* if the schema lists them in `properties`, directly or through `$ref`, `allOf`,
-    `anyOf`, `oneOf` and conditions, and allows no further names (`additionalProperties`,
-    `patternProperties`). A schema without properties accepts any name.
+    The names are *known* if the schema lists them in `properties`, directly or through `$ref`,
+    `allOf`, `anyOf`, `oneOf` and conditions, and if it allows no further names
+    (`additionalProperties`, `patternProperties`). A schema without properties accepts any name.
     """
 
     def __init__(self, tool: str, schema: JSONObject) -> None:
@@ -223,8 +225,8 @@ class ParameterNames:
         """Return a message for each wrong name in a call, keyed by the name. The message suggests
         the name that was probably meant.
 
-        `call` can also contain meta-properties. With `briefly`, and after the first few wrong
-        names, the messages suggest no names.
+        `call` can also contain meta-properties. The messages suggest no names with `briefly`, and
+        for wrong names after the first few.
         """
         if self.known and call.keys() <= self._names.keys():
             return {}
@@ -261,8 +263,8 @@ class ParameterNames:
 
 
 def _wrapped(value: JSON) -> JSONObject | None:
-    """Return the parameters inside a wrapper, which is an object or the JSON text of one. Return {}
-    if the text is not JSON.
+    """Return the parameters inside a wrapper, which is an object or the JSON text of an object.
+    Return {} if the text is not JSON.
     """
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:

@@ -102,7 +102,7 @@ _IDENTITIES: Final = (
     "additionalItems",
 )
 _ENCLOSING: Final = frozenset({"not", "if", "oneOf", "contains"})
-"""Keywords that can accept fewer values when a schema inside them accepts more."""
+"""Keywords that can accept fewer values when a schema inside them accepts more values."""
 
 _META_SCHEMAS: Final = ("https://json-schema.org/", "http://json-schema.org/")
 _PLAIN: Final = "~!$&'()*+,;=:@"
@@ -119,11 +119,11 @@ class Repair:
         result: the repaired schema: an object, or true or false.
         notes: what was ignored or read differently, and where: `properties.a.type: found "dict",
             read as "object"`. If there are many, the last note counts the rest.
-        is_changed: whether the result differs from what was sent in more than the names of schemas.
-            Always True for schemas of draft 3 or 4.
+        is_changed: whether the result differs from the sent schema in more than the names of
+            schemas. Always True for schemas of draft 3 or 4.
 
     Raises:
-        LimitExceededError: it has too many parts.
+        LimitExceededError: the schema has too many parts.
     """
 
     def __init__(self, sent: JSON) -> None:
@@ -139,8 +139,8 @@ class Repair:
         self._begin()
         self.result = self._whole()
         if self._loosened and self._has_enclosed_references:
-            # The target of a reference below `not` might now accept more, so `not` itself would
-            # accept less.
+            # Repair the schema again, because the target of a reference below `not` might now
+            # accept more values, so that `not` itself would accept fewer.
             self._begin()
             self._distrusts = True
             self.result = self._whole()
@@ -277,8 +277,8 @@ class Repair:
     def _schema(
         self, value: JSON, place: Place, target: Place, *, is_property: bool = False
     ) -> JSONObject | bool:
-        """Return the repaired schema from the path `place` of what was sent, for the path `target`
-        in the result.
+        """Return the repaired form of the schema that was sent at the path `place`. It belongs at
+        the path `target` in the result.
         """
         self._count += 1
         if self._count > _MAX_SCHEMAS:
@@ -333,8 +333,8 @@ class Repair:
     def _child(
         self, part: _Part, value: JSON, *steps: str | int, new: Place | None = None
     ) -> JSONObject | bool:
-        """Return the repaired schema from inside a part. `new` is its path in the new part, by
-        default `steps`.
+        """Return the repaired form of a schema inside a part. `new` is the path of the schema in
+        the new part, by default `steps`.
         """
         target = (*part.target, *(steps if new is None else new))
         return self._schema(value, (*part.place, *steps), target)
@@ -402,8 +402,8 @@ class Repair:
                 part.out["type"] = list[JSON](kinds)
 
     def _types(self, part: _Part, keyword: str, value: JSON) -> tuple[list[str] | None, list[JSON]]:
-        """Return the types and the schemas among them, or None if any value is meant or the meaning
-        is unclear.
+        """Return two things: the types, or None if any value is meant or the meaning is unclear;
+        and the schemas among the types.
         """
         place = (*part.place, keyword)
         listed = value if isinstance(value, list) else [value]
@@ -492,7 +492,7 @@ class Repair:
             usable = self._usable_pattern(pattern)
             if usable is None:
                 self._ignore(place, pattern, "a regular expression")
-                # The names it should match are unknown, so no name can be refused.
+                # It is not known which names the pattern should match, so no name can be refused.
                 self._drop_additional(part)
             else:
                 schemas[usable] = self._child(part, item, keyword, pattern, new=(keyword, usable))
@@ -671,8 +671,8 @@ class Repair:
             self.is_changed |= usable != value
 
     def _usable_pattern(self, pattern: str) -> str | None:
-        """Return a form of the pattern that can be matched. Return None if there is none, or if
-        patterns have already taken too long.
+        """Return a form of the pattern that can be matched. Return None if there is no such form,
+        or if patterns have already taken too long.
         """
         for text in dict.fromkeys((pattern, _in_words_of_ecma(pattern))):
             if time.thread_time() > self._deadline:
@@ -789,7 +789,7 @@ class _Names:
 
     def __init__(self, root: JSON, draft: str) -> None:
         self._root = root
-        # The URI of each schema that has one, with its path.
+        # Maps the path of each schema that has a URI to this URI.
         self._bases: dict[Place, str] = {(): ""}
         self._by_uri: dict[str, Place] = {"": ()}
         self._anchors: dict[tuple[Place, str], Place] = {}
@@ -900,14 +900,16 @@ def _by_name(listed: list[JSON]) -> dict[str, JSON] | None:
 
 
 def _text(text: str) -> str:
-    """Return a string without lone surrogates, which are not characters."""
+    """Return the string without lone surrogates, which are not characters."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _number(value: JSON) -> int | float | None:
-    """Return a number, which can be written as a string, or None if the value is not a number."""
+    """Return the number that a value is, or that it contains as a string. Return None if there is
+    no such number.
+    """
     if isinstance(value, str) and len(value) <= 30:
         try:
             value = float(value)
@@ -934,7 +936,7 @@ _TRANSLATED: Final = (
 
 
 def _in_words_of_ecma(pattern: str) -> str:
-    """Return a pattern in which Python's own syntax is replaced by that of JSON Schema."""
+    """Return a pattern in which the syntax of Python is replaced with the syntax of JSON Schema."""
     for expression, replacement in _TRANSLATED:
         pattern = expression.sub(replacement, pattern)
     return pattern

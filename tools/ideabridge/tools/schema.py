@@ -108,8 +108,8 @@ class _Inliner:
     Attributes:
         count: the number of schemas that have been written so far.
         cuts: the number of references that were replaced with a schema that accepts anything.
-        embedded: the number of enclosing schemas that have an `$id`. If any do, `#` refers to the
-            innermost one.
+        embedded: the number of enclosing schemas that have an `$id`. If there are any, `#` refers
+            to the innermost of them.
     """
 
     def __init__(self, root: JSONObject) -> None:
@@ -121,7 +121,7 @@ class _Inliner:
 
     def write(self, schema: JSON, targets: tuple[int, ...]) -> JSON:
         """Return a copy of `schema` without references. `targets` are the referenced schemas that
-        enclose it.
+        enclose `schema`.
         """
         if not isinstance(schema, dict):
             return schema
@@ -198,8 +198,9 @@ class _Inliner:
 # -- checking values -------------------------------------------------------------------------------
 
 MAX_EXPANSION: Final = 5_000_000
-"""Maximum number of schemas once references are replaced with their targets: `$ref`s to `$ref`s can
-multiply."""
+"""Maximum number of schemas once references are replaced with their targets. There is a limit
+because `$ref`s to `$ref`s can multiply.
+"""
 
 MAX_CHAIN: Final = 500
 """Maximum number of schemas in a chain of nested and referenced schemas. Validators follow such a
@@ -207,18 +208,19 @@ chain recursively."""
 
 HERE_WORK: Final = 200_000_000
 """Limit on the weight of a schema times the bytes of a value, for a check in this process. Such a
-check takes at most 0.5 s, and usually a twentieth of that. A larger check runs in a worker."""
+check takes at most 0.5 s, and usually a twentieth of this time. A larger check runs in a worker.
+"""
 
 SECONDS_BLOCKED: Final = 1.0
 """Maximum time, in seconds, for a check in a worker if the caller cannot await."""
 
 BLOCKED_IN_SUM: Final = 2.0
 """Maximum total time, in seconds, for which such checks and explanations can block. A plan can
-contain 10,000 of them.
+require 10,000 of them.
 """
 
 BLOCKED_SHARE: Final = 0.05
-"""Number of seconds by which this budget grows per second."""
+"""The number of seconds by which the budget for blocking grows per second."""
 
 _EXPLAINED_HERE: Final = 5_000
 """Limit on the steps of a schema times the parts of a value, for an explanation in this process.
@@ -277,7 +279,7 @@ _DRAFTS: Final[dict[str, type[jsonschema_rs.Validator]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A compiled schema, and what it can cost to check a value against it.
+    """A compiled schema, and the cost of checking a value against the schema.
 
     Attributes:
         valid: the validator of jsonschema-rs.
@@ -413,15 +415,15 @@ class Validator:
 
     def check(self, value: JSON, *, briefly: bool = False) -> None:
         """Check that the value satisfies the schema. A costly check blocks for at most a second.
-        With `briefly`, the error omits the reasons of a mismatch, because finding them takes far
+        With `briefly`, the error omits the reasons for a mismatch, because finding them takes far
         longer than the check.
 
         Raises:
-            ValueMismatchError: it does not satisfy the schema; the message lists the first problems
-                as "path: found X, expected Y".
+            ValueMismatchError: the value does not satisfy the schema; the message lists the first
+                problems as "path: found X, expected Y".
             InvalidJSONError: the value is not JSON.
-            SchemaError, LimitExceededError: as for `compile`, or the value is nested too deeply, or
-                the check takes longer than a second.
+            SchemaError, LimitExceededError: as for `compile`, or because the value is nested too
+                deeply or the check takes longer than a second.
         """
         if not self.is_valid(value):
             self.refuse(value, briefly=briefly)
@@ -511,7 +513,7 @@ class Validator:
 
 def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Problem]:
     """Return the reasons why a value does not satisfy a schema, without a time limit."""
-    # Importing this imports jsonschema, which takes 0.1 s.
+    # The import is here because it also imports jsonschema, which takes 0.1 s.
     from ideabridge.tools.explain import explain_mismatch
 
     if _nodes(value, _EXPLAINED_NODES) < _EXPLAINED_NODES:
@@ -522,7 +524,8 @@ def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Pro
     cut: list[Place] = []
     sample = _sample(value, (), cut)
     if _nodes(sample, _EXPLAINED_NODES) < _EXPLAINED_NODES and not compiled.valid.is_valid(sample):
-        # A problem in a shortened array, or above one, might be caused by the shortening.
+        # Leave out problems in a shortened array or above it, because the shortening might be their
+        # cause.
         problems = explain_mismatch(compiled.valid, schema, sample)
         whole = [p for p in problems if not any(place[: len(p.place)] == p.place for place in cut)]
         if whole:
@@ -537,8 +540,8 @@ def valid_here(schema: JSONObject, value: JSON) -> bool:
 
 
 def problems_here(schema: JSONObject, value: JSON) -> JSON:
-    """Return the first problems with a value, and null for each further one. A worker process runs
-    this function.
+    """Return the first problems with a value, and null for each further problem. A worker process
+    runs this function.
     """
     problems = _explained(_compile(schema, "the schema"), schema, value)
     first: list[JSON] = [
@@ -578,7 +581,7 @@ def check_schema(schema: JSONObject, *, what: str) -> None:
 
 
 def _nodes(value: JSON, limit: int) -> int:
-    """Return the number of values in `value`, counting up to `limit`."""
+    """Return the number of values in `value`. Counting stops at `limit`."""
     return sum(1 for _ in islice(values_in(value), limit))
 
 
@@ -695,9 +698,9 @@ def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int,
 
     The steps are an upper bound on the number of keywords that apply to any one part of a value:
     only one of the property schemas applies to a part, but all other schemas do. The weight is the
-    same sum, with each keyword weighted by how long jsonschema-rs takes for it. jsonschema-rs
-    remembers its results at references, so recursion multiplies nothing there. A chain of
-    references can be longer than Python's stack, so this function does not use recursion.
+    same sum, but each keyword is weighted by the time that jsonschema-rs takes for it.
+    jsonschema-rs remembers its results at references, so recursion does not multiply the weight. A
+    chain of references can be longer than Python's stack, so this function does not use recursion.
     """
     sizes: dict[int, int] = {}
     weights: dict[int, int] = {}
@@ -710,12 +713,12 @@ def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int,
         item, parts = stack.pop()
         mark = id(item)
         if parts is None:
-            # Recursion ends when the value does, so a schema inside itself counts once.
+            # Recursion ends where the value ends, so a schema inside itself counts only once.
             is_recursive |= mark in open_now
             if mark in sizes or mark in open_now:
                 continue
             open_now.add(mark)
-            # Definitions count where references use them.
+            # Definitions do not count here, but where references use them.
             inside = (
                 (place[0], child) for place, child in children(item) if place[0] not in DEFINITIONS
             )
@@ -762,8 +765,8 @@ def _sum_of_parts(parts: list[tuple[str | int, JSONObject]], sums: dict[int, int
 
 
 def _own_extra(schema: JSONObject) -> int:
-    """Return the extra weight, beyond one step each, of the keywords in one schema that compare
-    values.
+    """Return the extra weight of the keywords in one schema that compare values. Their weight as
+    one step each is not included.
     """
     extra = 0
     for keyword, value in schema.items():

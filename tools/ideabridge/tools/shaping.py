@@ -44,12 +44,12 @@ MAX_STEPS: Final = 4_000_000
 """Limit on the nodes that one query can visit plus the values that it can produce."""
 
 MAX_RESULT: Final = 64 * 1024 * 1024
-"""Maximum size, in bytes of JSON, of what one query or template can produce. The limit on what a
-run stores is lower.
+"""Maximum size, in bytes of JSON, of what one query or template can produce. The limit on the
+values that a run stores is lower.
 """
 
 _VISIT: Final = 20
-"""The cost of visiting a node. In addition, the node's result costs its length."""
+"""The cost of visiting a node. The length of the node's result is added to this cost."""
 
 _Interpreter: Any = cast("Any", jmespath.visitor).TreeInterpreter
 _Functions: Any = cast("Any", jmespath.functions).Functions
@@ -93,8 +93,8 @@ class Budget:
 
 
 class _Bounded(_Interpreter):
-    """Visits nodes as jmespath does, and counts the results of each. This matters because each
-    `[@,@][]` in a query doubles a list.
+    """Visits nodes as jmespath does, and counts the results of each node. The counting is necessary
+    because each `[@,@][]` in a query doubles a list.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -111,7 +111,8 @@ class _Bounded(_Interpreter):
 
     def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
         result = _Interpreter.visit(self, node, *args, **kwargs)
-        # A query visits millions of nodes, so the steps are counted here without a further call.
+        # A query can visit millions of nodes, so count the steps here instead of in a further
+        # function.
         size = _size(result)
         self._left -= 1 + size
         if self._left < 0:
@@ -164,7 +165,8 @@ def _check_nodes(value: Any, budget: Budget) -> None:
     size = MAX_RESULT
     for part in values_in(value):
         left -= 1
-        # A long string that occurs many times only takes its full length when it is written out.
+        # Count the length of each occurrence, because a long string that occurs many times takes
+        # its full length each time it is written out.
         size -= len(part) if isinstance(part, str) else 0
         if left < 0 or size < 0:
             raise _TooMuchError
@@ -181,7 +183,8 @@ def check_query(text: str, *, what: str) -> None:
     in errors.
 
     Raises:
-        ActivityError: it is not one; the message says where, or suggests the nearest function.
+        ActivityError: the string is no such expression; the message says where, or suggests the
+            nearest function.
     """
     if len(text) > MAX_QUERY:
         raise ActivityError(
@@ -239,8 +242,8 @@ def search(text: str, data: JSON, *, what: str) -> JSON:
 def _searches(
     text: str, values: Iterable[JSON], what: str, budget: Budget, *, only_truth: bool = False
 ) -> Iterator[JSON]:
-    """Yield the result of `search` in each of `values`. With `only_truth`, yield instead whether
-    the result counts as true (see `_holds`).
+    """Yield the result of `search` for each of `values`. With `only_truth`, yield whether the
+    result counts as true (see `_holds`) instead of the result.
     """
     if len(text) > MAX_QUERY:
         raise ActivityError(
@@ -300,8 +303,8 @@ def _opened(data: JSON) -> JSON:
 
 
 def _holds(value: JSON) -> bool:
-    """Return whether a value counts as true in JMESPath: anything but false, null, "", [] and {}. 0
-    counts as true.
+    """Return whether a value counts as true in JMESPath. Only false, null, "", [] and {} do not, so
+    even 0 counts as true.
     """
     return value is not None and value is not False and value != "" and value != [] and value != {}
 
@@ -328,7 +331,7 @@ async def run_computation(tool: str, *arguments: JSON) -> JSON:
     Raises:
         ActivityError: an argument is wrong; the message says which.
         LimitExceededError: the computation takes too long or needs too much memory.
-        WorkerError: no worker can compute it.
+        WorkerError: no worker can compute the result.
     """
     size = len(encode(list(arguments)))
     if size <= HERE_BYTES:

@@ -21,50 +21,51 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 MOST: Final = 2
-"""Maximum number of threads that compute at once. Each caller gets only one, so that other callers
-find one free during long work.
+"""Maximum number of threads that compute at the same time. Each caller gets only one thread, so
+that other callers find a free thread during long work.
 """
 
 _COMPUTING: Final[RunVar[FairPlaces]] = RunVar("_COMPUTING")
 
 MOST_TOOLS: Final = 60
-"""Maximum number of tools that run in threads at once. These are functions that are not coroutines
-and can wait for a long time.
+"""Maximum number of tools that run in threads at the same time. These tools are functions that are
+not coroutines and that can wait for a long time.
 """
 
 MOST_TOOLS_OF_ONE: Final = 40
-"""Maximum number of these threads that one caller holds at once, so that other callers find one
-free.
+"""Maximum number of these threads that one caller holds at the same time, so that other callers
+find a free thread.
 """
 
 _TOOLS: Final[RunVar[FairPlaces]] = RunVar("_TOOLS")
 
 _LARGE_PARTS: Final = 20_000
-"""A value with this many parts is large: copying it takes about 10 ms. Each part is counted about
-twice."""
+"""The number of parts from which on a value is large, because copying it takes about 10 ms. Each
+part is counted about twice.
+"""
 
 _LARGE_TEXT: Final = 1_000_000
-"""A value whose strings contain this many characters in total is large."""
+"""The total number of characters in its strings from which on a value is large."""
 
 
 async def compute_in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
     """Run a function that computes for longer than the event loop is allowed to wait, and return
     its result.
 
-    It runs in a thread, once the caller in `asked_by` gets a free place. Cancelling ends the wait
-    for a place, but not a thread that has started: that thread finishes first.
+    The function runs in a thread, once the caller in `asked_by` gets a free place. Cancelling ends
+    the wait for a place, but a thread that has started runs to its end.
     """
     async with _places(_COMPUTING, MOST, 1).place():
-        # The computation has its own limiter so that it does not delay work on files and the
-        # keyring, which shares one.
+        # The computation has its own limiter, so that it does not delay work on files and the
+        # keyring, which uses a shared limiter.
         return await anyio.to_thread.run_sync(work, *arguments, limiter=anyio.CapacityLimiter(1))
 
 
 async def compute_beside(
     value: object, work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments
 ) -> T:
-    """Run a function that walks through a value, and return its result. If the value is large, it
-    runs in a thread.
+    """Run a function that walks through a value, and return its result. If the value is large, the
+    function runs in a thread.
     """
     if not is_large(value):
         return work(*arguments)
@@ -73,7 +74,7 @@ async def compute_beside(
 
 def is_large(value: object) -> bool:
     """Return whether a value has so many parts, or such long strings, that the event loop should
-    not walk through it. The check stops as soon as that is known.
+    not walk through it. The check stops as soon as the answer is known.
     """
     parts = text = 0
     waiting: list[Any] = [value]

@@ -48,8 +48,8 @@ def _digest(value: JSON) -> str:
 
 
 def _constraints(schema: JSONObject) -> JSON:
-    """Return the schema without annotation keywords, or unchanged if a reference in it points into
-    such a keyword.
+    """Return the schema without annotation keywords. If a reference in the schema points into such
+    a keyword, return the schema unchanged.
     """
     steps = (step for target in references_in(schema) for step in unquote(target).split("/"))
     if any(map(_is_annotation, steps)):
@@ -58,8 +58,8 @@ def _constraints(schema: JSONObject) -> JSON:
 
 
 def _is_annotation(keyword: str) -> bool:
-    # `default` counts as an annotation too: it says what the server does without a value, and the
-    # server can change that at any time.
+    # `default` also counts as an annotation: it says what the server does without a value, and the
+    # server can change this behaviour at any time.
     return keyword in ANNOTATIONS or keyword.startswith("x-")
 
 
@@ -147,7 +147,8 @@ HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """The behaviour hints that a tool declares (`ToolAnnotations` of MCP). None means not declared.
+    """The behaviour hints that a tool declares (`ToolAnnotations` of MCP). None means that a hint
+    is not declared.
 
     These hints come from the author of the tool. Approval policies decide which of them to trust.
     """
@@ -192,12 +193,12 @@ class Annotations:
 
 @dataclass(frozen=True, slots=True)
 class SentSchema:
-    """A schema as a module sent it, when another schema is used in its place.
+    """A schema as a module sent it, if a different schema is used in its place.
 
     Attributes:
-        schema: any JSON value. `{"sha256": ...}` if what was sent was not JSON or too large to
-            keep.
-        was_valid: whether it is a valid schema. If so, the schema in use has the same meaning,
+        schema: any JSON value, or `{"sha256": ...}` if the module sent something that is not JSON
+            or is too large to be stored.
+        was_valid: whether the sent schema is valid. If so, the schema in use has the same meaning,
             expressed in 2020-12.
     """
 
@@ -216,35 +217,35 @@ class Tool:
         output: JSON Schema of the result, or None if the tool declares none.
         module: the configured server or the published idea that provides it (`_module`), or None
             for a tool of this process.
-        remote_name: its name in its module, if that differs because a prefix was added to avoid a
-            collision. For a published idea, NAME@VERSION.
-        renamed: a mapping from a parameter's name here to its name in the module, for parameters
-            renamed because they were called like meta-properties.
+        remote_name: the tool's name in its module, if this name differs because a prefix was added
+            to avoid a collision. For a published idea, NAME@VERSION.
+        renamed: for each parameter that was renamed because it had the name of a meta-property: a
+            mapping from its new name to its name in the module.
         activity: the name of the Activity that runs it. None means the Activity with the tool's
             name, if there is one.
         sent_hints: hints that the module sent as something other than true or false. They do not
             count as hints here, but they are part of the definition: the essence contains the hint
-            if the SDK reads it as one, and otherwise its fingerprint.
+            itself if the SDK accepts what was sent as a hint, and otherwise its fingerprint.
         clean: whether its calls are answered in a clean room, by its code or a mind (see
             `with_fixed`).
         passes_to: the tool that answers the calls, if the definition names one: a tool of a server,
-            a published idea, or code of this process. That tool's hints, and the rules for it,
-            apply to the calls.
+            a published idea, or code of this process. The hints of this other tool, and the rules
+            for it, apply to the calls.
         defaults: for a tool of a server that the user's configuration changes, the values of the
-            parameters that a call leaves out. `passes_to` is then the tool as its server lists it,
-            and a call becomes a call to that one before anything else happens to it. None for any
-            other tool.
+            parameters that a call leaves out. In this case, `passes_to` is the tool as its server
+            lists it, and a call becomes a call to that tool before anything else happens to the
+            call. None for any other tool.
         reaches: the modules that a call can touch, if they differ from the tool's own module: ""
             for own tools, `EVERY_MODULE`, or empty if a call touches no module. The order of
-            effects depends on it. It is not part of the published definition.
-        wrapper: the output schema as the module declares it, if that is `{"result": output}` only
-            because the protocol requires an object. The value of a call is then the value of
+            effects depends on these modules. They are not part of the published definition.
+        wrapper: the output schema as the module declares it, if this schema is `{"result": output}`
+            only because the protocol requires an object. The value of a call is then the value of
             `result`. None means that the schema is not a wrapper.
-        sent_parameters: the schema of the parameters as the module sent it, if that differs.
-            Digests are computed from it, so that a repaired definition never shares the digest of
-            another one.
-        sent_output: the output schema as the module sent it, if that differs.
-        wire: what else the module listed for the tool, unchanged, for hosts: title, annotations,
+        sent_parameters: the schema of the parameters as the module sent it, if it differs from
+            `parameters`. Digests are computed from the sent schema, so that a repaired definition
+            never has the same digest as a different definition.
+        sent_output: the output schema as the module sent it, if it differs from `output`.
+        wire: the other members of the tool's definition, unchanged, for hosts: title, annotations,
             icons, execution and `_meta`. It is not part of the published definition.
     """
 
@@ -277,7 +278,7 @@ class Tool:
 
     @property
     def in_room(self) -> bool:
-        """True if a call opens a room: a separate run, for an idea or an anonymous task."""
+        """True if a call opens a room, which is a separate run for an idea or an anonymous task."""
         return self.module is not None and (
             self.module == ANONYMOUS or self.module.startswith(IDEA)
         )
@@ -289,13 +290,13 @@ class Tool:
 
     @property
     def is_changed(self) -> bool:
-        """True if it is a server's tool that the user's configuration changes."""
+        """True if this is a tool of a server that the user's configuration changes."""
         return self.defaults is not None
 
     @property
     def real(self) -> Tool:
-        """The tool that a call reaches: if the configuration changes this tool, the one that the
-        server lists, otherwise this tool itself.
+        """The tool that a call reaches. If the configuration changes this tool, it is the tool that
+        the server lists. Otherwise, it is this tool itself.
         """
         if self.passes_to is None or self.defaults is None:
             return self
@@ -346,8 +347,8 @@ class Tool:
 
     @property
     def _has_valid_output(self) -> bool:
-        """True if the digest includes the output schema. It does not if the module sent an invalid
-        one.
+        """True if the digest includes the output schema. False if the module sent an invalid output
+        schema.
         """
         return self.sent_output is None or self.sent_output.was_valid
 
@@ -396,7 +397,7 @@ class Tool:
         """Check that the essence equals the essence of `then`.
 
         Raises:
-            ToolChangedError: they differ; the message shows the differences.
+            ToolChangedError: the essences differ; the message shows the differences.
         """
         if self is not then and self.digest != then.digest:
             lines = "; ".join(changes_of_essence(then.essence, self.essence))
@@ -406,8 +407,8 @@ class Tool:
 
     @property
     def label(self) -> str:
-        """The name that people see: `module.name`, with the name that the module uses, or only the
-        name for a tool of this process.
+        """The name that people see. This is `module.name`, with the name that the module uses. For
+        a tool of this process, it is only the name.
         """
         module, name = self.origin
         if module is not None and not self.in_room:
@@ -469,7 +470,7 @@ class Tool:
 
 def _essence_of(part: str, schema: JSONObject | None, sent: SentSchema | None) -> JSONObject:
     """Return the part of the essence for one schema. A malformed schema gets its own key, so that
-    it never equals a valid one.
+    its part never equals the part of a valid schema.
     """
     if sent is None:
         return {} if schema is None else {part: _constraints(schema)}
@@ -504,7 +505,7 @@ def check_definition(tool: Tool) -> None:
         ToolDefinitionError: a schema is invalid; the message says where, what was found and what
             was expected.
     """
-    # Programs that only read tools do not need the validator.
+    # The import is here because programs that only read tools do not need the validator.
     from ideabridge.tools.schema import check_schema
 
     for schema, part in ((tool.parameters, "parameters"), (tool.output, "output")):
@@ -565,9 +566,10 @@ class ActivityContext(Protocol):
 ActivityFunction: TypeAlias = Callable[
     [JSONObject, ActivityContext], "Awaitable[JSON | DataMessage[Any]]"
 ]
-"""Code that takes the parameters (without meta-properties, with references resolved) and the
-context, and returns the result, or a `DataMessage` whose data is the result. If it raises an
-exception, the call fails."""
+"""Code that takes the parameters (without meta-properties and with references resolved) and the
+context. It returns the result, or a `DataMessage` whose data is the result. If it raises an
+exception, the call fails.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -575,9 +577,10 @@ class Activity:
     """Code, under the name that tools and calls use for it.
 
     Attributes:
-        name: its name in the registry of activities. It runs calls to the Tool with the same name.
-        copies: whether it keeps none of its arguments and returns a new JSON value, so that the
-            bridge does not have to copy either of them.
+        name: the name of the activity in the registry. The activity runs calls to the Tool with the
+            same name.
+        copies: whether the activity keeps none of its arguments and returns a new JSON value, so
+            that the bridge does not have to copy the arguments and the value.
     """
 
     name: str

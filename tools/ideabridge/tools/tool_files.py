@@ -37,9 +37,9 @@ def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
 
     The result contains every Tool, Activity and Toolbox, and every function decorated with `@tool`
     or `@message_handler`, that the file defines or names in `__all__`. The file runs as a new
-    module each time. It can import modules from its folder; installed modules take precedence.
-    Whatever it prints goes to standard error, because standard output might carry a protocol. If
-    `digest` is given, the file must have this SHA-256 (in hex).
+    module each time. It can import modules from its folder, but installed modules take precedence.
+    Everything that it prints goes to standard error, because standard output might carry a
+    protocol. If `digest` is given, the file must have this SHA-256 (in hex).
 
     Raises:
         ToolFileError: the file cannot be read or run, has a different digest, or defines no tool.
@@ -103,7 +103,7 @@ def _run(file: Path, source: bytes) -> ModuleType:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Generator[None]:
-    """Within this context, modules can be imported from a folder, and not from other folders with
+    """Within this context, modules can be imported from `folder`, but not from other folders with
     tool files.
     """
     others = [Path(other) for other in _foreign if other != str(folder)]
@@ -130,7 +130,8 @@ def _alone(folder: Path) -> Generator[None]:
         sys.path[:] = [*before, *added]
         _known[str(folder)] = _helpers([folder])
         for name, helper in hidden.items():
-            # Where both folders have a module with this name, each file already has its own.
+            # If both folders have a module with this name, keep the one that is registered now:
+            # each file already has its own.
             sys.modules.setdefault(name, helper)
 
 
@@ -181,7 +182,8 @@ def _cause(error: BaseException) -> str:
 
 _foreign: Final[dict[str, frozenset[str]]] = {}
 """The names of the modules that were imported before the first tool file of a folder, keyed by
-folder. A tool file shares them with the rest of the process, so they are never imported again.
+folder. A tool file shares these modules with the rest of the process, so they are never imported
+again.
 """
 
 _known: Final[dict[str, dict[str, ModuleType]]] = {}
@@ -193,7 +195,7 @@ process.
 """
 
 _WAITS_SECONDS: Final = 5.0
-"""How long, in seconds, a load waits for an earlier one."""
+"""The time, in seconds, for which a load waits for an earlier load to end."""
 
 _STILL_LOADING: Final = (
     "waits for a tool file that is still being imported; if that import never ends, restart "
@@ -216,8 +218,8 @@ def load_tool_files_anew(
     seconds: float = 0.0,
 ) -> dict[str, Toolbox | ToolFileError]:
     """Run files from one folder again, together with the modules that they import from this folder.
-    A file that fails does not change the others. If all fail, the modules in the folder stay as
-    they were.
+    A file that fails does not change the others. If all files fail, the modules in the folder stay
+    as they were.
 
     Args:
         files: the path of each file, and the digest that it must have; see `load_tool_file`.
@@ -260,8 +262,8 @@ def helpers_of(folder: Path) -> list[Path]:
 
 
 def _take_out(folders: Collection[Path]) -> dict[str, ModuleType]:
-    """Remove the modules that belong to tool files of these folders from `sys.modules`, so that
-    they are imported again. Return them.
+    """Remove the modules that belong to tool files of these folders from `sys.modules`, so that the
+    modules are imported again. Return the removed modules.
     """
     helpers = _helpers(folders)
     for folder in folders:
@@ -273,7 +275,8 @@ def _take_out(folders: Collection[Path]) -> dict[str, ModuleType]:
             del sys.modules[name]
         file = getattr(module, "__file__", None)
         if file is not None:
-            # Python compares stored bytecode with its source by size and whole seconds alone.
+            # Remove the stored bytecode, because Python compares only its size and its time in
+            # whole seconds with those of the source.
             with contextlib.suppress(OSError, NotImplementedError):
                 Path(cache_from_source(file)).unlink()
 
@@ -288,7 +291,8 @@ def _helpers(folders: Collection[Path]) -> dict[str, ModuleType]:
     directly in the folder.
     """
     if not folders:
-        # Looking for every imported module on disk would take longer than most loads.
+        # Return early, because looking for every imported module on disk would take longer than
+        # most loads.
         return {}
 
     places = {str(folder) for folder in folders}

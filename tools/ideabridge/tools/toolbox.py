@@ -34,13 +34,13 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
     constant is the result of a call without code.
 
     `_module` is a clean room (`anonymous`), `idea:NAME`, or a configured server. `_activity` names
-    the tool of the server; by default, the one with the same name. The tool of a server or idea is
-    looked up later, where calls are made, so the returned tool has its name and `module`, but no
-    `passes_to` yet.
+    the tool of the server. By default, this is the tool with the same name. The tool of a server or
+    idea is looked up later, where calls are made. The returned tool therefore has `name` and
+    `module`, but no `passes_to` yet.
 
     Raises:
-        ToolDefinitionError: one of them is not a constant or is given twice, or they contradict
-            each other.
+        ToolDefinitionError: one of these members is not a constant or occurs twice, or the members
+            contradict each other.
     """
     inside = object_or_empty(tool.parameters.get("properties"))
     fixed: JSONObject = {name: value for name, value in (beside or {}).items() if name in _FIXABLE}
@@ -189,14 +189,16 @@ class Toolbox:
                 raise ToolDefinitionError(_not_a_tool(item))
 
     def update(self, other: Toolbox) -> None:
-        """Add everything in `other`. Its definitions replace those with the same names."""
+        """Add everything in `other`. The definitions in `other` replace definitions with the same
+        names.
+        """
         self._tools.update(other.tools)
         self._activities.update(other.activities)
         self._handlers.update(other.handlers)
 
     def become(self, other: Toolbox) -> None:
-        """Replace everything in this toolbox with the contents of `other`. Every holder of this
-        toolbox sees the new tools; running calls keep the activities with which they began.
+        """Replace everything in this toolbox with the contents of `other`. All code that holds this
+        toolbox sees the new tools, but running calls keep the activities with which they began.
         """
         self._tools = dict(other.tools)
         self._activities = dict(other.activities)
@@ -245,9 +247,9 @@ class Toolbox:
     def activity_for(self, tool: Tool, named: str | None = None) -> Activity | None:
         """Return the activity that runs a call to `tool`.
 
-        This is the activity `named` by the call's `_activity`, otherwise the one that the tool
-        names, otherwise the one with the tool's name. None means that the call is latent, or that
-        the tool's module runs it.
+        This is the activity that the call names in `_activity` (`named`). If the call names none,
+        it is the activity that the tool names. If the tool names none either, it is the activity
+        with the tool's name. None means that the call is latent, or that the tool's module runs it.
 
         Raises:
             UnknownToolError: the call or the tool names an unknown activity.

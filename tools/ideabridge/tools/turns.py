@@ -37,7 +37,7 @@ class HeldProcess:
     @contextmanager
     def holding(self, pid: int | None) -> Generator[None]:
         """Let `kill` kill this process while the block waits for it. If the work has already been
-        given up, kill the process at once.
+        given up, kill the process immediately.
         """
         with self._lock:
             self._pid = pid
@@ -46,7 +46,7 @@ class HeldProcess:
         try:
             yield
         finally:
-            # The process might get other work soon.
+            # Forget the process, because it might get other work soon.
             with self._lock:
                 self._pid = None
 
@@ -67,7 +67,7 @@ class FairPlaces:
 
     Args:
         places: the number of places.
-        each: the maximum number of places that one caller can hold at once.
+        each: the maximum number of places that one caller can hold at the same time.
     """
 
     def __init__(self, places: int, each: int | None = None) -> None:
@@ -95,7 +95,8 @@ class FairPlaces:
         """Run a function that waits for a worker process, and return its result. The function runs
         in a thread and holds a place.
 
-        A thread cannot be stopped, so cancelling kills the process that the thread waits for.
+        A thread cannot be stopped. Cancelling therefore kills the process that the thread waits
+        for.
         """
         process = HeldProcess()
         async with self.place():
@@ -151,8 +152,8 @@ class FairPlaces:
         return self._at_work[caller], self._last_turn.get(caller, 0)
 
     def _forget_empty(self, caller: str) -> None:
-        """Remove the queue of a caller without waiting tasks, and forget a caller who also holds no
-        place.
+        """Remove the queue of a caller who has no waiting tasks. If the caller holds no place
+        either, forget the caller.
         """
         if not self._lines.get(caller):
             self._lines.pop(caller, None)

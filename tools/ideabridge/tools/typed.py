@@ -34,7 +34,7 @@ from ideabridge.tools.encoding import JSON
 DocumentT = TypeVar("DocumentT")
 
 _Read: TypeAlias = Callable[[JSON], object]
-"""Returns the value of a field for a JSON value, or `_ABSENT`."""
+"""A function that takes a JSON value and returns the value of a field, or `_ABSENT`."""
 
 _ABSENT: Final = object()
 
@@ -54,8 +54,8 @@ def read_as(document_type: type[DocumentT], document: JSON) -> DocumentT:
 
 
 def read_whole(document_type: type[DocumentT], document: JSON) -> DocumentT | None:
-    """Read a document, or return None if a field without a default has no member, or the value is
-    not a JSON object.
+    """Read a document. Return None if there is no member for a field that has no default, or if the
+    value is not a JSON object.
     """
     read = _reader(document_type)(document)
     return None if read is _ABSENT else typing.cast("DocumentT", read)
@@ -68,8 +68,9 @@ def member(name: str) -> dict[str, str]:
 
 @cache
 def _reader(expected: Any) -> _Read:
-    """Return a function that reads a field of a type: JSON, a type of JSON values, a tuple or
-    mapping of these, a dataclass, or one of these or None.
+    """Return a function that reads a field of the type `expected`. The type can be JSON, a type of
+    JSON values, a tuple or mapping of these, or a dataclass. It can also be one of these types or
+    None.
     """
     if expected is Any:
         return lambda value: value
@@ -120,7 +121,7 @@ def _document_reader(document_type: type) -> _Read:
         raise TypeError(f"{document_type.__name__} has __post_init__, which is not called")
 
     hints = typing.get_type_hints(document_type, localns=_NAMES)
-    # Several fields can read the same member, each as another type.
+    # Several fields can read the same member, each as a different type.
     fields = [
         (
             field.metadata.get(_MEMBER, field.name),

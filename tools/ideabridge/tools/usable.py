@@ -33,8 +33,9 @@ MAX_SCHEMA_BYTES: Final = 256 * 1024
 """Maximum size, in bytes of JSON, of a schema that is used whole."""
 
 MAX_REPAIRED_BYTES: Final = 4 * 1024 * 1024
-"""Maximum size, in bytes of JSON, of a schema that is repaired. A larger one is replaced by the
-schema of any object."""
+"""Maximum size, in bytes of JSON, of a schema that is repaired. A larger schema is replaced with a
+schema that accepts any object.
+"""
 
 _OLD_FORMS: Final = (
     *(b'"dependencies":', b'"additionalItems":', b'"divisibleBy":', b'"extends":', b'"disallow":'),
@@ -50,9 +51,9 @@ class UsableSchema:
 
     Attributes:
         schema: a valid schema within the limits.
-        sent: what was sent, if it differs from `schema`; `{"sha256": ...}` if it is too large or
-            not JSON.
-        was_valid: whether what was sent is a valid schema.
+        sent: the value that was sent, if it differs from `schema`. `{"sha256": ...}` if the value
+            is too large or not JSON.
+        was_valid: whether the value that was sent is a valid schema.
         notes: what was ignored or read differently, and where in the schema that was sent.
     """
 
@@ -70,14 +71,15 @@ class UsableSchema:
 def usable_schema(
     sent: JSON, *, what: str, of_object: bool, may_repair: bool = True
 ) -> UsableSchema:
-    """Return the schema to check values against in place of the one that a server sent.
+    """Return the schema against which values are checked, in place of the schema that a server
+    sent.
 
     Args:
         sent: any value, even one that is not JSON.
         what: what to call the schema in messages, such as "input schema".
         of_object: whether it is the schema of an object, such as the parameters of a tool.
-        may_repair: whether to repair the schema. If False, a schema that cannot be used as it is
-            becomes the schema of any value.
+        may_repair: whether to repair the schema. If False, a schema that cannot be used unchanged
+            is replaced with a schema that accepts any value.
     """
     if of_object and isinstance(sent, dict) and "type" not in sent:
         # The protocol requires parameters to be an object.
@@ -127,8 +129,8 @@ def _valid(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None, b
 
 
 def _may_change(schema: JSONObject, data: bytes, of_object: bool) -> bool:
-    """Return False if a valid schema certainly uses no form of an older draft and accepts at least
-    one value.
+    """Return whether a repair might change a valid schema. Return False only if the schema
+    certainly uses no form of an older draft and accepts at least one value.
     """
     if of_object and _refused_names(schema):
         return True
@@ -189,7 +191,9 @@ def _repaired(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None
 
 
 def _of_object(schema: JSONObject, notes: list[str]) -> JSONObject:
-    """Return the schema as the schema of an object, without required names that it refuses."""
+    """Return the schema as a schema of an object. Required names that the schema itself refuses are
+    left out.
+    """
     kind = schema.get("type", "object")
     if kind != "object":
         notes.append(f'type: found {show(kind, 60)}, read as "object"')
@@ -206,7 +210,9 @@ def _of_object(schema: JSONObject, notes: list[str]) -> JSONObject:
 
 
 def _within_bounds(schema: JSONObject, what: str, of_object: bool) -> tuple[JSONObject, str]:
-    """Return as much of the schema as is within the limits, and a note that says what remains."""
+    """Return two things: the largest part of the schema that is within the limits; and a note that
+    says what remains.
+    """
     reason = ""
     for form, left in _forms(schema):
         if len(encode(form)) > MAX_SCHEMA_BYTES:
@@ -239,7 +245,9 @@ def _without_annotations(schema: JSONObject) -> JSONObject:
 
 
 def _outline(schema: JSONObject, *, typed: bool) -> JSONObject:
-    """Return the properties of an object, with the names that are required and allowed."""
+    """Return the schema of an object with only its properties and the names that are required and
+    allowed.
+    """
     outline: JSONObject = {"type": schema["type"]} if "type" in schema else {}
     if "properties" in schema:
         listed: JSONObject = {}
@@ -261,7 +269,9 @@ def _outline(schema: JSONObject, *, typed: bool) -> JSONObject:
 
 
 def _bounded(sent: JSON) -> JSON:
-    """Return what was sent as JSON, or its digest if it is not JSON or is too large."""
+    """Return the value that was sent as JSON. If it is not JSON or is too large, return its
+    digest.
+    """
     try:
         normal = normalise(sent)
         if len(encode(normal)) <= MAX_SCHEMA_BYTES:
@@ -302,7 +312,7 @@ def value_digest(value: JSON) -> str:
     JSON.
     """
     try:
-        # This accepts any string, and numbers that JSON does not have.
+        # Unlike `encode`, this accepts any string, and numbers that JSON does not have.
         data = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
         return hashlib.sha256(data).hexdigest()
     except (ValueError, RecursionError):

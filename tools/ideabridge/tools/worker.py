@@ -28,22 +28,22 @@ from ideabridge.tools.encoding import JSON, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 
 SECONDS: Final = 30.0
-"""Maximum time, in seconds, that one call can compute in a worker."""
+"""Maximum time, in seconds, for which one call can compute in a worker."""
 
 START_SECONDS: Final = 60.0
 """Maximum time, in seconds, for a worker to begin a job: to start, to read the job, and to import
-the code that computes it. On an idle machine it takes less than one; on a busy one, workers have a
-low priority.
+the code that computes it. On an idle machine this takes less than a second. On a busy machine it
+takes longer, because workers have a low priority.
 """
 
 BLOCKED_START_SECONDS: Final = 10.0
-"""The corresponding limit if the caller, such as an event loop, can do nothing else in the
-meantime.
+"""The maximum time, in seconds, for a worker to begin a job if the caller, such as an event loop,
+can do nothing else in the meantime.
 """
 
 MOST: Final = max(2, min(4, os.cpu_count() or 2))
-"""Maximum number of workers that compute at once. Further jobs wait, and their callers take
-turns.
+"""Maximum number of workers that compute at the same time. Further jobs wait, and their callers
+take turns.
 """
 
 MEMORY: Final = 2 * 1024**3
@@ -140,7 +140,7 @@ class _Worker:
         self.start_seconds = START_SECONDS
 
     def ask(self, job: bytes, seconds: float) -> bytes:
-        """Send a job and return the answer. This blocks at most until the deadline, at which
+        """Send a job and return the answer. This method blocks at most until the deadline, at which
         another thread kills the process.
 
         The deadline is `seconds` after the worker began the job, so that a slow start on a busy
@@ -213,8 +213,8 @@ class _Worker:
 
 
 class _Job:
-    """One job of a worker. The thread that waits for it and the task that gives it up use this
-    object to agree on who ends the worker.
+    """One job of a worker. The thread that waits for the job and the task that gives it up use this
+    object to agree on which of them ends the worker.
 
     Attributes:
         is_begun: whether the thread has begun to wait. If so, the thread ends the worker when the
@@ -328,7 +328,7 @@ class Workers:
 
         job.worker.process.kill()
         if not job.is_begun:
-            # Possibly no thread is waiting for the worker.
+            # There might be no thread that waits for the worker, so end it here.
             self._drop(job.worker)
 
     def _ask(self, job: _Job, task: list[JSON], what: str, seconds: float) -> JSON:
@@ -382,8 +382,8 @@ class Workers:
 
 
 def _error_class(kind: str) -> type[IdeabridgeError] | None:
-    """Return the class that an answer names as `MODULE:CLASS`, or None if ideabridge has no such
-    error.
+    """Return the error class that an answer names as `MODULE:CLASS`, or None if ideabridge has no
+    such class.
     """
     module, _, name = kind.partition(":")
     error_class: object = getattr(sys.modules.get(module), name, None)
@@ -401,7 +401,7 @@ def _of_loop() -> RunVar[FairPlaces]:
 
 def _turns() -> FairPlaces:
     """Return the places that the callers of this event loop share, one for each worker that may
-    compute at once.
+    compute at the same time.
     """
     from ideabridge.tools.turns import FairPlaces
 
