@@ -358,8 +358,9 @@ class Announcements:
             await self._announce_update(watched)
 
     async def _announce_change(self, uri: str, module: str) -> None:
-        """Announce a change to a module's resource to those who subscribe to it or to a resource
-        that contains it, unless that resource belongs to another module.
+        """Announce a change to a module's resource to the clients that subscribe to this resource
+        or to a resource that contains it. A subscribed resource that belongs to a different module
+        does not count.
         """
 
         def is_changed(named: str) -> bool:

@@ -398,8 +398,8 @@ def _short(value: JSON) -> str:
 
 # -- schemas for hosts -----------------------------------------------------------------------------
 #
-# Hosts and model APIs refuse some forms of JSON Schema. They get schemas in a form that all of them
-# accept; calls are checked against the exact schema.
+# Hosts and model APIs refuse some forms of JSON Schema. So hosts get schemas in a form that all of
+# them accept. Calls are checked against the exact schema.
 
 PLAIN_HOSTS: Final = (
     "claude",

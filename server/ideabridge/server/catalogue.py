@@ -144,8 +144,8 @@ def _cut(tool: Tool, tail: int) -> str:
 
 
 def _numbered(tool: Tool, used_names: set[str], is_taken: Callable[[str, Tool], bool]) -> str:
-    """Append a number if two tools of one module have the same name, or if the name with the hash
-    is taken, too.
+    """Append a number to a tool's name if two tools of one module have this name, or if the name
+    with the hash is taken, too.
     """
     number = 2
     while (name := f"{_cut(tool, len(str(number)))}_{number}") in used_names or is_taken(

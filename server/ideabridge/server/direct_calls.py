@@ -142,7 +142,7 @@ class _Session:
 
 
 class WaitingCalls:
-    """The direct calls that became runs and whose results have not been returned yet. Each is
+    """The direct calls that became runs and whose results have not been returned yet. Each call is
     stored as the setting `direct.RUN`, which holds the digest of the call, so that a repeated call
     finds its run in another process, too.
 

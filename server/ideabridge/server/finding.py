@@ -63,7 +63,7 @@ class Finding:
         self._patience = anyio.current_time() + LIST_SECONDS
 
     async def search_tools(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
-        """Find tools by words, best match first. Each comes with its signature and a one-line
+        """Find tools by words, best match first. Each tool comes with its signature and a one-line
         description; a tool that is named exactly is described in full.
 
         Until `LIST_SECONDS` after the start, wait for connecting modules whose tools are unknown,

@@ -354,8 +354,8 @@ class Offerings:
         resource.
 
         Raises:
-            MCPError: the module refuses or cannot be reached, or it would report changes to another
-                person's resource.
+            MCPError: the module refuses the subscription or cannot be reached, or it would report
+                changes to another person's resource.
         """
         if self._names and uri_name(uri) is None:
             module = await self.module_of(uri, caller)

@@ -465,8 +465,8 @@ class Publishing:
         judge: Callable[[], Awaitable[Publication]],
         seconds: float,
     ) -> Publication | None:
-        """Wait at most `seconds` for the publication of a program. Return None if it is still being
-        judged.
+        """Wait at most `seconds` for the publication of a program. Return None if the program is
+        still being judged.
 
         The same program for the same task is judged only once, no matter how many calls submit it
         in the meantime.

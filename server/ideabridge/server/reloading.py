@@ -124,8 +124,8 @@ class Reloading:
     async def _read_secret_states(
         self, configuration: Configuration
     ) -> dict[str, frozenset[SecretState]]:
-        """Return which stored secrets each server gets. If they cannot be read, they count as
-        unchanged, and a server that needs them reports the reason when it starts.
+        """Return which stored secrets each server gets. If the secrets cannot be read, they count
+        as unchanged, and a server that needs them reports the reason when it starts.
         """
         try:
             return await anyio.to_thread.run_sync(
@@ -346,7 +346,7 @@ def _is_withdrawn(untrusted: Untrusted) -> bool:
 
 
 def _user() -> str:
-    """Return the name of the user of this process, whose trust in files applies."""
+    """Return the name of the user who runs this process. This user's trust in files applies."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):

@@ -298,8 +298,8 @@ def _arguments(publication: Publication) -> list[types.PromptArgument]:
 
 
 def _input(publication: Publication, arguments: dict[str, str]) -> JSONObject:
-    """Read the input from the arguments of a prompt, which are always strings. If a member of the
-    input is not a string, its argument is parsed as JSON.
+    """Read the input from the arguments of a prompt. These arguments are always strings. If a
+    member of the input is not a string, its argument is parsed as JSON.
     """
     takes = read_as(SchemaKeywords, publication.input_schema)
     missing = [name for name in takes.required if name not in arguments]

@@ -125,7 +125,7 @@ class ToolSearch:
             tools: the tools to search.
             words: any text. Empty text matches every tool, in the order of the list.
             limit: the maximum number of matches.
-            module: only tools of this module.
+            module: the module whose tools are searched, or None for all tools.
             weak: whether to include matches that fit much worse than the best.
         """
         if tools is not self._tools:

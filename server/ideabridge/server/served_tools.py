@@ -565,11 +565,13 @@ class PublishedTool:
         return self._definition
 
     async def call(self, arguments: JSONObject, request: ToolRequest) -> ToolAnswer:
-        """Return the recorded output, run the plan, or solve the task again; `_meta` says which.
+        """Return the recorded output, run the plan, or solve the task again. `_meta` of the answer
+        says which of these was done.
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the input schema.
-            PublicationError: the input is not the recorded one, or the idea is no longer complete.
+            PublicationError: the input differs from the recorded input, or the idea is no longer
+                complete.
             PlanError: the plan cannot run.
         """
         entry = self._record.begin(self.publication.name, self.publication.name, arguments, request)

@@ -69,9 +69,9 @@ deeper.
 def hints_now(
     store: Store, publication: Publication, caller: str, catalogue: Catalogue
 ) -> JSONObject:
-    """Return the behaviour hints of a published idea, given the current tools: it is read-only if
-    all tools that it calls are. If one of these tools is missing in this process, the hints are the
-    most cautious ones.
+    """Return the behaviour hints of a published idea, given the current tools: the idea is
+    read-only if all tools that it calls are. If one of these tools is missing in this process, the
+    hints are the most cautious ones.
 
     Args:
         store: holds the publications.

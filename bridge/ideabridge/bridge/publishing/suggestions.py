@@ -234,8 +234,8 @@ class _Repeated:
 
     @property
     def worth(self) -> tuple[bool, int, int]:
-        """The sort key: the more calls would be saved, the higher it is. Single calls come last,
-        because they are mostly parts of other work.
+        """The sort key, which grows with the number of calls that a tool would save. Single calls
+        come last, because they are mostly parts of other work.
         """
         size = len(self.tools)
         return size > 1, (len(self.starts) - 1) * size, size

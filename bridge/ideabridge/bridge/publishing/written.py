@@ -239,8 +239,8 @@ def read_idea(
     Args:
         document: the document, as described at the top of this file.
         name: the name of its tool if the document has none.
-        stored: whether the document was created from an idea in the store, whose solution was
-            checked when it was saved.
+        stored: whether the document was created from an idea in the store. The solution of such an
+            idea was checked when the idea was saved.
 
     Raises:
         IdeaDocumentError: a property is unknown, missing or malformed. The message says which, and

@@ -229,8 +229,8 @@ class Database(ABC):
     """A database with one connection for writing, and another for reading that never waits for a
     writer.
 
-    Every read runs inside `guard` or `snapshot`, every write inside `transaction` or `change`.
-    These hold the lock of the connection, and convert database errors to the store's errors. Reads
+    Every read runs inside `guard` or `snapshot`, every write inside `transaction` or `change`. All
+    four hold the lock of the connection, and convert database errors to the store's errors. Reads
     inside a transaction see its writes.
 
     Attributes:

@@ -80,7 +80,7 @@ class DriverRequests:
 
     def answer(self, key: str, error: str | None) -> None:
         """Answer a request with None if the driver accepted the event, otherwise with the reason
-        why the driver did not accept it. This has no effect if the request was deleted.
+        why the driver did not accept it. The answer has no effect if the request was deleted.
         """
         self._settings.replace(key, encode({"error": error}))
 

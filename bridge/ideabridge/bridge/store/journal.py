@@ -411,8 +411,8 @@ class Journal:
             self._leases.release(run_id, epoch)
 
     def origins(self, caller: str, host: str) -> list[JSONObject]:
-        """Return the `origin` member of the summary of each run of a caller that was imported from
-        a host's logs.
+        """For each run of a caller that was imported from a host's logs, return the member `origin`
+        of the run's summary.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -484,7 +484,7 @@ class Journal:
     def set_status(
         self, run_id: str, epoch: int, status: str, summary: StoredSummary | None
     ) -> None:
-        """Set a run's status and summary. A summary of None removes the stored one.
+        """Set a run's status and summary. A summary of None removes the stored summary.
 
         Raises:
             StaleDriverError: the epoch is not the run's current one, or it was released.
@@ -515,8 +515,8 @@ class Journal:
 
     def notify(self, run_id: str) -> None:
         """Notify the processes that follow a run. For a room, notify those that follow the run that
-        it belongs to. Call this inside a transaction. This has no effect if `Notifier.can_notify`
-        is false.
+        it belongs to. Call this inside a transaction. This method has no effect if
+        `Notifier.can_notify` is false.
         """
         self._database.notifier.notify(f"run {run_id.partition('.')[0]}")
 

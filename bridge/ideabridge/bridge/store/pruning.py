@@ -779,8 +779,8 @@ _DUE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The runs to keep. All others are deleted. However, if a run is deleted only because there are
-    more than `runs`, it is kept until it is older than `YOUNG`.
+    """The runs to keep. All others are deleted, but a run that is deleted only because there are
+    more than `runs` is kept until it is older than `YOUNG`.
 
     Attributes:
         days: keep runs for this many days after they end; None to keep runs of any age.
@@ -812,9 +812,9 @@ class Due:
 class Retention:
     """Deletes old runs in one store in weekly rounds; see `Store.retention`.
 
-    The first round that finds runs only announces them. A round uses its own connection, and runs
-    in a thread other than the event loop's. After each transaction, it pauses ten times as long as
-    the transaction took.
+    The first round that finds runs only announces them. A round uses its own connection, and takes
+    place outside the event loop's thread. After each transaction, the round pauses ten times as
+    long as the transaction took.
     """
 
     def __init__(self, database: Database, pruning: Pruning, bounds: Bounds) -> None:

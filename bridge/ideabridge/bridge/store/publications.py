@@ -792,8 +792,9 @@ class Publications:
     def page(
         self, limit: int = 50, after: str | None = None, *, caller: Viewer, by_hand: bool = False
     ) -> Page[Publication]:
-        """Return a page of the current publications, sorted by name. With `caller`, only those that
-        are published to it. With `by_hand`, only those whose ideas no run has made.
+        """Return a page of the current publications, sorted by name. With `caller`, the page
+        contains only those that are published to this caller. With `by_hand`, it contains only
+        those whose ideas no run has made.
 
         Raises:
             CursorError: `after` is not a cursor for this list, or the limit is out of bounds.

@@ -184,8 +184,8 @@ class _Computing:
     names: Mapping[str, str]
 
     def result(self, view: Mapping[str, JSON]) -> list[JSON]:
-        """Return the result of the call for the data of a record of evidence: a list with the
-        value, or an empty list.
+        """Return what the call returns for the data in a record of evidence: a list with the value,
+        or an empty list.
         """
         value = self.explanation.value(lambda text: view.get(text, MISSING))
         return [] if isinstance(value, Missing) else [value]
@@ -331,7 +331,7 @@ class _Conversion:
         return literals
 
     def _explanation(self, raw: JSON, before: int) -> JSON:
-        """Return the new form of an explanation, or None if it has none."""
+        """Return the new form of an explanation, or None if there is no such form."""
         if not is_removed(raw):
             return _with_references(raw, self._renumbered)
         place = self._results.get((before, encode_text(raw)))

@@ -62,8 +62,8 @@ class StoredSummary:
 
     @classmethod
     def from_json(cls, stored: JSONObject) -> StoredSummary:
-        """Read the JSON of a row, which has the members of the handover alongside the others. A
-        member of the wrong type counts as absent.
+        """Read the JSON of a row. The JSON contains the members of the handover alongside the
+        others. A member of the wrong type counts as absent.
         """
         return replace(read_as(cls, stored), handover=read_as(Handover, stored))
 

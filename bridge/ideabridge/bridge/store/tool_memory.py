@@ -106,7 +106,7 @@ class ToolMemory:
 
     def listed_at(self, module: str) -> str:
         """Return when a module last listed the tools that are stored, as ISO 8601 in UTC, or "" if
-        no list is stored. `module` is the fingerprint of its configuration.
+        no list is stored. `module` is the fingerprint of the module's configuration.
         """
         with self._database.guard:
             row = self._database.execute(
@@ -148,8 +148,8 @@ class ToolMemory:
                 )
 
     def instructions(self, module: str) -> str:
-        """Return a module's latest instructions for its use. `module` is the fingerprint of its
-        configuration.
+        """Return a module's latest instructions for its use. `module` is the fingerprint of the
+        module's configuration.
         """
         return self._text(_INSTRUCTIONS, module) or ""
 
@@ -161,9 +161,9 @@ class ToolMemory:
             self._replace(_INSTRUCTIONS, module, name, text or None, MAX_LISTS)
 
     def offered(self, module: str) -> JSONObject:
-        """Return a module's lists of resources, templates and prompts, keyed by kind. The value is
-        null if the module has no entries of that kind; a kind that is not known is absent. `module`
-        is the fingerprint of its configuration.
+        """Return a module's lists of resources, templates and prompts, keyed by kind. The value of
+        a kind is null if the module has no entries of that kind; a kind that is not known is
+        absent. `module` is the fingerprint of the module's configuration.
         """
         text = self._text(_OFFERED, module)
         return {} if text is None else cast("JSONObject", decode_trusted(text))
@@ -178,8 +178,8 @@ class ToolMemory:
             self._replace(_OFFERED, module, name, text, MAX_LISTS)
 
     def had_token(self, module: str) -> bool:
-        """Return whether the latest requests to a module carried a token from a sign-in. `module` is
-        the fingerprint of its configuration.
+        """Return whether the latest requests to a module carried a token from a sign-in. `module`
+        is the fingerprint of the module's configuration.
         """
         return self._text(_TOKEN, module) is not None
 
@@ -191,8 +191,8 @@ class ToolMemory:
             self._replace(_TOKEN, module, name, "true" if had_token else None, MAX_LISTS)
 
     def way(self, module: str) -> JSONObject | None:
-        """Return how a module was last reached, if trying again would take time. `module` is the
-        fingerprint of its configuration.
+        """Return how a module was last reached, if finding this out again would take time. `module`
+        is the fingerprint of the module's configuration.
         """
         text = self._text(_WAY, module)
         return None if text is None else cast("JSONObject", decode_trusted(text))

@@ -396,10 +396,10 @@ class Users:
         return user is not None and user.role == "admin" and user.state == "active"
 
     def audience(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Convert names of users to callers, to publish something to these users.
+        """Convert names of users to callers, so that something can be published to these users.
 
         Raises:
-            UnknownUserError: one of them is not a user, or was removed.
+            UnknownUserError: one of the names is not that of a user, or the user was removed.
         """
         callers: list[str] = []
         with self._database.guard:

@@ -119,8 +119,8 @@ the decision `approve`."""
 
 def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
     """Return the fields of a form: either the fields of a module's question, marked as the
-    module's, or the fields for a decision. If the call is not shown in full, a person can only
-    refuse it in the form.
+    module's, or the fields for a decision. If the call is not shown in full, the form only lets a
+    person refuse it.
     """
     if request.inquiry is not None:
         return _of_module(request.inquiry)

@@ -321,8 +321,8 @@ class Rows:
 def row_lines(
     cells: Sequence[str], widths: Sequence[int], width: int | None, *, cut: bool
 ) -> list[str]:
-    """Return the lines of a table row, at most `width` columns wide (None: unlimited). `widths`
-    contains the widths of all columns except the last.
+    """Return the lines of a table row, at most `width` columns wide, or of any width if `width` is
+    None. `widths` contains the widths of all columns except the last.
 
     The last cell is wrapped, or, with `cut`, cut to one line.
     """

@@ -172,8 +172,8 @@ def remove_value(options: Options, name: NameArgument) -> int:
 def allow_servers(options: Options, name: NameArgument) -> int:
     """Let the servers in a file that is not your own, as they are now, use a stored secret.
 
-    This is needed after a change to such a server, because the changed server might send the secret
-    elsewhere. A person at the terminal decides.
+    Use this command after a change to such a server, because the changed server might send the
+    secret elsewhere. A person at the terminal decides.
     """
     from ideabridge.bridge.modules.settings import entry_digest
     from ideabridge.bridge.stored_secrets import allow_secret

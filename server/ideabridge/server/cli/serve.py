@@ -107,7 +107,7 @@ async def serve(
 ) -> None:
     """Serve MCP over stdio, or with --http over streamable HTTP.
 
-    Clients start this command; `ideabridge install` adds it to the configuration of one. An address
+    Clients start this command; `ideabridge install` adds it to a client's configuration. An address
     other than loopback requires users (`ideabridge users add`), or a bearer token in the
     environment variable IDEABRIDGE_TOKEN.
     """
@@ -260,8 +260,9 @@ async def show_ui(
 ) -> None:
     """Open the page: runs as they happen, approvals, ideas, servers, and a playground.
 
-    It shows the runs of every assistant that uses this store, including those of other processes.
-    Ctrl-C ends it. The command is an HTTP server, too: `serve --http --ui` has the same page.
+    The page shows the runs of every assistant that uses this store, including those of other
+    processes. Ctrl-C ends the command. The command is an HTTP server, too: `serve --http --ui` has
+    the same page.
     """
     if link:
         _print_link(options, *read_host_and_port(address or DEFAULT_ADDRESS))

@@ -65,10 +65,10 @@ async def list_servers(
     ] = None,
 ) -> int:
     """Show the state of every configured server, or connect to one and show everything about it.
-    The exit code is 1 if one failed.
+    The exit code is 1 if a server failed.
 
     A server whose list of tools is stored is not started: `ideabridge servers test SERVER` starts
-    one, and `ideabridge doctor` all.
+    one server, and `ideabridge doctor` starts all.
     """
     configuration = options.configuration()
     if name is not None:

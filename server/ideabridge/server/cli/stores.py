@@ -210,8 +210,8 @@ def back_up(
     """Copy the store to a new file, even while the store is in use. An existing file is never
     overwritten.
 
-    The copy of a file is a store. The copy of a store in PostgreSQL is an archive for pg_restore,
-    made by pg_dump.
+    The copy of a store in a file is itself a store. The copy of a store in PostgreSQL is an archive
+    for pg_restore, made by pg_dump.
     """
     target = file.expanduser().absolute()
     with open_store(options) as store, working("copying the store", quiet=options.json):
@@ -232,8 +232,8 @@ def copy_store(
         str, typer.Argument(metavar="TO", help="An empty or new store, or an unfinished copy.")
     ],
 ) -> None:
-    """Copy a store from a file into PostgreSQL, or back. The store can be in use; the copy must not
-    be.
+    """Copy a store from a file into PostgreSQL, or back. The store can be in use meanwhile, but the
+    copy must not.
 
     If the command is interrupted, run it again, and it continues. The ids of all copied ideas are
     checked.

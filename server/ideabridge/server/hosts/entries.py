@@ -297,7 +297,7 @@ def plan_addition(
     typed: JSONObject,
     chosen: Mapping[str, bool] = _NOTHING_CHOSEN,
 ) -> PlannedEntry:
-    """Check a new entry, and name its secrets. This changes nothing.
+    """Check a new entry, and name its secrets. Nothing is written.
 
     Args:
         file: the file that receives the entry.
@@ -531,8 +531,8 @@ def missing_program(entry: JSONObject) -> str | None:
 
 
 def readable_values(entry: JSONObject) -> list[str]:
-    """Return the places of the variables and headers in an entry whose values are written in the
-    file, because they name neither a stored secret nor a variable.
+    """Return the places of those variables and headers in an entry whose values the file itself
+    contains: the values name neither a stored secret nor a variable.
     """
     return [
         f"{part}.{name}"
@@ -556,7 +556,7 @@ def start_line(shown: JSONObject) -> str:
 
 def keep_trust(before: ProjectTrust, expected: str) -> bool:
     """Trust a project file after a change that only removes something. Return False if another
-    program has changed the file, or one that it names, in the meantime.
+    program has changed the file, or a file that it names, in the meantime.
 
     Args:
         before: the trust in the file before the change.

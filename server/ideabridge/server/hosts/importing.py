@@ -165,7 +165,7 @@ def plan_import(
     replaces: bool = False,
     move: bool = False,
 ) -> ServerImport:
-    """Read the files of the host, and plan the import. This changes nothing.
+    """Read the files of the host, and plan the import. Nothing is written.
 
     Args:
         host: the host.

@@ -52,8 +52,8 @@ def this_program() -> list[str]:
         if beside.is_file():
             return [str(beside.absolute())]
 
-    # -P is needed because a host starts this in a project's folder, whose files must not replace
-    # Python modules.
+    # -P is needed because a host starts this program in a project's folder, and files in that
+    # folder must not replace Python modules.
     return [sys.executable, "-P", "-m", "ideabridge.server"]
 
 
@@ -85,8 +85,8 @@ def lasting_program(*, shared: bool) -> Program:
 
 
 def _is_cached(prefix: Path) -> bool:
-    """Return whether this program's environment is in a cache, which can be emptied: `uvx` and
-    `pipx run` create such environments.
+    """Return whether this program's environment is in a cache that can be emptied: `uvx` and `pipx
+    run` create such environments.
     """
     caches = [platformdirs.user_cache_path()]
     # Other caches contain a file with this name (Cache Directory Tagging Specification).

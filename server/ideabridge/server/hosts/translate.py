@@ -416,8 +416,9 @@ class _Translator:
     def _read_env_file(self, value: JSON) -> None:
         """Read the variables in a file.
 
-        A file in the project is allowed to name only a file in the project, and its values are not
-        copied, because a repository can contain the configuration that receives them.
+        A file in the project is allowed to name only a file in the project, and the values of the
+        named file are not copied, because a repository can contain the configuration that receives
+        them.
         """
         path = Path(
             self._variables.text(self._text("envFile", value)).replace(

@@ -91,8 +91,8 @@ class ServedRequest:
 
 
 def known_name(bridge: Bridge, module: str | None, name: str) -> tuple[str, str]:
-    """Return the (module, name) under which the operator sees a tool: `other`, unless a module or a
-    tool file has such a tool, because a model can define tools with names that it made up.
+    """Return the (module, name) under which the operator sees a tool. A name that no module and no
+    tool file has becomes `other`, because a model can define tools with names that it made up.
     """
     if module is None:
         return "", name if name in bridge.toolbox.tools else "other"

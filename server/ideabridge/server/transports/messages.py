@@ -94,7 +94,7 @@ def read_wire_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
 
 
 def read_body(body: bytes) -> bytes | RefusedMessage:
-    """Read the body of a POST, which is one message, and repair odd forms in it.
+    """Read the one message that the body of a POST contains, and repair odd forms in it.
 
     `body` must already be within the limits that `problem` checks.
     """

@@ -53,7 +53,7 @@ class Quotas:
     @contextmanager
     def holding(self, caller: str, kind: str, most: int, amount: int = 1) -> Generator[None]:
         """Count `amount` more of a kind for a caller while the context is open, up to `most` in
-        total. `kind` is a plural for the message, such as "requests in progress".
+        total. `kind` is the plural noun that the message contains, such as "requests in progress".
 
         Raises:
             QuotaError: the caller would hold more than `most`.
@@ -76,10 +76,11 @@ class Quotas:
 
     def spend(self, caller: str, kind: str, most: int, seconds: float) -> None:
         """Count one use of a kind. A caller can make `most` uses in quick succession, but on
-        average only `most` uses in `seconds`. `kind` is a plural for the message, such as "calls".
+        average only `most` uses in `seconds`. `kind` is the plural noun that the message contains,
+        such as "calls".
 
         Raises:
-            QuotaError: no use is left; `retry_after` is the time until the next one.
+            QuotaError: no use is left; `retry_after` is the time until the next use.
         """
         now = self._clock()
         key = (caller, kind)

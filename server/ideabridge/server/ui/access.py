@@ -166,8 +166,8 @@ class Visitor:
 
     @property
     def is_owner(self) -> bool:
-        """True if the session began with the owner's link, which works only once, rather than with
-        a token.
+        """True if the session began with the owner's link rather than with a token. The link works
+        only once.
         """
         return self.may_change and self.caller == LOCAL and self.token is None
 

@@ -66,7 +66,7 @@ class ServerRow:
 
     Attributes:
         status: its state.
-        latency: how long its calls take, in seconds, or None before the first one.
+        latency: how long its calls take, in seconds, or None before the first call.
         used: when one of the visitor's latest runs or direct calls used it, in seconds since 1970,
             or None if none of them did.
         is_changed_here: whether the page can change its entry.

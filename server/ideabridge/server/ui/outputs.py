@@ -96,7 +96,7 @@ class ShownTable:
 
     Attributes:
         columns: the names of the members, in the order in which they first occur.
-        rows: the cells of each row; empty for a member that an object does not have.
+        rows: the cells of each row. A cell is empty if the object lacks the member.
         number_columns: the places of the columns that contain only numbers.
         omitted_rows, omitted_columns: how many rows and columns are not shown.
     """

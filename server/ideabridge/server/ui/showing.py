@@ -93,8 +93,8 @@ def bounded(value: JSON) -> str:
 
 
 def omitted(value: JSON) -> int:
-    """Return the number of characters that `bounded` leaves out. This is an estimate for large
-    values, but it is 0 if and only if nothing is left out.
+    """Return the number of characters that `bounded` leaves out. For large values, the number is an
+    estimate, but it is 0 if and only if nothing is left out.
     """
     beginning = Beginning(value, LONGEST)
     if not beginning.is_cut:

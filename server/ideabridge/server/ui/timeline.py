@@ -264,8 +264,8 @@ class Axis:
     ) -> Axis:
         """Return the axis of a run from its beginning to its end. `ran` contains the spans in which
         something ran. With `is_round`, an axis without a break is extended until each quarter of it
-        is a round time. On an axis with breaks, the widths of the breaks are chosen so that a
-        quarter of the axis is a round time, so the marks before the first break are round.
+        is a round time. On an axis with breaks, the breaks get the width at which a quarter of the
+        axis is a round time. The marks before the first break are then round.
         """
         gaps = _gaps(ran, begun, end)
         work = end - begun - sum(map(_length, gaps))

@@ -492,8 +492,8 @@ class _StartedServer:
 
     @property
     def key(self) -> tuple[Path, str]:
-        """The key that identifies the server, whichever host names it, because some files are read
-        by several hosts.
+        """The key that identifies the server. It is the same for all hosts that name the server,
+        because several hosts can read the same file.
         """
         return self.file, self.name
 
@@ -544,7 +544,7 @@ def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer
 
 
 def _program_in(entry: JSON, key: str) -> str | None:
-    """Return the program in a server's entry, which is a string or the first item in a list."""
+    """Return the program in a server's entry. It is a string, or the first item in a list."""
     command = entry.get(key) if isinstance(entry, dict) else None
     if isinstance(command, list) and command:
         command = command[0]

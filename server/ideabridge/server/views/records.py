@@ -138,7 +138,7 @@ def lineage_of(store: Store, record: RunRecord) -> JSONObject:
 
 def solution_of_plan(store: Store, run_id: str) -> JSONObject:
     """Return what a plan's run carries out: `{"calls", "output"}` or `{"program"}`, or an empty
-    object if it has not begun.
+    object if the run has not begun.
     """
     from ideabridge.bridge.loop.event import ProgramProposed, SolutionProposed, event_from_json
 

@@ -215,7 +215,7 @@ def shown_without_ids(question: Question) -> JSONObject:
 
 def call_without_ids(call: JSONObject) -> JSONObject:
     """Return a call as a person sees it: without its id and the ids of the calls that it waited
-    for, which do not affect what it does.
+    for, because these ids do not affect what the call does.
     """
     return {key: value for key, value in call.items() if key not in ("_id", "_after")}
 

@@ -35,7 +35,7 @@ class Beginning:
     """The first part of a value. The readable JSON of this part begins with the same `most`
     characters as the JSON of the whole value, and is hardly longer than `most`.
 
-    Formatting a result of several megabytes as readable JSON takes seconds, and people see only its
+    Formatting a result of several megabytes as readable JSON takes seconds, and people see only the
     beginning.
 
     Attributes:

@@ -412,7 +412,7 @@ class SqliteDatabase(Database):
     def alone(self) -> Generator[None]:
         """Keep other threads from writing while the caller runs statements on `connection` outside
         a transaction. These statements hold the lock while they wait for other processes, so use
-        this only for maintenance outside the event loop's thread.
+        this method only for maintenance outside the event loop's thread.
         """
         with self.lock, self._translated():
             if self._reader is not self.connection:

@@ -90,7 +90,7 @@ class FileWatch:
     ) -> StoreGoneError:
         """Return the error for files that are gone. The first call saves the contents that the
         connection still holds. If that fails, a later call tries again when the state of the files
-        has changed: for example, their folder might have come back without them.
+        has changed: for example, their folder might have come back without the files.
         """
         with self._saving:
             if not self._advice or self._unsaved not in ("", fault):

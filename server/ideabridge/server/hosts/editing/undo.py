@@ -208,7 +208,7 @@ def remove_entry(
     added: EditedFile | None = None,
     project: Path | None = None,
 ) -> EditedFile:
-    """Remove an entry from a file, and return the data needed to undo this.
+    """Remove an entry from a file, and return the data needed to undo the removal.
 
     Args:
         path: the file.
