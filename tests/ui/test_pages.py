@@ -20,7 +20,7 @@ from ideabridge.tools import Toolbox, tool
 from tests import npm
 from tests.asking import ASKS
 from tests.ui import shop
-from tests.ui.serving import link_to, served
+from tests.ui.serving import ask, client, link_to, served
 from tests.ui.test_servers import OWN, configured
 from tests.waiting import until
 
@@ -249,6 +249,9 @@ def test_axe_finds_nothing_where_a_server_fails(browser: Browser, tmp_path: Path
     ):
         page = context.new_page()
         page.goto(link_to(url))
+        with client(url) as http:
+            # Before the first run, Home says how to begin.
+            ask(http, {"_tool": "list_orders"})
         page.goto(f"{url}modules")
         expect(page.locator(".l-failing")).to_be_visible()
         assert faults_of(page, list(FAILING), url) == []
