@@ -89,15 +89,13 @@ async def test_a_question_reaches_the_person_at_the_client_and_the_answer_its_ca
 async def test_what_the_person_declines_or_leaves_is_told_as_that(
     tmp_path: Path, client_era: str, module_era: str
 ) -> None:
-    for action in ("decline", "cancel"):
-        folder = tmp_path / action
-        folder.mkdir()
-        person = Person(types.ElicitResult(action=action))
-        async with over_stdio(
-            asking(folder, module_era), client_era, elicitation_callback=person
-        ) as client:
+    person = Person(types.ElicitResult(action="decline"), types.ElicitResult(action="cancel"))
+    async with over_stdio(
+        asking(tmp_path, module_era), client_era, elicitation_callback=person
+    ) as client:
+        for action in ("decline", "cancel"):
             told = await call(client, "run_plan", **book("ann"))
-        assert f'"action": "{action}"' in told["output"]
+            assert f'"action": "{action}"' in told["output"]
 
 
 @pytest.mark.parametrize("module_era", ["modern", "legacy"])
