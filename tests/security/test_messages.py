@@ -59,10 +59,9 @@ def test_eight_megabytes_of_empty_lists_are_refused_over_stdio(tmp_path: Path) -
     raw.end()
 
 
-@pytest.mark.parametrize(
-    "value", [lists(LISTS), "[" + "1," * 4_000_000 + "1]", "[" + '"",' * LISTS + "1]"]
-)
-def test_millions_of_values_are_refused_over_http(value: str, shared_url: str) -> None:
+@pytest.mark.parametrize(("value", "count"), [("[]", LISTS), ("1", 4_000_000), ('""', LISTS)])
+def test_millions_of_values_are_refused_over_http(value: str, count: int, shared_url: str) -> None:
+    text = "[" + f"{value}," * count + "1]"
     meta = {
         "io.modelcontextprotocol/protocolVersion": NEW,
         "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
@@ -75,7 +74,7 @@ def test_millions_of_values_are_refused_over_http(value: str, shared_url: str) -
         "mcp-method": "tools/call",
         "mcp-name": "run_plan",
     }
-    request = urllib.request.Request(shared_url, message(value, _meta=meta), headers)
+    request = urllib.request.Request(shared_url, message(text, _meta=meta), headers)
     with urllib.request.urlopen(request, timeout=20) as answer:
         told = json.loads(answer.read())
 

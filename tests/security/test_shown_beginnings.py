@@ -4,6 +4,8 @@ JSON for people.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any, Final
 
 import pytest
@@ -21,12 +23,21 @@ from ideabridge.tools.tool import Tool
 TEXT: Final = "é " * 1_000_000
 """Each character takes 0.3 us to look at."""
 
-LARGE: Final[dict[str, JSON]] = {
-    "text": TEXT,
-    "rows": [{"n": number, "é": [True]} for number in range(100_000)],
-    "keys": {f"é{number}": None for number in range(100_000)},
-    "items": list[JSON]([TEXT]) * 12,
-}
+LARGE: Final = pytest.mark.parametrize("name", ["text", "rows", "keys", "items"])
+
+
+@cache
+def large(name: str) -> JSON:
+    """A value of megabytes. It is made for the first test that needs it, because every process of
+    the tests imports this file.
+    """
+    values: dict[str, Callable[[], JSON]] = {
+        "text": lambda: TEXT,
+        "rows": lambda: [{"n": number, "é": [True]} for number in range(100_000)],
+        "keys": lambda: {f"é{number}": None for number in range(100_000)},
+        "items": lambda: list[JSON]([TEXT]) * 12,
+    }
+    return values[name]()
 
 
 @pytest.fixture
@@ -65,9 +76,9 @@ def asked(kind: str, value: JSON) -> ApprovalRequest:
 
 
 @pytest.mark.parametrize("kind", ["call", "plan"])
-@pytest.mark.parametrize("name", LARGE)
+@LARGE
 def test_a_form_writes_only_what_it_shows(name: str, kind: str, written: list[int]) -> None:
-    request = asked(kind, LARGE[name])
+    request = asked(kind, large(name))
     text = message(request)
     form: Any = approval_form(request)
     assert form["properties"]["decision"]["enum"] == ["deny"]
@@ -78,9 +89,9 @@ def test_a_form_writes_only_what_it_shows(name: str, kind: str, written: list[in
 
 
 @pytest.mark.parametrize("room", [FORM, VIEW, PAGE])
-@pytest.mark.parametrize("name", LARGE)
+@LARGE
 def test_a_card_writes_only_what_it_shows(name: str, room: Room, written: list[int]) -> None:
-    card = show_question({"_tool": "shell", "value": LARGE[name]}, "it changes things", room)
+    card = show_question({"_tool": "shell", "value": large(name)}, "it changes things", room)
     assert not card.whole
     assert card.content.startswith('{\n  "_tool": "shell"')
     assert card.omitted > 100_000

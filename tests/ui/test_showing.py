@@ -74,25 +74,26 @@ def test_a_line_shows_the_beginning_of_a_value() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["word " * 1_000_000, "x" * 5_000_000, [{"name": "row"}] * 500_000]
+    ("part", "count"), [("word ", 1_000_000), ("x", 5_000_000), ([{"name": "row"}], 500_000)]
 )
 def test_a_line_writes_no_more_of_a_large_value(
-    value: JSON, monkeypatch: pytest.MonkeyPatch
+    part: str | list[JSON], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    value = part * count
     written: list[int] = []
 
-    def count(part: JSON, indent: int | None = None, *, compact: bool = False) -> str:
+    def note(part: JSON, indent: int | None = None, *, compact: bool = False) -> str:
         text = readable_json(part, indent, compact=compact)
         written.append(len(text))
         return text
 
-    def count_text(part: str) -> str:
+    def note_text(part: str) -> str:
         written.append(len(part))
         return visible(part)
 
     for module in (showing, texts):
-        monkeypatch.setattr(module, "readable_json", count)
-        monkeypatch.setattr(module, "visible", count_text)
+        monkeypatch.setattr(module, "readable_json", note)
+        monkeypatch.setattr(module, "visible", note_text)
 
     assert len(in_one_line(value)) == 120
     assert shortened_json(value).endswith(" characters)")
