@@ -46,8 +46,8 @@ LINES: Final = 100
 
 _NAME: Final = 100
 _KEPT: Final = "\n\t\u200d\ufe0f"
-"""Unprintable characters that values can contain: line endings, tabs, and the joiners and selectors
-in emoji.
+"""The unprintable characters that values can contain: line endings, tabs, and the joiners and
+selectors in emoji.
 """
 
 _VALUE: Final = 1000
@@ -83,7 +83,8 @@ def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
     """Check and read a module's question.
 
     Raises:
-        FormError: the question must not be passed on. The message tells the module and the run why.
+        FormError: the question must not be passed on. The message says why, for the module and the
+            run.
     """
     if not isinstance(params, types.ElicitRequestFormParams):
         raise FormError(
@@ -132,7 +133,8 @@ def _read_message(message: str) -> str:
 
 
 def _check_address(params: types.ElicitRequestURLParams) -> None:
-    """Check that a person can see the whole address, and that it leads where it seems to lead.
+    """Check that a person can see the whole address, and that the address leads where it seems to
+    lead.
 
     Raises:
         FormError: the address is too long, malformed, or could mislead a person.
@@ -205,8 +207,8 @@ def read_response(
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The keywords in a choice that say which values a person can give. The schema's `type` is one
-    name or several.
+    """The keywords in a choice that say which values a person can give. The schema's `type` is a
+    name or a list of names.
     """
 
     type: str | None = None
@@ -245,7 +247,7 @@ class _Choices(_Values):
 
     @property
     def alternatives(self) -> tuple[_Values, ...]:
-        """The listed choices that have a schema each."""
+        """The listed choices, each of which has a schema."""
         return (*self.one_of, *self.any_of)
 
     @property
@@ -278,7 +280,9 @@ class _Words:
 
 
 def _check_form(schema: JSONObject) -> None:
-    """Check that a valid JSON Schema is a form of plain values, all of which a person can see."""
+    """Check that a valid JSON Schema is a form of plain values, and that a person can see all of
+    these values.
+    """
     form = read_as(_Form, schema)
     if form.type != "object":
         raise FormError("its form is not an object with properties")
@@ -302,7 +306,7 @@ def _check_parts(form: JSONObject) -> None:
     """Check the keywords and the texts of each schema in a form."""
     for place, schema in schemas_in(form):
         if place[:1] == ("additionalProperties",):
-            # A person fills in the fields and nothing else.
+            # Only the values of fields matter, because a person fills in nothing else.
             continue
 
         where = _where(place)
@@ -420,8 +424,8 @@ FORMS: Final[JSONObject] = {"elicitation": {"form": {}}}
 """The capabilities that a call in a run declares, as protocol JSON."""
 
 LOG_MESSAGES: Final = 1000
-"""Maximum number of log messages from a call that wait for a slow client. Beyond that, the oldest
-are dropped.
+"""Maximum number of log messages from a call that wait for a slow client. If there are more, the
+oldest are dropped.
 """
 
 _LOG_SECONDS: Final = 1.0
@@ -517,7 +521,9 @@ class DirectClient(Protocol):
         ...
 
     async def tell_completed(self, name: str) -> None:
-        """Tell the client that the interaction is complete at the address it was asked to open."""
+        """Tell the client that the interaction at the address that the client was asked to open is
+        complete.
+        """
         ...
 
 
@@ -546,7 +552,7 @@ class Asking:
         seconds: the timeout of the call. Its clock stops while a person is asked.
         asker: passes questions to the caller, or None if nobody can be asked.
         secrets: the values to hide.
-        client: the client of a direct call, which is asked instead of `asker`.
+        client: the client of a direct call. It is asked instead of `asker`.
 
     Attributes:
         scope: ends the call after its timeout.
@@ -597,8 +603,8 @@ class Asking:
         return FORMS if self.client is None else self.client.capabilities
 
     def extend(self) -> None:
-        """Restart the timeout because the module has reported progress. However often it is
-        extended, the call takes at most `LONGEST` timeouts.
+        """Restart the timeout because the module has reported progress. However often the timeout
+        is restarted, the call takes at most `LONGEST` timeouts.
         """
         left = self._left if self._waiting else self.scope.deadline - anyio.current_time()
         more = min(self._seconds - left, LONGEST * self._seconds - self.allowed)
@@ -713,7 +719,7 @@ class Asking:
         raise MCPError(types.INVALID_REQUEST, f"the answer was not passed on: {fault}")
 
     def _askable(self, client: DirectClient, question: types.InputRequest) -> types.InputRequest:
-        """Return the question without secrets, or raise an error if the client cannot answer such
+        """Return the question without secrets. Raise an error if the client cannot answer such
         questions.
         """
         kind = _KINDS[question.method]
@@ -782,7 +788,7 @@ class Asking:
             raise FormError("its address contains a secret of the configuration")
 
         # Clients that use version 2025-11-25 need an id, and version 2026-07-28 has none. The
-        # module's own id can contain anything, so give the client a different one.
+        # module's own id can contain anything, so give the client a different id.
         own_id = token_hex(8)
         if params.elicitation_id is not None:
             own_id = self.own_ids.setdefault(params.elicitation_id, own_id)
@@ -821,7 +827,8 @@ class Asking:
         return MCPError(types.INVALID_REQUEST, reason)
 
     def asked_by(self, required: types.InputRequiredResult) -> ModuleAsks:
-        """Convert the questions in a result to `ModuleAsks`, for a client that accepts questions.
+        """Convert the questions in a result to `ModuleAsks`, for a client that accepts questions in
+        place of a result.
 
         Raises:
             ModuleInputRequiredError: the client cannot answer one of the questions.
@@ -896,7 +903,7 @@ class Asking:
         return types.ElicitResult(action="cancel")
 
     def _masked(self, inquiry: Inquiry) -> Inquiry:
-        """Return the question without secrets, because it is shown and stored."""
+        """Return the question without secrets, because questions are shown and stored."""
         schema = self._secrets.redact(inquiry.schema)
         return replace(
             inquiry,
@@ -925,7 +932,7 @@ class Asking:
         asked = shown(message, self._secrets, _MESSAGE)
         reason = shown(why, self._secrets, _MESSAGE)
         report = f"server {self._module!r} asked {asked!r}, and got no answer: {reason}"
-        # A module could repeat the same question endlessly.
+        # Report each refusal only once, because a module could repeat the same question endlessly.
         if report not in self.refused and len(self.refused) < QUESTIONS:
             self.refused.append(report)
             if self._asker is not None:
@@ -990,7 +997,7 @@ class Asking:
 
 
 def refusal_of(request: types.InputRequest) -> str:
-    """Return a line that names a kind of request that modules are not allowed to send, and says why
+    """Return a line about a kind of request that modules are not allowed to send: its name, and why
     it is refused.
     """
     if isinstance(request, types.CreateMessageRequest):

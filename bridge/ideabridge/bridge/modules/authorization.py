@@ -69,7 +69,7 @@ _TOKEN: Final = re.compile(r"[!-~]+")
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _REFUSALS: Final = (400, 401)
-"""The HTTP statuses with which an authorization server says that it will never renew a token."""
+"""The HTTP statuses with which an authorization server refuses to renew a token for good."""
 _SUCCESSES: Final = (200, 201)
 _SERVER_METADATA: Final = (
     "/.well-known/oauth-authorization-server",
@@ -81,11 +81,13 @@ _MOST_TRIES: Final = 3
 _SECONDS: Final = 20.0
 """Timeout of one request to an authorization server, in seconds."""
 _EARLY: Final = 10.0
-"""How many seconds before it expires a token is renewed, so that requests arrive in time."""
+"""The number of seconds by which a token is renewed before it expires, so that requests arrive in
+time.
+"""
 _MOST_BYTES: Final = 1024 * 1024
 """Maximum size, in bytes, of an answer from an authorization server."""
 MOST_SCOPES: Final = 100
-"""Maximum number of scopes that a module can demand, including those that were granted or demanded
+"""Maximum number of scopes that a module can demand, including scopes that were granted or demanded
 before.
 """
 
@@ -124,7 +126,8 @@ class Person(Protocol):
 
 
 class Authorization(httpx2.Auth):
-    """One person's tokens for one module. Any number of requests can use an instance at once.
+    """One person's tokens for one module. Any number of requests can use an instance at the same
+    time.
 
     Args:
         module: the module's name.
@@ -134,7 +137,8 @@ class Authorization(httpx2.Auth):
         secrets: masks every token in what is shown.
         file: the file with the person's sign-in, or None to send requests without a token.
         person: signs in when the module asks for it, with a browser on this machine or on another
-            device; earlier tokens are then not used. None if nobody can sign in.
+            device. If there is such a person, earlier tokens are not used. None if nobody can sign
+            in.
         at_once: True to sign in before the module asks for it.
 
     Attributes:
@@ -182,7 +186,7 @@ class Authorization(httpx2.Auth):
     def _make_provider(self) -> OAuthClientProvider:
         settings = self._settings
         if settings.grant == "client_credentials":
-            # Imported here, because it loads the library for signatures.
+            # This module is imported here, because it loads the library for signatures.
             from mcp.client.auth.extensions.client_credentials import (
                 ClientCredentialsOAuthProvider,
                 PrivateKeyJWTOAuthProvider,
@@ -280,8 +284,8 @@ class Authorization(httpx2.Auth):
         return self._provider.context.current_tokens is not None
 
     async def needs_person(self) -> bool:
-        """Return whether a person needs to sign in before a request can carry a token: nobody is
-        signed in, or the token has expired and cannot be renewed.
+        """Return whether a person needs to sign in before a request can carry a token, because
+        nobody is signed in, or because the token has expired and cannot be renewed.
 
         Raises:
             ModuleSignInError: the sign-in cannot be read.
@@ -301,12 +305,11 @@ class Authorization(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send a request with a token; if the module refuses it, get another token
-        and send it again.
+        """Send a request with a token. If the module refuses the request, get another token and
+        send the request again.
 
         Raises:
-            ModuleSignInError: the request was not sent, or was refused, and there is
-                no other token.
+            ModuleSignInError: the request was not sent or was refused, and there is no other token.
         """
         if _origin(request.url) != self._origin:
             yield request
@@ -346,7 +349,7 @@ class Authorization(httpx2.Auth):
     def _is_challenge(self, response: httpx2.Response) -> bool:
         """Return whether the module refuses the request, but might accept it with another token."""
         if response.status_code == _UNAUTHORIZED:
-            # The refusal might be about the key in a configured header.
+            # If headers are configured, the refusal might be about the key in one of them.
             return (
                 not self._has_headers
                 or "bearer" in response.headers.get("www-authenticate", "").lower()
@@ -396,7 +399,7 @@ class Authorization(httpx2.Auth):
         return scopes
 
     def _is_due(self) -> bool:
-        """Return whether the token can be renewed, and has expired or expires soon."""
+        """Return whether the token has expired or expires soon, and can be renewed."""
         context = self._provider.context
         tokens = context.current_tokens
         ends = context.token_expiry_time
@@ -420,7 +423,7 @@ class Authorization(httpx2.Auth):
             request: the request to the module.
             challenge: the module's refusal of the request, or None if the token has expired.
             refused: the token that was refused, or None if the request had none.
-            may_refresh: whether renewing the token is allowed; false if the module has refused a
+            may_refresh: whether renewing the token is allowed. False if the module has refused a
                 renewed token.
 
         Raises:
@@ -493,7 +496,7 @@ class Authorization(httpx2.Auth):
                 return
 
         # If the call is cancelled in the meantime, the new tokens must not be lost, because the old
-        # ones can no longer be used.
+        # tokens can no longer be used.
         with anyio.CancelScope(shield=True):
             tried = context.current_tokens
             context.token_expiry_time = _PAST  # the SDK renews what has expired
@@ -583,8 +586,8 @@ class Authorization(httpx2.Auth):
         return response
 
     def _has_newer(self, refused: str | None, challenge: httpx2.Response | None) -> bool:
-        """Return whether there is a valid token other than the refused one, because another request
-        has obtained it in the meantime.
+        """Return whether there is a valid token other than the refused token, because another
+        request has obtained it in the meantime.
         """
         context = self._provider.context
         tokens = context.current_tokens
@@ -593,8 +596,8 @@ class Authorization(httpx2.Auth):
         return challenge is None or tokens.access_token != refused
 
     def check_address(self, url: str) -> None:
-        """Check that it is safe to send requests and people to an address: it uses https, or uses
-        http and is on this machine or on the module's host.
+        """Check that it is safe to send requests and people to an address. The address must use
+        https, or it must be on this machine or on the module's host.
 
         Raises:
             OAuthFlowError: the address is not allowed.
@@ -626,8 +629,8 @@ class Authorization(httpx2.Auth):
         )
 
     def _scoped(self, challenge: httpx2.Response) -> httpx2.Response:
-        """Return the challenge, extended with the configured scopes and those that were granted or
-        demanded before.
+        """Return the challenge, extended with the configured scopes and the scopes that were
+        granted or demanded before.
 
         Raises:
             ModuleSignInError: the module demands too much.
@@ -669,9 +672,9 @@ class Authorization(httpx2.Auth):
         issuer = one("iss")
         metadata = self._provider.context.oauth_metadata
         if issuer is not None and metadata is not None and issuer == self._written_issuer:
-            # The SDK compares this issuer with the one in the metadata. The protocol allows no
-            # normalisation: even an additional slash is a mismatch. So use the issuer exactly as
-            # the server writes it.
+            # The SDK compares this issuer with the issuer in the metadata. The protocol allows no
+            # normalisation, so that even an additional slash is a mismatch. Therefore, use the
+            # issuer exactly as the server writes it.
             issuer = str(metadata.issuer)
 
         return AuthorizationCodeResult(code=one("code") or "", state=one("state"), iss=issuer)
@@ -683,7 +686,7 @@ class Authorization(httpx2.Auth):
 
     @property
     def command(self) -> str:
-        """The command this user runs to sign in."""
+        """The command that this user runs to sign in."""
         return login_command(self._module, self._user)
 
     # -- errors ------------------------------------------------------------------------------------
@@ -823,20 +826,20 @@ class Authorization(httpx2.Auth):
             resource=context.protected_resource_metadata,
         )
         if not self._is_personal:
-            # Every process gets its own tokens, so there is nothing to share.
+            # Nothing is stored, because every process gets its own tokens.
             self._sign_in = sign_in
             sign_in.learn(self._module, self._secrets)
             return
 
-        # The lock prevents another process that renews the tokens of an earlier sign-in from
-        # overwriting these.
+        # The lock prevents another process, which renews the tokens of an earlier sign-in, from
+        # overwriting the new tokens.
         async with self._locked():
             try:
                 place = await self._keep(sign_in)
             except SignInError:
                 if self._person is not None:
-                    # Otherwise, the person would see that they are signed in, but no other process
-                    # would know.
+                    # Otherwise, this process would say that the person is signed in, but no other
+                    # process would have the tokens.
                     context.clear_tokens()
                 raise
 
@@ -844,7 +847,9 @@ class Authorization(httpx2.Auth):
             self.signed_in = place
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return the client to the SDK: the configured one, or the one that was registered."""
+        """Return the client to the SDK: the configured client, or the client that was
+        registered.
+        """
         settings = self._settings
         if settings.client_id is None:
             client = self._provider.context.client_info
@@ -906,8 +911,8 @@ class _DeviceProvider(_PersonalProvider):
         self._authorization = authorization
         self._person = person
         self._endpoint = ""
-        # The metadata that named the endpoint. Kept because the module might name another server
-        # later.
+        # The metadata that named the endpoint. It is needed because the module might name another
+        # server later.
         self._endpoint_of: OAuthMetadata | None = None
         self._for_tokens: httpx2.Request | None = None
 
@@ -951,8 +956,8 @@ class _DeviceProvider(_PersonalProvider):
                 self._form(str(request.url), {"grant_type": DEVICE_GRANT, "device_code": code})
             )
 
-        # Show the issuer's host, not the endpoint's: a server could choose an endpoint that
-        # resembles the page.
+        # Show the host of the issuer, not the host of the endpoint, because a server could choose
+        # an endpoint that resembles the page.
         server = "" if metadata is None else urlsplit(str(metadata.issuer)).hostname or ""
         with waiting_on_a_person():
             return await self._person.sign_in(
@@ -963,8 +968,8 @@ class _DeviceProvider(_PersonalProvider):
         metadata = self.context.oauth_metadata
         if metadata is None:
             raise OAuthRegistrationError("it names no authorization server")
-        # The SDK reads this document just before its first POST, but keeps only the fields that it
-        # knows.
+        # Read the document again here: the SDK reads it just before its first POST, but keeps only
+        # the fields that it knows.
         if OAuthMetadata.model_validate_json(response.content) != metadata:
             raise OAuthFlowError("the metadata of the authorization server has changed")
 
@@ -990,7 +995,7 @@ class _DeviceProvider(_PersonalProvider):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The body of an answer. Reading past a limit raises an error."""
+    """The body of an answer. Reading more than the limit raises an error."""
 
     def __init__(self, stream: httpx2.AsyncByteStream | httpx2.SyncByteStream) -> None:
         assert isinstance(stream, httpx2.AsyncByteStream)

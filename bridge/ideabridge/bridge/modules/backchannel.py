@@ -32,7 +32,7 @@ clients of direct calls, and some of these clients might be able to answer them.
 _MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 _MOST_ADDRESSES: Final = 1000
 """Maximum number of addresses that are remembered after a client was asked to open them. An address
-is forgotten when the module reports that the interaction at it is complete.
+is forgotten when the module reports that the interaction at the address is complete.
 """
 
 _TOLD_SECONDS: Final = 5.0
@@ -42,14 +42,15 @@ _QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "
 class Backchannel:
     """The unanswered calls on one connection, and the questions that the module asks during them.
 
-    Up to protocol version 2025-11-25, a question does not say which call it belongs to. It must
-    reach only the person who made that call. So a question is passed on only if exactly one call is
-    unanswered. Otherwise it is cancelled, and every call in flight gets an error.
+    Up to protocol version 2025-11-25, a question does not say which call it belongs to, but it must
+    reach only the person who made the call. A question is therefore passed on only if exactly one
+    call is unanswered. Otherwise, the question is cancelled, and every call in flight gets an
+    error.
 
     Args:
-        on_ask: called for each question; after the first question, the module's calls run one at a
+        on_ask: called for each question. After the first question, the module's calls run one at a
             time.
-        on_mixed: called if calls from several sessions are running when the module asks; from then
+        on_mixed: called if calls from several sessions are running when the module asks. From then
             on, each session has a connection of its own. The argument is the number of sessions.
         exposed: whether the module is allowed to ask the clients of direct calls.
 
@@ -113,7 +114,8 @@ class Backchannel:
         client = asking.client
         meta = _meta(message)
         if client is not None and types.CLIENT_CAPABILITIES_META_KEY in meta and client.log_level:
-            # Since 2026-07-28, each request names the level of log messages that it wants.
+            # Since 2026-07-28, each request names the level of the log messages that the client
+            # wants.
             meta[types.LOG_LEVEL_META_KEY] = client.log_level
 
     def answered(self, request: str | int) -> None:
@@ -122,8 +124,8 @@ class Backchannel:
 
     def asked(self, request: JSONRPCRequest) -> None:
         """Record a question from the module, and the calls that are unanswered now. `elicit` cannot
-        do this: it runs in another task, which might start after the call has been answered. This
-        method receives the messages in order.
+        do this, because it runs in another task, which might start after the call has been
+        answered. In contrast, this method receives the messages in order.
         """
         if request.method in _QUESTIONS:
             self._asking[str(request.id)] = list(self._unanswered.values())
@@ -154,7 +156,7 @@ class Backchannel:
             self._addresses.popitem(last=False)
 
     def completed(self, name: str) -> None:
-        """Tell the client that was asked to open an address that the interaction at it is
+        """Tell the client that was asked to open an address that the interaction at this address is
         complete.
         """
         asking = self._addresses.pop(name, None)
@@ -234,7 +236,8 @@ class Backchannel:
 
         is_for_people = isinstance(question, types.ElicitRequest)
         if any(asking.is_mixed for asking in live):
-            # The callers already know this, and these calls end or are sent again.
+            # The callers already know that the question cannot be assigned, and their calls end or
+            # are sent again.
             return types.ElicitResult(action="cancel") if is_for_people else _refusal(reason)
 
         message = question.params.message if is_for_people else question.method
@@ -282,8 +285,8 @@ class Backchannel:
 
 
 def _declare(message: JSONRPCRequest, capabilities: JSONObject) -> None:
-    """Declare exactly these capabilities. By default, the SDK declares everything that it has a
-    callback for.
+    """Declare exactly these capabilities, because the SDK otherwise declares everything that it has
+    a callback for.
     """
     params: dict[str, Any] = message.params or {}
     if message.method == "initialize":

@@ -42,10 +42,12 @@ inside the value.
 """
 
 _MARKS: Final = (b'"mimeType"', b'"type":"resource')
-"""A value contains no block if its JSON contains none of these strings."""
+"""Strings that occur in the JSON of every block. A value whose JSON contains none of them contains
+no block.
+"""
 
 _MOST_VALUES: Final = 100_000
-"""Maximum number of values that are searched for blocks. Blocks beyond these stay in the value."""
+"""Maximum number of values that are searched for blocks. Further blocks stay in the value."""
 
 _CHECKED: Final = 64 * 1024
 """Number of base64 characters that are checked. Checking a whole image of several megabytes would
@@ -65,7 +67,7 @@ def native(value: JSONObject) -> JSONObject | None:
     except ValidationError:
         return None
 
-    # Converting it to a content block would lose a member that the protocol does not define.
+    # Do not convert the value: a member that the protocol does not define would be lost.
     if block.model_dump(mode="json", by_alias=True, exclude_unset=True) != value:
         return None
     if isinstance(block, types.ImageContent | types.AudioContent):
@@ -105,7 +107,9 @@ def _native_resource(resource: JSONObject) -> JSONObject | None:
 
 
 def _base64(text: str) -> str | None:
-    """Return the base64 of a block without line endings, or None if it is empty or not base64."""
+    """Return a block's base64 without line endings. Return None if the text is empty or not
+    base64.
+    """
     data = text.replace("\r", "").replace("\n", "")
     try:
         is_base64 = bool(binascii.a2b_base64(data[:_CHECKED], strict_mode=True))

@@ -16,7 +16,7 @@ class ClientSession:
     """The session of a client that shares this process with other clients.
 
     Attributes:
-        id: identifies the session. None if the requests of the client belong to no session, as in
+        id: identifies the session. None if the client's requests belong to no session, as in
             protocol version 2026-07-28. Two such clients of one user cannot be told apart: a client
             may use several connections, and several clients may use one token.
     """

@@ -77,16 +77,18 @@ from ideabridge.tools.turns import asked_by
 logger = logging.getLogger(__name__)
 
 MOST_NOTIFICATIONS: Final = 1000
-"""Maximum number of a module's notifications that are forwarded in one burst. Beyond that,
-notifications above `NOTIFICATIONS_RATE` are dropped: each costs as much as a small call, and a
-dropped notification is never an answer.
+"""Maximum number of a module's notifications that are forwarded in one burst. After such a burst,
+notifications above `NOTIFICATIONS_RATE` are dropped: each notification costs as much as a small
+call, and no answer can be lost this way.
 """
 
 NOTIFICATIONS_RATE: Final = 200.0
 """Maximum average number of notifications per second that are forwarded."""
 
 MOST_QUESTIONS: Final = 100
-"""Maximum number of a module's unanswered requests at a time. Each is a task."""
+"""Maximum number of requests from a module that are unanswered at a time. Each of them is a
+task.
+"""
 
 QUESTIONS_RATE: Final = 50.0
 """Maximum average number of a module's requests per second that are read."""
@@ -189,7 +191,7 @@ class Tap:
             self._listings.add(message.id)
 
     async def admits(self, item: SessionMessage | Exception) -> bool:
-        """Return whether a message is forwarded. If the module sends requests faster than allowed,
+        """Return whether to forward a message. If the module sends requests faster than allowed,
         wait first.
 
         Raises:
@@ -200,7 +202,7 @@ class Tap:
             if message.method == "notifications/cancelled" and self._settle(
                 (message.params or {}).get("requestId")
             ):
-                # The module cancels a question, so the SDK will not answer it.
+                # The module cancels a question, so the SDK will not answer the question.
                 return True
 
             if not self._notifications.missing():
@@ -360,8 +362,8 @@ class _Writing(ObjectSendStream[SessionMessage]):
 
 
 _FIRST_LIST: Final = Patience(page=5.0, whole=10.0)
-"""Time, in seconds, for which a new connection waits for the pages after the first. Tools that
-arrive later are added to the list then.
+"""Time, in seconds, for which a new connection waits for the pages after the first page. Tools that
+arrive later are added to the list at that time.
 """
 
 _LATER_LIST: Final = Patience(page=60.0, whole=300.0)
@@ -380,7 +382,7 @@ _NAME: Final = 200
 
 
 class _Begun(Protocol):
-    """Called whenever a subscription begins, including when it is renewed."""
+    """A function that is called whenever a subscription begins or is renewed."""
 
     def __call__(self, *, again: bool) -> None: ...
 
@@ -419,8 +421,8 @@ class ConnectionStart:
         log_level: the level of the log messages that the module should send, or None to leave it to
             the module.
         log: the log file of the module, or None.
-        on_ask: called when the module sends a question the way that protocol versions with a
-            handshake do.
+        on_ask: called when the module sends a question in the way of the protocol versions that
+            have a handshake.
         on_mixed: see `Backchannel`.
         on_event: called when resources or prompts have changed.
         on_listing: called with the tools when the module has listed them again.
@@ -549,14 +551,14 @@ class Connection:
 
     @property
     def kind_used(self) -> ModuleKind:
-        """The kind of connection that works with this module. If the configuration does not set it,
-        the module decides.
+        """The kind of connection that works with this module. If the configuration does not set the
+        kind, it depends on the module.
         """
         return "stdio" if self._http is None else self._http.kind_used
 
     @property
     def is_silent_first(self) -> bool:
-        """True if the module leaves `server/discover` unanswered, which makes each start slower."""
+        """True if the module does not answer `server/discover`, so that each start is slower."""
         return self._tap.handshake.is_silent
 
     @property
@@ -721,8 +723,8 @@ class Connection:
             self._listing_seconds = time.thread_time() - began
             return listing
 
-        # Runs in a thread, because compiling thousands of schemas, or a few hostile ones, takes a
-        # second.
+        # Do this in a thread, because compiling thousands of schemas, or a few hostile schemas,
+        # takes a second.
         return await anyio.to_thread.run_sync(listing)
 
     async def _on_message(self, message: IncomingMessage) -> None:
@@ -820,8 +822,8 @@ class Connection:
     async def _hold(
         self, listen: Callable[[], AbstractAsyncContextManager[Subscription]], begun: _Begun
     ) -> None:
-        """Hold a subscription, whose events arrive as messages. If it is lost, renew it after a
-        pause that grows each time.
+        """Hold a subscription, whose events arrive as messages. If the subscription is lost, renew
+        it after a pause that grows each time.
         """
         pause = _LISTEN_AGAIN_SECONDS
         again = False
@@ -843,7 +845,7 @@ class Connection:
             pause = min(pause * 2, _LISTEN_AGAIN_MOST)
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Tell a module of the handshake era which log messages are wanted.
+        """Tell a module of the handshake era which level of log messages is wanted.
 
         Raises:
             MCPError: the module refuses.
@@ -1005,7 +1007,7 @@ class Connection:
             return ModuleSignInError(self._module, text, lasting=chosen.data is Mark.SIGN_IN)
 
         data = chosen.data if isinstance(chosen, MCPError) else None
-        # A remote server might well be running.
+        # Do not say that a remote server did not start, because it might be running.
         failure = "did not connect" if self._stdio is None else "did not start"
         text = f"{name} {failure}: {_text(chosen, self._secrets)}{self._words()}"
         return ModuleConnectError(
@@ -1031,7 +1033,8 @@ def _text(error: BaseException, secrets: Secrets) -> str:
     if isinstance(error, MCPError):
         if error.code == types.REQUEST_TIMEOUT and error.message.endswith("timed out"):
             return "no answer in time"
-        # Servers use the same code for their own errors, and their messages say more.
+        # Replace only the SDK's own message: servers use the same code for their own errors, and
+        # their messages say more.
         if error.code == types.CONNECTION_CLOSED and error.message == "Connection closed":
             return "the connection ended"
 

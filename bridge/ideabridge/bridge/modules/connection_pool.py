@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.module import Module
 
 MOST_CONNECTIONS: Final = 256
-"""Maximum number of connections in a pool. A new one replaces the connection that has been idle for
-the longest time.
+"""Maximum number of connections in a pool. If there are more, a new connection replaces the
+connection that has been idle for the longest time.
 """
 
 
@@ -53,7 +53,7 @@ class ConnectionPool:
         is_needed: returns whether a run needs the module with this name even though no call is
             running. Connections to such a module stay open.
         idle_seconds: the number of seconds without a call after which a connection ends, or None if
-            it stays.
+            connections stay open.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class ConnectionPool:
                 yield pooled.module
         finally:
             if pooled.is_idle and (pooled in self._retired or pooled.module.state == "failed"):
-                # End it at once, so that the next call creates a new connection.
+                # End the connection immediately, so that the next call creates a new connection.
                 self._end(key, pooled)
 
     def count_sessions(self, module: str) -> int:

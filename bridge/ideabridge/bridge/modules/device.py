@@ -43,7 +43,7 @@ _SHOWN: Final = 200
 _T = TypeVar("_T")
 _Address = Annotated[str, Field(max_length=2000, pattern=r"^[!-~]+$")]
 _Optional = Annotated[_T | None, BeforeValidator(lambda value: value or None)]
-"""Some servers send an empty string for a missing value."""
+"""A value that can be missing. Some servers send an empty string in this case."""
 
 _Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -61,10 +61,10 @@ class DeviceCode:
         address: the place where the person enters the code.
         code: the code, of at most 40 characters.
         complete: an address that contains the code, or None if the server sends none.
-        seconds: how long the person has, in seconds: as long as the code is valid, but at most 10
-            minutes.
-        stranger: the host of the module's authorization server if the address is on another host,
-            otherwise None.
+        seconds: the time, in seconds, that the person has: as long as the code is valid, but at
+            most 10 minutes.
+        stranger: the host of the module's authorization server, if the address is on a different
+            host. Otherwise None.
     """
 
     address: str
@@ -160,7 +160,8 @@ class DevicePerson:
             if address is not None:
                 check_address(address)
                 if "@" in urlsplit(address).netloc:
-                    # https://login.example@evil.example/ looks like an address of login.example.
+                    # Refuse an address such as https://login.example@evil.example/, which looks
+                    # like an address of login.example.
                     raise OAuthFlowError(
                         f"the server names the address {address[:_SHOWN]}: expected an address "
                         "without a user name"

@@ -19,7 +19,7 @@ MAX_ERROR: Final = 4096
 
 
 def shown(text: str, secrets: Secrets, limit: int = MAX_ERROR) -> str:
-    """Prepare text from outside for an error message: mask secrets and shorten it."""
+    """Prepare text from outside for an error message: mask its secrets, and shorten it."""
     masked = secrets.mask_start(text, limit).encode("utf-8", "replace").decode()
     is_whole = len(text) <= limit and len(masked) <= limit
     return masked if is_whole else f"{masked[:limit]}… ({len(text):,} characters)"
@@ -83,8 +83,8 @@ class ModuleListError(ModuleError):
 class SharedQuestionError(ModuleError):
     """The module asked a question while calls from several sessions were running, and did not say
     which call it belonged to, so ideabridge asked nobody. The call has ended. `repeatable` means
-    that the call only reads, so `Modules.using` can send it again over a connection that belongs to
-    its session alone.
+    that the call only reads, so that `Modules.using` can send the call again over a connection that
+    belongs only to its session.
     """
 
     def __init__(self, module: str, message: str, *, outcome: Outcome, repeatable: bool) -> None:
@@ -93,8 +93,8 @@ class SharedQuestionError(ModuleError):
 
 
 class ClientWithoutSessionsError(ModuleError):
-    """Each session has its own process of the module, or its own connection to it, and the call
-    comes from a client without sessions. The message says what the user can do.
+    """Each session has its own process of the module, or its own connection to the module, but the
+    call comes from a client without sessions. The message says what the user can do.
     """
 
     outcome = "not_run"
@@ -114,7 +114,7 @@ class ModuleConfigurationError(ModuleError):
 
 class ModuleConnectError(ModuleError):
     """The module cannot be reached: the command does not exist, the process ended, or the server
-    refused or did not answer in time. `lasting` means that trying again soon would be useless;
+    refused or did not answer in time. `lasting` means that trying again soon would be useless, and
     `unreachable` means that nothing was sent to the module.
     """
 
@@ -215,7 +215,7 @@ class ModuleProtocolError(ModuleError):
 
 
 class LegacyQuestionError(ModuleError):
-    """The tool asked a question the way that versions up to 2025-11-25 do, which is not allowed
+    """The tool asked a question in the way of versions up to 2025-11-25, which is not allowed
     during a call in version 2026-07-28.
 
     Attributes:

@@ -30,7 +30,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class LongEvent:
-    """An event over the limit: the first and last bytes of its data, and its size in bytes."""
+    """An event whose size is over the limit: the first and last bytes of its data, and its size in
+    bytes.
+    """
 
     start: bytes
     end: bytes
@@ -45,8 +47,8 @@ class EventReader:
 
     Attributes:
         last_id: the id of the last complete event that has one, as a string for a header, or None.
-        retry: how long, in milliseconds, the server wants clients to wait before they reopen a lost
-            stream, or None if it does not say.
+        retry: the time, in milliseconds, that clients should wait before they reopen a lost stream,
+            or None if the server does not name a time.
     """
 
     def __init__(self, limit: int) -> None:
@@ -57,7 +59,8 @@ class EventReader:
         self._pieces: list[bytes] = []
         self._line_size = 0
         self._is_first_line = True
-        # True if the last line ended with CR, so that an LF that follows belongs to it.
+        # True if the last line ended with CR, so that an LF that follows belongs to the same line
+        # ending.
         self._after_cr = False
         # The unfinished event.
         self._name = ""
@@ -97,7 +100,7 @@ class EventReader:
         """
         if self._line_size:
             self._end_line()
-        # The event might be cut off, so ignore its id: a reopened stream must begin with this
+        # The event might be cut off, so ignore its id. A reopened stream must then begin with this
         # event.
         self._event_id = None
         event = self._end_event()
@@ -117,7 +120,7 @@ class EventReader:
 
     def _drop(self, text: bytes) -> None:
         """Drop the middle of an event over the limit, and store only its first and last bytes.
-        `text` is its next piece.
+        `text` is the next piece of the event.
         """
         pieces = [*self._data, *self._pieces, text]
         start = b""

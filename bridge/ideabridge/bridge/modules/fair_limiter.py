@@ -11,10 +11,10 @@ from ideabridge.tools.turns import asked_by
 
 
 class FairLimiter:
-    """Limits how many calls run at once. Waiting callers (`asked_by`) take turns, and so do the
-    runs of each caller, no matter how many calls each has. In a single queue, a run of a thousand
-    calls would delay every other run until its last call has begun, and a caller with a hundred
-    runs would delay every other caller.
+    """Limits how many calls run at the same time. Waiting callers (`asked_by`) take turns, and so
+    do the runs of each caller, no matter how many calls each has. In a single queue, a run of a
+    thousand calls would delay every other run until its last call has begun, and a caller with a
+    hundred runs would delay every other caller.
     """
 
     def __init__(self, number: int) -> None:

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
 else:
-    # The same functions and numbers, without importing `enum`.
+    # This module has the same functions and numbers as `signal`, but does not import `enum`.
     import _signal as signal
 
 GRACE_SECONDS = 0.5
@@ -76,7 +76,8 @@ def main() -> None:
             # Signal numbers can precede the sign.
             start = max(line.rfind(b"+"), line.rfind(b"-"))
             group = line[start + 1 :]
-            # 0 would mean this process's own group, and 1 all processes.
+            # Ignore the numbers 0 and 1: 0 would mean the group of this process, and 1 would mean
+            # all processes.
             if start >= 0 and group.isdigit() and int(group) > 1:
                 (groups.add if line[start] == ord("+") else groups.discard)(int(group))
 

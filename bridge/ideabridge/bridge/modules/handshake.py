@@ -29,7 +29,7 @@ from ideabridge.tools.typed import read_as
 
 DISCOVER_SECONDS: Final = 5.0
 """Maximum time, in seconds, that a server has to answer `server/discover`. If a third of the time
-for connecting is shorter, that is the limit.
+for connecting is shorter, the third is the limit.
 """
 
 _VERSION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
@@ -103,8 +103,8 @@ class Handshake:
         return late
 
     def again(self, message: JSONRPCError) -> SessionMessage | None:
-        """Return a second `initialize` if the answer to the first names another known version,
-        otherwise None.
+        """If the answer to the first `initialize` names another known version, return a second
+        `initialize`. Otherwise, return None.
         """
         first = self._initialize
         if (

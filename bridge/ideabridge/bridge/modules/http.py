@@ -33,8 +33,8 @@ from ideabridge.bridge.modules.messages import MessageReader
 
 
 class Mark(Enum):
-    """The `data` of an error that a transport created. A module cannot forge a `Mark`, because it
-    is not JSON.
+    """The `data` of an error that a transport created. A module cannot forge a `Mark`, because a
+    `Mark` is not JSON.
 
     Attributes:
         UNSENT: the request was never sent.
@@ -133,15 +133,15 @@ class UnansweredError(Exception):
 
 
 class OlderServerError(UnansweredError):
-    """The server speaks the older transport: it answered a POST the way that transport answers a
+    """The server speaks the older transport: it answered a POST as the older transport answers a
     GET, or named an unusable address for POSTs.
     """
 
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """Return the certificates that connections to modules trust: the system's, which are read once,
-    at the first connection.
+    """Return the certificates that connections to modules trust. These are the certificates of the
+    system, which are read once, at the first connection.
 
     Otherwise, each client would read them again and block the event loop for 25 ms or more.
     """
@@ -149,12 +149,13 @@ def certificates() -> ssl.SSLContext:
 
 
 class ModuleHTTPClient:
-    """Sends the requests to one module. All of them go to the origin of its address.
+    """Sends the requests to one module. All requests go to the origin of the module's address.
 
     Args:
         url: the configured address.
         headers: headers that are sent with every request.
-        connect_timeout: how long, in seconds, connecting to the host can take; capped at 30.
+        connect_timeout: the maximum time, in seconds, for connecting to the host, but not more than
+            30.
         auth: puts tokens into the requests.
         reader: reads the errors in the bodies of refusals.
     """
@@ -225,7 +226,8 @@ class ModuleHTTPClient:
             await response.aclose()
             visited.append(url)
             url = _redirected(response)
-            # A server can legitimately set a cookie and redirect to the same address once.
+            # Allow a second visit, because a server can legitimately set a cookie and redirect to
+            # the same address once.
             if visited.count(url) > 1 or len(visited) > MAX_REDIRECTS:
                 if url in visited:
                     problem = "redirects in a loop"
@@ -338,8 +340,8 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
 
 
 def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
-    """Return whether two addresses have the same origin, or differ only in that the first uses
-    https instead of http.
+    """Return whether two addresses have the same origin. Origins that differ only because `target`
+    uses https instead of http count as the same.
     """
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True

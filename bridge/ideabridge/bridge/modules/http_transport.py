@@ -44,8 +44,8 @@ NOTIFICATION_SECONDS: Final = 10.0
 """
 
 ENDPOINT_SECONDS: Final = 5.0
-"""Maximum time, in seconds, that a server that might speak the older transport has to name its
-address for POSTs.
+"""Maximum time, in seconds, that a server has to name its address for POSTs if it might speak the
+older transport.
 """
 
 CANCEL_SECONDS: Final = 5.0
@@ -65,7 +65,7 @@ class HTTPTransport:
         launch: the address and the headers.
         kind: "http", or "sse" for the older transport.
         oddities: receives notes on what is skipped or repaired.
-        may_choose: True if the kind is a guess. If the server refuses, the older transport is
+        may_choose: True if the kind is only a guess. If the server refuses, the older transport is
             tried.
         connect_timeout: how long, in seconds, connecting to the host can take.
         max_bytes: maximum size, in bytes, of one message.
@@ -165,8 +165,8 @@ class HTTPTransport:
             headers = item.metadata.headers
 
         if isinstance(message, JSONRPCRequest) and message.method == "initialize":
-            # `initialize` negotiates the version, so the version that `server/discover` was sent
-            # with no longer applies.
+            # `initialize` negotiates the version, so the version with which `server/discover` was
+            # sent no longer applies.
             self._streamable.version = None
         elif MCP_PROTOCOL_VERSION_HEADER in headers:
             self._streamable.version = headers[MCP_PROTOCOL_VERSION_HEADER]
@@ -193,7 +193,7 @@ class HTTPTransport:
 
     def _is_sent(self, cancellation: JSONRPCNotification) -> bool:
         """Stop waiting for a call, and return whether to send the cancellation to the server. Since
-        2026-07-28, it is not sent: the call's stream ends instead.
+        2026-07-28, cancellations are not sent, because the end of the call's stream means the same.
         """
         request = cancelled_request_id_from_params(cancellation.params)
         call = self._mailbox.get(str(request))
@@ -215,7 +215,7 @@ class HTTPTransport:
             self._mailbox.give_up(call)
 
     async def _answer(self, call: PendingCall) -> None:
-        """Send a request. If the server does not answer it, answer it with an error."""
+        """Send a request. If the server does not answer the request, answer it with an error."""
         try:
             try:
                 await self._way.request(call)
@@ -233,7 +233,7 @@ class HTTPTransport:
 
     async def _becomes_older(self, call: PendingCall, failure: UnansweredError) -> bool:
         """Open the older transport if the server refuses `initialize` because it speaks only the
-        older one. Return whether that transport is open now.
+        older transport. Return whether the older transport is open now.
 
         Raises:
             OlderServerError: the server speaks the older transport, but names an unusable address.

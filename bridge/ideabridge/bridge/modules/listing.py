@@ -30,8 +30,8 @@ from ideabridge.tools.usable import UsableSchema, usable_schema
 MAX_WIRE_BYTES: Final = 64 * 1024
 MAX_NOTES: Final = 50
 MAX_REPAIR_SECONDS: Final = 10.0
-"""Maximum processor time, in seconds, that is spent on the odd schemas in one list. After that, no
-further odd schemas are checked.
+"""Maximum processor time, in seconds, that is spent on the odd schemas in one list. After this
+time, no further odd schemas are checked.
 """
 _NAME_LENGTH: Final = 256
 
@@ -57,7 +57,7 @@ _MADE: Final = re.compile(r"[a-z_]\w*Output|_WrappedResult")
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools of one module, in the order in which it lists them.
+    """The tools of one module, in the order in which the module lists them.
 
     Attributes:
         tools: the allowed and usable tools, by name.
@@ -82,9 +82,9 @@ def make_listing(
     *,
     unfinished: bool = False,
 ) -> Listing:
-    """Build a listing of the allowed tools in `sent_tools`, with checked schemas. Notes about them
-    follow `notes` in the listing. Parameters that are named like meta-properties are renamed. For
-    `unfinished`, see `Listing`.
+    """Build a listing of the allowed tools in `sent_tools`, with checked schemas. In the listing,
+    notes about these tools follow the notes in `notes`. Parameters that are named like
+    meta-properties are renamed. For `unfinished`, see `Listing`.
     """
     tools: dict[str, Tool] = {}
     omitted: dict[str, str] = {}
@@ -154,7 +154,7 @@ def _parameter_names(tool: Tool) -> list[str]:
 
 
 def bounded_notes(notes: list[str]) -> tuple[str, ...]:
-    """Return at most `MAX_NOTES` notes. If there are more, the last one says how many are
+    """Return at most `MAX_NOTES` notes. If there are more, the last note says how many are
     omitted.
     """
     if len(notes) <= MAX_NOTES:
@@ -163,8 +163,9 @@ def bounded_notes(notes: list[str]) -> tuple[str, ...]:
 
 
 def is_allowed(module: str, name: str, configuration: ModuleConfiguration) -> bool:
-    """Return whether the configuration allows a tool: `allow`, if set, matches its exact name, and
-    `deny` matches none of the names by which it can be called (`known_as`).
+    """Return whether the configuration allows a tool. If `allow` is set, it must match the exact
+    name of the tool. `deny` must match none of the names by which the tool can be called
+    (`known_as`).
     """
     names = known_as(name, None, module) if configuration.deny else ()
     for pattern in configuration.deny:
@@ -234,8 +235,8 @@ def _make_tool(
 def _parameters(
     sent: JSON, remarks: list[str], may_repair: bool
 ) -> tuple[JSONObject, dict[str, str], SentSchema | None]:
-    """Return the schema of the parameters, the module's names for renamed parameters, and the
-    schema that was sent, or None if that schema is unchanged.
+    """Return three things: the schema of the parameters; the module's names for renamed parameters;
+    and the schema that was sent, or None if the sent schema is used unchanged.
     """
     usable = usable_schema(
         {} if sent is None else sent, what="input schema", of_object=True, may_repair=may_repair
@@ -259,8 +260,8 @@ def _parameters(
 
     as_sent = usable.sent
     if usable.was_valid and isinstance(as_sent, dict):
-        # Keep the renamed parameters in the digest of this definition, because it has always
-        # contained them.
+        # Keep the renamed parameters in the digest of this definition, because the digest has
+        # always contained them.
         as_sent, _ = rename_meta_parameters(as_sent)
 
     return parameters, renamed, SentSchema(as_sent, usable.was_valid)
@@ -269,8 +270,8 @@ def _parameters(
 def _output(
     listed: dict[str, Any] | None, remarks: list[str], may_repair: bool
 ) -> tuple[JSONObject | None, SentSchema | None]:
-    """Return the schema of the result (None if it allows every value) and the schema that was sent
-    (None if it is unchanged).
+    """Return two things: the schema of the result, or None if it allows every value; and the schema
+    that was sent, or None if the sent schema is used unchanged.
     """
     sent = schema_as_sent(listed)
     if sent is None:
@@ -302,8 +303,8 @@ def _remark(remarks: list[str], which: str, notes: tuple[str, ...], usable: Usab
 
 
 def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
-    """Return the members of a definition that are forwarded to hosts unchanged, or None if there
-    are none or they are too large.
+    """Return the members of a definition that are forwarded to hosts unchanged. Return None if
+    there are none, or if they are too large.
     """
     sent = tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=_WIRE)
     if tool.execution is not None and tool.execution.task_support != "forbidden":
@@ -326,11 +327,11 @@ def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
 
 
 def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
-    """Return the schema of the result inside a wrapper, or `declared` itself if it is not a
-    wrapper.
+    """Return the schema of the result inside a wrapper. If `declared` is not a wrapper, return it
+    unchanged.
 
-    The protocol requires objects, so SDKs declare `-> str` as `{"result": str}`. An object of
-    exactly this shape is a wrapper, unless its title is the name of a class that the tool returns.
+    The protocol requires objects, so SDKs declare `-> str` as `{"result": str}`. A schema of
+    exactly this form is a wrapper, unless its title is the name of a class that the tool returns.
     """
     if declared is None or declared.keys() - _OF_WRAPPER or declared.get("type") != "object":
         return declared

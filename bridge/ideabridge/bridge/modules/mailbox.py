@@ -49,8 +49,8 @@ MOST_LINGERING: Final = 16
 
 _MOST_GIVEN_UP: Final = 1000
 _DISCARD_FACTOR: Final = 8
-"""An event over the limit is discarded while it is read, up to this multiple of the limit. Beyond
-that, its body is no longer read.
+"""An event over the limit is discarded while it is read, up to this multiple of the limit. If the
+event is even longer, its body is no longer read.
 """
 _SNIFFED_BYTES: Final = 4096
 _FED_BYTES: Final = 32 * 1024
@@ -70,15 +70,15 @@ class PendingCall:
         message: the request.
         content: the request as bytes of JSON.
         headers: the headers of this request alone.
-        is_modern: True if it was sent in a protocol version without notifications to the server
-            (since 2026-07-28).
-        scope: the scope of its task. Cancelling it gives the request up.
+        is_modern: True if the request was sent in a protocol version without notifications to the
+            server (since 2026-07-28).
+        scope: the scope of the request's task. Cancelling the scope gives up the request.
         is_answered: True if the answer, or an error instead of it, was passed on.
         brought_another: True if an answer to another call arrived on this call's stream.
         brought_stray: True if an answer that belongs to no known call arrived on this call's
             stream.
-        news: set when the call is answered, or when another stream ends; None while nobody is
-            waiting for either.
+        news: set when the call is answered, or when another stream ends. None while nobody is
+            waiting for this.
         reading: the scope in which its stream is read.
     """
 
@@ -158,7 +158,7 @@ class Mailbox:
         self._most_values = most_values(max_bytes)
         self._waiting: dict[str, PendingCall] = {}
         self._given_up: OrderedDict[str, None] = OrderedDict()
-        # The answered calls whose streams are still read, earliest first.
+        # The answered calls whose streams are still read. The earliest call comes first.
         self._lingering: OrderedDict[PendingCall, None] = OrderedDict()
 
     def close(self) -> None:
@@ -239,8 +239,9 @@ class Mailbox:
 
         Args:
             response: the answer to a request.
-            call: the call that was sent with the request, if any.
-            takes: called with each event; returns True if the event must not be passed on.
+            call: the call that was sent with the request, or None.
+            takes: a function that is called with each event, and returns True if the event must not
+                be passed on.
 
         Raises:
             httpx2.RequestError: the body is JSON and breaks off.
@@ -355,7 +356,7 @@ class Mailbox:
 
         Args:
             data: the raw bytes of the body or event.
-            call: the call whose stream they arrived on, if any.
+            call: the call on whose stream they arrived, or None.
         """
         if count_values(data, self._most_values) > self._most_values:
             message = f"its answer contains more than {self._most_values:,} JSON values"
@@ -400,7 +401,7 @@ class Mailbox:
     def _call_of(
         self, message: JSONRPCResponse | JSONRPCError, call: PendingCall | None
     ) -> PendingCall | None:
-        """Return the waiting call that a message answers, if any."""
+        """Return the waiting call that a message answers, or None."""
         if message.id is not None:
             return self._waiting.get(str(message.id))
         # A server that could not read the id of a request sends an error without an id.
@@ -418,8 +419,8 @@ class Mailbox:
 
 
 def _mark_lost_session(error: ErrorData) -> None:
-    """Mark an error without an id if it says that the session is lost. The server has then not
-    processed the request.
+    """Mark an error without an id if it says that the session is lost. In this case, the server has
+    not processed the request.
 
     An error with an id is the answer to that request, whatever it says.
     """

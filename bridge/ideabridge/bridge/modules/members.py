@@ -39,20 +39,20 @@ from pydantic import BaseModel, TypeAdapter
 from ideabridge.tools.encoding import kind_of
 
 MAX_REPAIRS: Final = 20_000
-"""Maximum number of members in one message that are checked one by one. Wrong members beyond that
-are left out.
+"""Maximum number of members in one message that are checked one by one. Further wrong members are
+left out.
 """
 
 MAX_SECONDS: Final = 4.0
-"""Maximum processor time, in seconds, that is spent on one message. After that, wrong members are
-left out.
+"""Maximum processor time, in seconds, that is spent on one message. After this time, wrong members
+are left out.
 """
 
 MAX_NOTES: Final = 1000
 """Maximum number of notes about one message."""
 
 _STRETCH: Final = 100
-"""Number of list items that are checked together. This saves time, because most items are well
+"""Number of list items that are checked together, which saves time because most items are well
 formed.
 """
 
@@ -141,8 +141,8 @@ class MessageRepair:
         return label_of(item, index) if self.names_items else str(index)
 
     def fix(self, value: Any, shape: Shape, place: str) -> Any:
-        """Return the value in a form that the models accept: the same object if they accept it
-        unchanged, or `Unusable` if it cannot be repaired.
+        """Return the value in a form that the models accept. This is the same object if they accept
+        the value unchanged. Return `Unusable` if the value cannot be repaired.
         """
         if shape.accepts(value):
             return value
@@ -199,7 +199,8 @@ class MessageRepair:
                 continue
 
             if name in QUESTIONS and name in before:
-                # A module that asks questions relies on getting back all answers and its state.
+                # Leave nothing out here: a module that asks questions relies on getting back all
+                # answers and its state.
                 return Unusable(f"{name}: {reason}")
 
             if member.has_default:
@@ -432,7 +433,8 @@ def _expected(annotation: Any) -> str:
 def members_of(model: type[BaseModel]) -> tuple[Member, ...]:
     """Return the fields of a model."""
     members: list[Member] = []
-    # Some blocks refer to the union of all blocks before it is defined.
+    # Resolve the names in annotations, because some blocks refer to the union of all blocks before
+    # the union is defined.
     annotations = get_type_hints(model)
     for name, about in model.model_fields.items():
         alias = about.alias or name
@@ -468,8 +470,8 @@ def json_of(value: object) -> str:
 
 
 def got(value: object) -> str:
-    """Return the kind of a value for use in a note. Notes quote values themselves only as
-    examples.
+    """Return the kind of a value for use in a note. A note quotes a value itself only as an
+    example.
     """
     return "nothing" if value is None else kind_of(value)
 

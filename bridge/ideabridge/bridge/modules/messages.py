@@ -42,8 +42,8 @@ from ideabridge.tools.encoding import kind_of, nests_deeper
 
 
 class Replaced(Enum):
-    """The `data` of an error that replaces an answer. A module cannot forge a `Replaced`, because
-    it is not JSON.
+    """The `data` of an error that replaces an answer. A module cannot forge a `Replaced`, because a
+    `Replaced` is not JSON.
 
     Attributes:
         OVERSIZED: the answer is over the limit.
@@ -92,8 +92,8 @@ _HALF: Final = re.compile(
 
 
 # The SDK's models ignore unknown members. These models reject a message that is an answer and
-# something else at the same time, so that it is read again: an answer that contains an error must
-# not count as a success.
+# something else at the same time, so that the message is read again, more carefully: an answer that
+# contains an error must not count as a success.
 class _Request(JSONRPCRequest):
     result: None = None
     error: None = None
@@ -126,7 +126,7 @@ _Object: TypeAlias = "dict[str, Any]"
 
 class OddResultError(JSONRPCError):
     """An answer whose result is not an object. For a request whose result is always empty or a
-    list, the value still tells whether the request failed. For every other request, the answer
+    list, the value still shows whether the request failed. For every other request, the answer
     counts as an error.
 
     Attributes:
@@ -229,7 +229,7 @@ class MessageReader:
     # -- several messages, and noise ---------------------------------------------------------------
 
     def _in_text(self, text: str) -> list[JSONRPCMessage]:
-        """Return the messages in a string that is something other than one well-formed message.
+        """Return the messages in a string that is not one well-formed message.
 
         Noise can come before or after a message. A message with noise on both sides is more likely
         a quotation in a log, or a part of a malformed message.
@@ -260,7 +260,7 @@ class MessageReader:
                 after_noise = True
 
         if not messages and parts and parts[0].is_noise:
-            # This might be a malformed answer with well-formed parts.
+            # The string might be a malformed answer with well-formed parts, which are no messages.
             messages = _unreadable(text, _NO_MESSAGE)
 
         return [_deep(message) for message in messages] if is_deep else messages
@@ -306,8 +306,8 @@ class MessageReader:
             return None
 
         members = cast("_Object", value)
-        # Servers that log to standard output might log JSON. A log can also quote what the server
-        # received, such as a request for its tools, which a server never sends to a client.
+        # Servers that log to standard output might log JSON. A log can also quote messages that the
+        # server received, such as a request for its tools, which a server never sends to a client.
         if "jsonrpc" not in members and not _MEMBERS.issuperset(members):
             return None
 
@@ -459,8 +459,8 @@ class _BegunMessage:
 
     @property
     def goes_on(self) -> bool:
-        """Return whether the next line belongs to the message. Programs that write JSON do not
-        break lines within a string.
+        """Return whether the next line belongs to the message. A line that ends within a string
+        does not continue, because programs that write JSON do not break lines within strings.
         """
         return self._depth > 0 and not self._in_string
 
@@ -474,7 +474,7 @@ _DECODER: Final = json.JSONDecoder(strict=False)
 
 
 def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
-    """Return the message in a string or an object, or None if that is not exactly one message."""
+    """Return the message in a string or an object, or None if it is not exactly one message."""
     try:
         if isinstance(data, dict):
             message = _MESSAGE.validate_python(data, by_name=False)
@@ -572,7 +572,8 @@ def _parts(text: str) -> Iterator[_Part]:
             value, end = cast("tuple[object, int]", _DECODER.raw_decode(text, match.start()))
         except (ValueError, RecursionError) as error:
             tries -= 1
-            # A well-formed part of something malformed is not a message of its own.
+            # Skip what was read: a well-formed part of something malformed is not a message of its
+            # own.
             read = error.pos if isinstance(error, json.JSONDecodeError) else 0
             looked = max(read, match.start() + 1)
             continue
@@ -596,7 +597,8 @@ def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
     any other string.
     """
     if not text.startswith("{"):
-        # Logs can also quote the first part of an answer.
+        # Text that does not begin with `{` is not treated as an answer: it may be a log line that
+        # quotes the start of one.
         return []
 
     start = text[:_ENDS].encode("utf-8", "replace")
@@ -615,8 +617,8 @@ def answer_instead(start: bytes, end: bytes, what: str, data: Replaced) -> JSONR
 
     Args:
         start: the first bytes of the answer.
-        end: its last bytes. Empty if the answer is cut off, because the last bytes could then
-            belong to anything.
+        end: the last bytes of the answer. Empty if the answer is cut off, because the last bytes
+            could then belong to anything.
         what: the message of the error.
         data: the data of the error.
     """
@@ -675,7 +677,7 @@ def _integer(value: object) -> int | None:
 
 
 def _shown(value: object) -> str:
-    """Return a JSON value as text. The text is cut only well beyond the part that is shown, because
+    """Return a JSON value as text. The text is cut well after the part that is shown, because
     masking would not recognise half a secret at the cut.
     """
     if isinstance(value, str):

@@ -110,7 +110,8 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
 if TYPE_CHECKING:
-    # Importing it takes time, and modules that are programs do not need it.
+    # This import is only for type checkers: it takes time, and modules that are programs do not
+    # need it.
     from ideabridge.bridge.modules.authorization import Authorization
 
 
@@ -144,8 +145,8 @@ module that was up before.
 """
 
 _REFUSED_PATIENCE: Final = 3.0
-"""The same limit for modules that have never been up, if they refused the first messages or ended
-while these were exchanged.
+"""The corresponding time for a module that has never been up, if it refused the first messages or
+ended while these were exchanged.
 """
 
 _FIRST_RECONNECT_PAUSE: Final = 0.5
@@ -193,8 +194,8 @@ class ModuleSurroundings:
             changed.
         is_needed: returns whether a run needs the module with this name even though no call is
             running.
-        apart_file: the file whose existence says that each session needs a module of its own, or
-            None if nothing is stored. It contains the digest of the module's entry.
+        apart_file: the file whose existence means that each session needs a module of its own, or
+            None if nothing is stored. The file contains the digest of the module's entry.
     """
 
     unusable: str | None
@@ -220,7 +221,7 @@ class Module:
     Attributes:
         reserved: the names of tools that a module with this name had under another configuration.
             They stay reserved until `known_tools` contains a tool.
-        authorization: gets tokens, or None for a program or if a header contains the token.
+        authorization: gets tokens. None for a program, or if a header contains the token.
         place: returns the async context manager that holds a call's place, and makes the call wait
             for calls from other processes.
     """
@@ -260,7 +261,8 @@ class Module:
         # The number of attempts to connect, successful or not, since a call was last answered.
         self._fruitless_connects = 0
         self._failed_connects = 0
-        # When the module stopped being up, or when the first attempt began; None before that.
+        # The time when the module stopped being up, or when the first attempt began. None before
+        # the first attempt.
         self._out_since: float | None = None
         self._next: float | None = None
         # `_pause_before_reconnecting` creates it, because a Module can be created outside an event
@@ -273,8 +275,8 @@ class Module:
         # True if both eras were tried and failed since the module was last up.
         self._tried_both = False
         self._way_before: Way | None = None
-        # True once a tool has asked a question the way the handshake era does. As soon as the
-        # module is idle, it is then connected in that era.
+        # True once a tool has asked a question in the way of the handshake era. The module is then
+        # connected in the handshake era as soon as it is idle.
         self._asks_legacy = False
         self._closed = False
         self._launch: Launch | None = None
@@ -300,8 +302,8 @@ class Module:
 
     def for_user(self, authorize: Callable[[str, Launch], Authorization | None]) -> Module:
         """Return a Module for the same server with its own connections, and with the tokens that
-        `authorize` gets. `parallel` limits the calls of both together. State changes of the copy
-        are not reported.
+        `authorize` gets. `parallel` limits the calls of the original and the copy together. State
+        changes of the copy are not reported.
         """
         copy = self._copy(authorize)
         copy._limiter = self._limiter
@@ -333,8 +335,8 @@ class Module:
     @property
     def sharing(self) -> Sharing:
         """The clients that share one process of the module, or one connection to it. Each session
-        has its own if the configuration says so, or if the module has asked a question that could
-        not be assigned to one of several sessions.
+        has its own process or connection if the configuration says so, or if the module has asked a
+        question that could not be assigned to one of several sessions.
         """
         return "session" if self._mixes_sessions else self.configuration.sharing
 
@@ -399,8 +401,8 @@ class Module:
 
     def recall(self, recollection: Recollection) -> None:
         """Use what an earlier process has stored about the module. The tools and instructions are
-        valid until the module lists its tools again. Unless the entry of the module says otherwise,
-        the module then starts when it is first used.
+        valid until the module lists its tools again. Because they are known, the module starts only
+        when it is first used, unless its entry says otherwise.
         """
         self._recalled = recollection
         self._offered = dict(recollection.offered)
@@ -413,7 +415,7 @@ class Module:
         return self._offered
 
     def recall_way(self, way: Way) -> None:
-        """Set the way in which an earlier process reached the module. It is tried first."""
+        """Set the way in which an earlier process reached the module. This way is tried first."""
         self._way_before = way
         self._legacy = way.era == "legacy"
         if way.kind == "sse" and self.configuration.type is None and self._kind == "http":
@@ -432,8 +434,8 @@ class Module:
 
     @property
     def known_tools(self) -> list[Tool]:
-        """The tools that the module has listed, or those that an earlier process recorded if it has
-        not listed any in this process.
+        """The tools that the module has listed. If it has not listed any in this process, these are
+        the tools that an earlier process recorded.
         """
         if self._listed:
             return self.tools
@@ -557,7 +559,7 @@ class Module:
 
     @property
     def is_unfinished(self) -> bool:
-        """True if some pages of its list of tools have not arrived."""
+        """True if some pages of the module's list of tools have not arrived."""
         listing = None if self._connection is None else self._connection.listing
         return listing is not None and listing.unfinished
 
@@ -690,8 +692,8 @@ class Module:
                 await self._pause_before_reconnecting()
 
     async def _needs_person(self) -> bool:
-        """Return whether a person has to sign in again. If so, the module is connected at once, so
-        that its status reports this before somebody needs the module.
+        """Return whether a person has to sign in again. If so, the module is connected immediately,
+        so that its status reports this before somebody needs the module.
         """
         had_token = self._recalled is not None and self._recalled.had_token
         if not had_token or self.authorization is None:
@@ -846,8 +848,8 @@ class Module:
         moved.set()
 
     async def _pause_before_reconnecting(self) -> None:
-        """Wait until a call needs the module or, after a failure, until a pause is over that grows
-        with each failure.
+        """Wait until a call needs the module or, after a failure, until a pause is over. The pause
+        grows with each failure.
         """
         now = anyio.current_time()
         refuses = self._state == "failed" and not self._passes
@@ -907,8 +909,8 @@ class Module:
             self._set("failed", error)
 
     def _legacy_after(self, failed: Connection) -> bool:
-        """Return whether the next attempt uses the handshake era. It switches eras if the era might
-        be the reason for the failure.
+        """Return whether the next attempt uses the handshake era. If the era might be the reason
+        for the failure, the next attempt uses the other era.
         """
         if failed.timed_out and not self._tried_both:
             self._tried_both = True
@@ -940,8 +942,8 @@ class Module:
         return self._connection
 
     async def _hold(self, connection: Connection, *, is_second: bool = False) -> ModuleError | None:
-        """Hold a connection until it ends. Return None if the module was up, or else why it was
-        not.
+        """Hold a connection until it ends. Return None if the module was up, otherwise why it was
+        not up.
 
         Args:
             connection: the connection, not started yet.
@@ -961,8 +963,8 @@ class Module:
                 self._listed = True
 
             self._note_offered_kinds(connection)
-            # Only the answer to a call resets this number, because a connection that ends at once
-            # is also a failure.
+            # Only the answer to a call resets this number, because a connection that ends
+            # immediately is also a failure.
             self._fruitless_connects += 1
             self._next = None
             self._set("up", None)
@@ -992,8 +994,9 @@ class Module:
         return None
 
     def _way_of(self, connection: Connection, *, is_second: bool) -> Way | None:
-        """Return the way to remember, or None. A way is worth remembering if another one has just
-        failed. If the server has changed, the way is forgotten and every way is tried again.
+        """Return the way to remember, or None. A way is worth remembering if another way has just
+        failed. If the server has changed, the stored way is forgotten, and every way is tried
+        again.
         """
         peer = connection.peer
         if peer is None or peer.era != "legacy" or self.configuration.kind == "sse":
@@ -1147,11 +1150,12 @@ class Module:
 
     async def reach(self, patience: float | None = None) -> Connection:
         """Return a usable connection. If there is none, wait for the next attempt to connect, which
-        begins at once or soon.
+        begins immediately or soon.
 
         Args:
             patience: wait for further attempts until the module has been down for this many
-                seconds. None means 30 s for a module that was up before and 0 for others.
+                seconds. None means 30 s for a module that was up before, and 0 for any other
+                module.
 
         Raises:
             ModuleError: an attempt has failed since this wait began, and waiting for another is
@@ -1231,8 +1235,8 @@ class Module:
 
     async def _with_secrets(self, tool: Tool, arguments: JSONObject) -> JSONObject:
         """Return the arguments, with secrets filled in where a configured default names them. A
-        secret is filled in only if the value of a parameter is exactly its default, so text from
-        elsewhere never receives a secret.
+        secret is filled in only if the value of a parameter is exactly the parameter's default, so
+        text from elsewhere never receives a secret.
 
         Raises:
             ModuleConfigurationError: a secret cannot be used.
@@ -1266,7 +1270,7 @@ class Module:
 
     async def offered(self, kind: Kind) -> list[JSONObject]:
         """Return the resources, templates or prompts, as protocol JSON. If the module is idle,
-        return those that were read last. Otherwise, connect if it is not up.
+        return the ones that were read last. Otherwise, connect if the module is not up.
 
         Raises:
             ModuleError: the module cannot be reached, or its list cannot be read.
@@ -1344,8 +1348,8 @@ class Module:
         raise AssertionError("the second attempt returns or raises")
 
     def _unreached(self, error: MCPError) -> MCPError | ModuleError:
-        """Return the error for a request: as the module sent it, or as a `ModuleError` if the
-        transport created it.
+        """Return the error for a request. An error from the module is returned as it was sent, and
+        an error that the transport created is returned as a `ModuleError`.
         """
         text = f"server {self.name!r} {shown(error.message, self._secrets)}"
         if error.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
@@ -1363,7 +1367,7 @@ class Module:
         self._log_level = level
         connection = self._connection
         if connection is not None and connection.usable:
-            # If the module refuses, it keeps sending as before.
+            # If the module refuses, it keeps sending log messages as before.
             with suppress(MCPError):
                 await connection.set_log_level(level)
 
@@ -1460,8 +1464,8 @@ class Module:
 
         left = round(attempts.deadline - anyio.current_time(), 1)
         if left <= 0:
-            # A busy process might wake up late. Sending with no time left would hide the failure
-            # behind a timeout.
+            # Give up if there is no time left, because a busy process might have woken up late:
+            # sending now would hide the failure behind a timeout.
             raise failure
         return left
 
@@ -1487,9 +1491,9 @@ class Module:
             raise self._again()
 
     async def _send(self, tool: Tool, call: ModuleCall, seconds: float) -> Answer:
-        """Send a call, at most twice. It is sent again if the server has lost the HTTP session. It
-        is also sent again if the tool can ask its question only in the handshake era, and running
-        it twice is harmless.
+        """Send a call, at most twice. The call is sent again if the server has lost the HTTP
+        session. It is also sent again if the tool can ask its question only in the handshake era,
+        and running the tool twice is harmless.
         """
         for again in (True, False):
             connection = await self._connection_for(tool, call)
@@ -1552,8 +1556,8 @@ class Module:
         return connection
 
     async def era_of_calls(self) -> Era | None:
-        """Return the era for the next call. If a tool of the module has asked a question the way
-        the handshake era does, connect in that era first, provided that no call is running.
+        """Return the era for the next call. If a tool of the module has asked a question in the way
+        of the handshake era, connect in the handshake era first, provided that no call is running.
         """
         connection = self._connection
         if (
@@ -1578,8 +1582,8 @@ class Module:
             await connection.done.wait()
 
     def _validator(self, tool: Tool) -> Validator | None:
-        """Return the validator for a tool's results, or None if the tool declares no schema. It is
-        created once for each definition.
+        """Return the validator for a tool's results, or None if the tool declares no schema. The
+        validator is created once for each definition.
         """
         checked_tool, validator = self._validators.get(tool.name, (None, None))
         if checked_tool is tool:
@@ -1601,9 +1605,9 @@ class _Attempts:
 
     Attributes:
         number: the number of attempts that have begun.
-        sends: the number of those that were sends.
+        sends: the number of attempts that were sends.
         deadline: the time by which the call must end, by the event loop's clock.
-        unanswered: the error of the last attempt without an answer. That attempt might have taken
+        unanswered: the error of the last attempt without an answer. This attempt might have taken
             effect, so a later failure must not say that nothing ran.
     """
 

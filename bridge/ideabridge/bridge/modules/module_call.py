@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ideabridge.tools.tool import Tool
 
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Called with `(progress, total, message)` while a call runs."""
+"""A function that is called with `(progress, total, message)` while a call runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class ModuleCall:
 
     Attributes:
         tool_name: the name in `Module.tools`.
-        arguments: the arguments, named as in the Tool's parameters; not validated.
+        arguments: the arguments, named as in the Tool's parameters. They are not validated.
         timeout: the timeout, in seconds, for all attempts of the remote call together, or None for
             the configured `timeout`. The time spent connecting before the first attempt and waiting
             for other calls (`parallel`) does not count.
@@ -32,9 +32,9 @@ class ModuleCall:
             see `FairLimiter`.
         asker: answers the module's questions during the call, or None if nobody can answer. The
             time spent waiting for answers does not count.
-        client: the client of a direct call, which answers the module's questions. Its answer
-            contains the whole result.
-        meant: the definition that was seen and approved, or None for the current one.
+        client: the client of a direct call, which answers the module's questions. The answer to a
+            direct call contains the whole result.
+        meant: the definition that was seen and approved, or None for the current definition.
         patience: see `Module.reach`.
     """
 

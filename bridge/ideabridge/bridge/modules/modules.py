@@ -143,7 +143,7 @@ class ModuleSource(Protocol):
 
 
 def _own_session(module: Module) -> str | None:
-    """Return the id of the current session if it does not share a module with others.
+    """Return the id of the current session if it does not share a module with other sessions.
 
     Raises:
         ClientWithoutSessionsError: see `Modules.using`.
@@ -154,8 +154,8 @@ def _own_session(module: Module) -> str | None:
     if session.id is None and module.configuration.sharing == "session":
         raise _no_session(module.name)
     # If the sessions are kept apart only because of the module's questions, calls without a session
-    # use the shared module. They run one at a time once it has asked a question that could belong
-    # to several of them.
+    # use the shared module. These calls run one at a time once the module has asked a question that
+    # could belong to several of them.
     return session.id
 
 
@@ -170,11 +170,11 @@ def _no_session(module: str) -> ClientWithoutSessionsError:
 
 
 class Modules:
-    """The configured servers. Entering the context returns at once, and the servers connect in the
-    background.
+    """The configured servers. Entering the context returns immediately, and the servers connect in
+    the background.
 
-    Enter and exit this in the same task; everything else can be used from any task. A module that
-    fails, hangs or dies affects only its own status and calls, and is tried again.
+    Enter and exit the context in the same task; all methods can be used from any task. A module
+    that fails, hangs or dies affects only its own status and calls, and is tried again.
 
     Args:
         configuration: contains the entries of the modules.
@@ -193,7 +193,7 @@ class Modules:
         quotes: returns whether errors and notes quote what modules wrote to standard error, or in
             place of messages.
         is_needed: returns whether a run needs the module with this name even though no call is
-            running; it is then not stopped as idle.
+            running. Such a module is not stopped as idle.
     """
 
     def __init__(
@@ -231,13 +231,14 @@ class Modules:
         self._store_key = ""
         self._running = 0
         self._one_ended = anyio.Event()
-        # How many calls use each module, and the modules that end with their last call.
+        # The number of calls that use each module, and the modules that end after their last call.
         self._uses: Counter[Module] = Counter()
         self._retired: set[Module] = set()
 
     def _created(self, configuration: ModuleSource, name: str) -> Module:
         """Return the module with this name, not yet connected."""
-        # Importing the SDK takes longer than anything else, and is not needed without modules.
+        # This import is here because importing the SDK takes longer than anything else, and is not
+        # needed without modules.
         from ideabridge.bridge.modules.module import Module, ModuleSurroundings
         from ideabridge.bridge.modules.server_log import ServerLog
 
@@ -315,8 +316,8 @@ class Modules:
         replaced: Collection[str],
         borrowed: Collection[str] = (),
     ) -> list[Module]:
-        """Switch to another configuration. Modules that it no longer has, and those in `replaced`,
-        take no new calls, and end when the calls that use them have ended.
+        """Switch to another configuration. Modules that the new configuration no longer has, and
+        modules in `replaced`, take no new calls, and end when the calls that use them have ended.
 
         Args:
             configuration: the new configuration.
@@ -411,8 +412,8 @@ class Modules:
         changed.set()
 
     def _authorize(self, module: str, launch: Launch) -> Authorization | None:
-        """Return the object that gets tokens for a module, or None for a program or if a header
-        contains the token.
+        """Return the object that gets tokens for a module. Return None for a program, or if a
+        header contains the token.
         """
         if not launch.url:
             return None
@@ -471,9 +472,9 @@ class Modules:
 
         Raises:
             UnknownModuleError: the module is not configured.
-            ModuleSignInError: the user needs to sign in; also raised if a call in the block finds
-                this out.
-            ModuleDownError: too many users use modules at once.
+            ModuleSignInError: the user needs to sign in. This error is also raised if only a call
+                in the block finds this out.
+            ModuleDownError: too many users use modules at the same time.
             ClientWithoutSessionsError: the configuration gives each session its own module, and the
                 client has no sessions.
         """
@@ -574,8 +575,8 @@ class Modules:
         return [tool for module in self._modules.values() for tool in module.tools]
 
     def reserved(self) -> dict[str, list[str]]:
-        """Return, for each module, the names of tools that belong to it even though they are not in
-        `known_tools`.
+        """Return, for each module, the names of tools that belong to the module although they are
+        not in `known_tools`.
         """
         return {
             name: [] if module.known_tools else module.reserved
@@ -603,7 +604,7 @@ class Modules:
         self, enough: Callable[[], bool], timeout: float, *, recalled: bool = False
     ) -> None:
         """Wait for at most `timeout` seconds until `enough` returns True or no module is
-        connecting. This way, a slow module does not delay a caller who needs another one. Idle
+        connecting, so that a slow module does not delay a caller who needs another module. Idle
         modules whose tools are not known are started.
 
         Args:
@@ -666,7 +667,7 @@ class Modules:
         names: Iterable[str] | None = None,
         report: Callable[[ModuleStatus], None] | None = None,
     ) -> bool:
-        """Wait until modules are up, idle, failed or disabled; return False after `timeout`
+        """Wait until modules are up, idle, failed or disabled. Return False after `timeout`
         seconds.
 
         Args:
@@ -689,7 +690,8 @@ class Modules:
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
         """Report the status of each module once it is up, failed or disabled, and after each later
         change, until this is cancelled. `down` is not reported, because the next call reconnects.
-        Modules of a later configuration are followed, too; borrowed ones are left to their owner.
+        Modules of a later configuration are followed, too. Borrowed modules are left to their
+        owner.
         """
         followed: set[Module] = set()
         async with anyio.create_task_group() as group:
@@ -726,7 +728,7 @@ async def _all_within(
     wait: Callable[[Module], Coroutine[object, object, None]],
     modules: Iterable[Module],
 ) -> bool:
-    """Wait for all modules at once; return False after `timeout` seconds."""
+    """Wait for all modules at the same time. Return False after `timeout` seconds."""
     with anyio.move_on_after(timeout):
         async with anyio.create_task_group() as group:
             for module in modules:
@@ -743,7 +745,7 @@ is allowed to use it.
 
 def secret_states(configuration: ModuleSource) -> dict[str, frozenset[SecretState]]:
     """Return which stored secrets each module gets, keyed by the module's name. The set changes if
-    the module gets other secrets or other values. Reads no values.
+    the module gets other secrets or other values. This function reads no values.
 
     Raises:
         StoredSecretError: `secrets.json` cannot be read.

@@ -22,7 +22,7 @@ counted.
 _CHARACTERS: Final = 300
 _STORED: Final = 2000
 """Number of characters of an example that are stored. Fewer are shown, so that a secret is
-recognised even if the shown text ends within it.
+recognised even if the shown text ends within the secret.
 """
 _EXAMPLE_CHARACTERS: Final = 120
 
@@ -71,8 +71,8 @@ class Oddities:
             self._others += 1
 
     def forget(self, beginning: str) -> None:
-        """Forget the notes that begin with this prefix, because the module is sending again what
-        they are about.
+        """Forget the notes that begin with this prefix, because the module sends the things that
+        the notes are about again.
         """
         self._oddities = {
             text: oddity

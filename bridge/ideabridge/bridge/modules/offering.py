@@ -34,7 +34,9 @@ Kind = Literal["resources", "templates", "prompts"]
 OFFERED_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 _ASKED: Final = Patience(page=3.0, whole=6.0)
-"""Maximum time for the pages after the first, while someone waits for the list."""
+"""Maximum time, in seconds, for the pages after the first page, while someone waits for the
+list.
+"""
 
 _BACKGROUND: Final = Patience(page=60.0, whole=300.0)
 _AGAIN_SECONDS: Final = 1.0

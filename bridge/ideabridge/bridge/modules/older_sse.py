@@ -51,8 +51,8 @@ class OlderSSE:
     async def run(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """Open the stream and hold it. Report it as started once the server has named the address
-        for POSTs.
+        """Open the stream and hold it. Report the task as started once the server has named the
+        address for POSTs.
 
         Raises:
             UnansweredError: the stream could not be opened.
@@ -100,8 +100,8 @@ class OlderSSE:
             await call.wait()
 
     async def post(self, content: bytes, headers: Mapping[str, str]) -> None:
-        """Send a notification or an answer from this side. This transport has no headers for
-        individual messages.
+        """Send a notification or an answer from this side. `headers` is ignored, because this
+        transport has no headers for individual messages.
 
         Raises:
             UnansweredError: the server did not accept the message.

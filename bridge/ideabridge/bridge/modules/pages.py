@@ -34,7 +34,7 @@ class ListPage(Generic[EntryT]):
 
     Attributes:
         entries: the entries on the page, in the module's order.
-        cursor: the cursor for the next page, or None after the last.
+        cursor: the cursor for the next page, or None after the last page.
         size: the size of the page, in bytes of JSON.
     """
 
@@ -124,7 +124,7 @@ class _CollectedPages(Generic[EntryT]):
         entries: the entries of all pages.
         number: the number of pages.
         size: the total size of the pages, in bytes of JSON.
-        cursor: the cursor for the next page, or None after the last.
+        cursor: the cursor for the next page, or None after the last page.
     """
 
     def __init__(self, noun: str, first: ListPage[EntryT]) -> None:

@@ -22,12 +22,13 @@ _PS_SECONDS: Final = 5.0
 def memory_of_sessions(sessions: Collection[int]) -> dict[int, int]:
     """Return how many bytes of memory the processes of each session use. Blocks.
 
-    On Linux this is the proportional set size: memory that several processes share counts in equal
-    parts. On other systems it is the resident size of the process group. The result omits sessions
-    without processes, and all sessions on a system that does not report memory.
+    On Linux, this is the proportional set size, in which memory that several processes share counts
+    in equal parts. On other systems, it is the resident size of the process group. The result omits
+    sessions without processes, and all sessions on a system that does not report memory.
 
     Args:
-        sessions: the ids of the sessions, which are those of the processes that lead them.
+        sessions: the ids of the sessions. The id of a session is the id of the process that leads
+            the session.
     """
     if not sessions:
         return {}

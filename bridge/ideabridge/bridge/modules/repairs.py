@@ -93,8 +93,8 @@ def _text(text: str) -> Object:
 
 
 def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
-    """Return the readable parts of a call's result. A result that might be a failure counts as
-    one.
+    """Return the readable parts of a call's result. A result that might be a failure counts as a
+    failure.
     """
     members = object_of(value)
     if members is None:
@@ -196,7 +196,9 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
 
 
 def _with_members(repair: MessageRepair, block: Object, kind: str, place: str) -> Any:
-    """Return a block of this type with those of its required members that can be derived."""
+    """Return a block of this type. Required members that are missing are added if they can be
+    derived.
+    """
     text = block.get("text")
     if kind == "text" and not isinstance(text, str) and text is not None:
         repair.note(f"{place}.text", f"expected a string, got {got(text)}; its JSON is shown", text)
@@ -321,7 +323,7 @@ def _prompt_result(repair: MessageRepair, value: Any, shape: Shape, place: str) 
 
 def _payload(repair: MessageRepair, value: Any, name: str, of_text: Callable[[str], Any]) -> Any:
     """Return a result whose member `name` is a list. A missing list is added, and an item that was
-    sent without its list is put into one.
+    sent without a list is put into one.
     """
     members = object_of(value)
     if members is None:
@@ -474,7 +476,7 @@ def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
 
 
 def _with_type(schema: object) -> object:
-    """Return the schema of the parameters, with a `type` if it has none. The type is always
+    """Return the schema of the parameters, and add `type` if it is missing. The type is always
     "object", but some servers leave it out.
     """
     members = object_of(schema)
@@ -568,8 +570,8 @@ class Repairs:
             self._sent.pop(next(iter(self._sent)), None)
 
     def repaired(self, message: JSONRPCMessage, version: str) -> JSONRPCMessage | None:
-        """Return the message in a form that the SDK accepts: the same object if nothing is odd, or
-        None if the message must be skipped.
+        """Return the message in a form that the SDK accepts. This is the same object if nothing is
+        odd. Return None if the message must be skipped.
         """
         match message:
             case JSONRPCResponse() | JSONRPCError():
@@ -579,7 +581,7 @@ class Repairs:
             case JSONRPCRequest():
                 params = repair_request(message.method, version, message.params, self._oddities)
                 if isinstance(params, Unusable):
-                    # Leave it alone: the SDK will answer with an error.
+                    # Do not change the message: the SDK will answer it with an error.
                     self._oddities.note(f"{message.method}: {params.why}; refused")
                 else:
                     message.params = params
@@ -655,8 +657,8 @@ class Repairs:
 def repair_result(
     method: str, version: str, result: Object, oddities: Oddities, params: Object | None = None
 ) -> Object | Unusable:
-    """Return the result of a request in a form that the SDK accepts, or the same object if nothing
-    is odd.
+    """Return the result of a request in a form that the SDK accepts. This is the same object if
+    nothing is odd.
 
     Args:
         method: the method of the request.
@@ -714,8 +716,8 @@ def restore_structured(result: types.CallToolResult) -> None:
 
 
 def repair_odd_result(method: str, value: object) -> Object | None:
-    """Return the result that a module means by a value that is not an object, or None if the value
-    might be a failure.
+    """Return the result that a module means by a value that is not an object. Return None if the
+    value might be a failure.
     """
     if method in _EMPTY:
         return {}
@@ -919,11 +921,11 @@ def schema_as_sent(schema: Object | None) -> Any:
 
 
 def hints_as_sent(schema: Object) -> Object | None:
-    """Return the hints of a tool, taken from its input schema, that are neither true nor false, or
-    None if there are none.
+    """Return the hints of a tool that are neither true nor false. They are taken from the tool's
+    input schema. Return None if there are none.
 
-    If the SDK can read the value as a boolean, that boolean is returned, because digests of tools
-    have always contained it. Otherwise, a fingerprint of the value is returned.
+    If the SDK can read a hint as a boolean, this boolean is returned, because digests of tools have
+    always contained it. Otherwise, a fingerprint of the value is returned.
     """
     if _HINTS_AS_SENT not in schema:
         return None

@@ -58,8 +58,8 @@ _NO_CHANNEL: Final = (
     "no back-channel for server-initiated requests",
     "server-to-client requests are not available on protocol revision",
 )
-"""Phrases in errors from the Python and the TypeScript SDK. They mean that the tool asks with a
-request of its own, which version 2026-07-28 does not allow.
+"""Phrases in errors from the Python SDK and the TypeScript SDK. They mean that the tool asks a
+question by a request of its own, which version 2026-07-28 does not allow.
 """
 _DATA: Final = 1000
 """Maximum number of characters of an error's data that the error's message shows."""
@@ -102,15 +102,16 @@ class Requests:
         seconds: float,
         validator: Validator | None,
     ) -> Answer:
-        """Call a tool over a usable connection. Cancelling this, or the timeout, cancels the
-        remote call.
+        """Call a tool over a usable connection. If the task is cancelled or the timeout passes, the
+        remote call is cancelled.
 
         Args:
             connection: the connection.
             tool: the current definition of the tool.
             call: the call. Its arguments have the module's own parameter names.
             seconds: the timeout, not counting the time spent asking a person. Each progress
-                notification restarts it, but the total is at most `LONGEST` times this value.
+                notification restarts the timeout, but the total is at most `LONGEST` times this
+                value.
             validator: checks the result, or None if the tool has no output schema.
 
         Raises:
@@ -220,7 +221,7 @@ class Requests:
         asking: Asking,
     ) -> Answer:
         """Return the answer to a call whose result has arrived. This work does not count towards
-        the timeout: if validating a result takes a long time, that is not the module's fault.
+        the timeout, because the module is not to blame if validating a result takes a long time.
         """
         whole: JSONObject | None = None
         if asking.client is not None:
@@ -444,8 +445,8 @@ def lost_session(error: MCPError) -> bool:
 def _with_class(
     failure: ModuleError | ResultLimitError, connection: Connection
 ) -> ModuleError | ResultLimitError:
-    """Return the failure, as a `LegacyQuestionError` if the tool could not ask its question in this
-    era.
+    """Return the failure. If the tool could not ask its question in this era, return it as a
+    `LegacyQuestionError`.
     """
     could_ask = not any(phrase in str(failure).lower() for phrase in _NO_CHANNEL)
     if could_ask or not connection.is_modern or isinstance(failure, ResultLimitError):

@@ -64,9 +64,9 @@ class ResultReader:
     async def value(
         self, tool: Tool, result: types.CallToolResult, validator: Validator | None
     ) -> JSON:
-        """Return the value of a call: its structured content; otherwise its text (several blocks
-        are joined with newlines); otherwise the list of its content blocks; or null if there is no
-        content.
+        """Return the value of a call. This is the structured content of its result. If there is
+        none, it is the text (several blocks are joined with newlines). If there is no text either,
+        it is the list of content blocks, or null if there is no content.
 
         Raises:
             ModuleToolError: the tool failed.
@@ -150,8 +150,8 @@ class ResultReader:
         return ModuleToolError(self._module, message, sent=sent or None)
 
     def sent(self, result: types.CallToolResult) -> JSONObject | None:
-        """Return the structured content of a result, and its content if that differs. Leave out
-        what is not JSON. Return None if nothing is left or the rest is too large.
+        """Return the structured content of a result, and also its content if the two differ. Parts
+        that are not JSON are left out. Return None if nothing is left, or if the rest is too large.
         """
         sent: JSONObject = {}
         if result.structured_content is not None:
@@ -200,7 +200,8 @@ class ResultReader:
 
 async def _in_text(value: JSON, validator: Validator) -> JSON:
     """Return the value of a call whose tool has an output schema but sent only text, as older
-    servers do: the JSON in the text or the text itself, whichever satisfies the schema.
+    servers do. The value is the JSON in the text, or the text itself, depending on which of them
+    satisfies the schema.
 
     Raises:
         IdeabridgeError: neither of them satisfies the schema, or the content is not text.
@@ -264,8 +265,8 @@ def _says_the_same(result: types.CallToolResult, structured: JSON) -> bool:
 
 
 def _decoded(text: str) -> JSON:
-    # The parsed text is only compared, so its numbers need not be exact. `decode` would be slow for
-    # megabytes.
+    # The parsed text is only compared, so its numbers need not be exact. `decode` is not used,
+    # because it would be slow for megabytes.
     try:
         return cast("JSON", from_json(text))
     except ValueError:
@@ -281,8 +282,8 @@ def add_text(whole: JSONObject, structured: JSON) -> None:
 
 
 def broken_result(whole: JSONObject, error: ModuleOutputError) -> JSONObject:
-    """Return a direct call's result that violates the tool's schema, as an error with everything
-    that the tool sent.
+    """Return the result of a direct call that violates the tool's schema. It is turned into an
+    error that contains everything that the tool sent.
     """
     content: list[JSON] = [
         {"type": "text", "text": str(error)},

@@ -28,8 +28,8 @@ from ideabridge.tools.names import counted
 logger: Final = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 1024 * 1024
-"""Size at which a log file is moved aside. One earlier file is kept, so a log takes up at most
-twice this size.
+"""Size, in bytes, at which a log file is moved aside. One earlier file is kept, so a log takes up
+at most twice this size.
 """
 
 MAX_LINE: Final = 2000
@@ -46,7 +46,7 @@ _MAX_DATA: Final = 64 * 1024
 
 _BURST_BYTES: Final = 256 * 1024
 _BYTES_PER_SECOND: Final = 8 * 1024
-"""Number of bytes that a server can write at once, and per second on average."""
+"""Number of bytes that a server can write in one burst, and per second on average."""
 
 _MASKED: Final = re.compile(r"(\[secret:[^\]]*\])")
 """Matches the text that has replaced a secret."""
@@ -151,7 +151,7 @@ class ServerLog:
         anything is cut, because half a secret would not be recognised.
         """
         if not self._has_room(min(MAX_LINE, sum(map(len, lines))), takes=False):
-            # Do not search text for secrets if it is left out anyway.
+            # Do not search for secrets in text that is left out anyway.
             self._dropped += len(lines)
             return
 
@@ -192,8 +192,8 @@ class ServerLog:
         )
 
     def _has_room(self, size: int, *, takes: bool = True) -> bool:
-        """Reserve `size` bytes of what the server is allowed to write now. Return False if that is
-        too much. If `takes` is false, only check.
+        """Reserve `size` bytes of the amount that the server is allowed to write now. Return False
+        if this is too much. If `takes` is False, only check.
         """
         now = time.monotonic()
         refilled = self._left + (now - self._filled) * _BYTES_PER_SECOND
@@ -271,7 +271,8 @@ def _open_with_room(path: Path, size: int) -> int:
 
 def _open_to_append(path: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    # Do not follow a link in place of the file: it could lead to a file that someone else chose.
+    # If there is a link in place of the file, do not follow it: the link could lead to a file that
+    # someone else chose.
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     return os.open(path, flags, 0o600)
 

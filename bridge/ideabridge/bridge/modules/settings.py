@@ -378,7 +378,9 @@ StoredValues = Mapping[str, str | StoredSecretError]
 
 
 class _Filler:
-    """Expands variables and secrets in the strings of one entry, and records which are missing."""
+    """Expands variables and secrets in the strings of one entry, and records those that are
+    missing.
+    """
 
     def __init__(
         self,
@@ -490,8 +492,9 @@ def expand(
     with stored secrets; `$${` becomes `${`.
 
     `cwd` is relative to `folder`. A program without `cwd` runs in `working_folder`, or else in
-    `folder`. Only `variables` are allowed, or all if it is None. `secrets` registers every value
-    that must not be shown. Without `stored`, `${secret:NAME}` stays as written.
+    `folder`. Only the variables in `variables` are allowed. None allows all variables. `secrets`
+    registers every value that must not be shown. Without `stored`, `${secret:NAME}` stays as
+    written.
 
     Raises:
         ModuleConfigurationError: variables are not allowed, or are not set and have no default, or
@@ -661,9 +664,9 @@ def learn_secrets(
     folder_of: Callable[[str], Path],
     variables_of: Callable[[str], Variables | None],
 ) -> None:
-    """Register every secret value of the configured modules, including disabled ones, without
-    starting any. Stored secrets are not read. `folder_of` and `variables_of` return the arguments
-    that `expand` takes for a module.
+    """Register every secret value of the configured modules, including disabled modules, without
+    starting any module. Stored secrets are not read. `folder_of` and `variables_of` return the
+    arguments that `expand` takes for a module.
     """
     for name, configuration in modules.items():
         try:
@@ -691,7 +694,7 @@ def _add_hidden(entry: JSONObject, secrets: Secrets) -> None:
     repeat these in their messages.
     """
     for hidden in hidden_in(entry):
-        # A number does not look like a secret, but the name of this value says that it is one.
+        # A number does not look like a secret, but the name of this value says that it is a secret.
         is_certain = is_token(hidden.text) or hidden.text.isdigit()
         secrets.add(hidden.place, hidden.text, certain=is_certain)
 
@@ -703,7 +706,9 @@ def _error(module: str, place: str, why: str) -> ModuleConfigurationError:
 def _read_variable(
     inside: str, error: Callable[[str], ModuleConfigurationError]
 ) -> tuple[str, str | None]:
-    """Split the text in `${...}` into `(name, default)`. The default is None if there is none."""
+    """Split the text in `${...}` into `(name, default)`. The second is None if there is no
+    default.
+    """
     match = _NAME.fullmatch(inside)
     if match is None or inside in _EDITOR_HINTS:
         kind, _, name = inside.partition(":")
@@ -724,9 +729,9 @@ Era = Literal["legacy", "modern"]
 (stateless)."""
 
 ModuleState = Literal["idle", "connecting", "up", "down", "failed", "unusable", "disabled"]
-"""`idle`: the module is not started, and its first use starts it. `down`: the module was up, and the
-next call reconnects. `failed`: it could not be reached, and is tried again. `unusable`: no attempt
-is made, because its configuration cannot be used.
+"""`idle`: the module is not started, and its first use starts it. `down`: the module was up, and
+the next call reconnects to it. `failed`: the module could not be reached, and is tried again.
+`unusable`: no attempt is made, because the module's configuration cannot be used.
 """
 
 Sharing = Literal["shared", "session"]
@@ -744,8 +749,8 @@ class Way:
     Attributes:
         era: the era that works.
         kind: the transport that works.
-        server: the name and version of the server that was reached. If the server is a different
-            one, every way is tried again.
+        server: the name and version of the server that was reached. If the server is now a
+            different server, every way is tried again.
     """
 
     era: Era
@@ -760,10 +765,11 @@ class Recollection:
     Attributes:
         tools: the tools that the module listed last.
         instructions: the module's instructions for its use, or "".
-        listed_at: the time when it listed these tools, as ISO 8601 in UTC.
+        listed_at: the time when the module listed these tools, as ISO 8601 in UTC.
         had_token: whether its requests carried a token from a sign-in.
-        offered: its lists of resources, templates and prompts, as protocol JSON. The value is None
-            if the module has no entries of this kind; a kind whose list was never read is absent.
+        offered: its lists of resources, templates and prompts, as protocol JSON. The value for a
+            kind is None if the module has no entries of this kind. A kind whose list was never read
+            is absent.
     """
 
     tools: list[Tool]
@@ -787,13 +793,14 @@ class ModuleStatus:
             parameters, and output that is not a message.
         error: why the module is down, failed or unusable.
         needs_sign_in: whether a person must sign in to the module before an attempt can succeed.
-        away: seconds since it was last up, or since the first attempt. None if it is up, unusable
-            or disabled.
-        next_try: seconds until the next attempt; 0 means now. It comes sooner if a call needs the
-            module.
+        away: the number of seconds since the module was last up, or since the first attempt. None
+            if it is up, unusable or disabled.
+        next_try: the number of seconds until the next attempt, where 0 means now. The attempt comes
+            sooner if a call needs the module.
         seconds: how long connecting took.
-        sharing: who shares its process; see `ModuleConfiguration.sharing`. It is also `session` if
-            the module once asked a question that could not be assigned to a session.
+        sharing: who shares the module's process; see `ModuleConfiguration.sharing`. The value is
+            also `session` if the module once asked a question that could not be assigned to a
+            session.
         sessions: how many sessions have a process or connection of their own now.
     """
 
@@ -819,8 +826,8 @@ class ModuleStatus:
 
     @property
     def sharing_text(self) -> str:
-        """Text for users about who has their own process of the module, or their own connection to
-        it; "" if everybody shares one.
+        """A text for users that says who has their own process of the module, or their own
+        connection to it. "" if everybody shares one.
         """
         if self.sharing == "shared":
             return ""

@@ -43,7 +43,7 @@ _DECIDES: Final = frozenset(
 """The members that decide where a secret is sent and how it is used."""
 
 _EXACT: Final = 2.0**53
-"""Floats below this number represent every integer exactly."""
+"""The number below which floats represent every integer exactly."""
 
 Note = Callable[[str], None]
 """A function that receives a note on what was repaired."""
@@ -63,10 +63,9 @@ def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[byt
         note: receives notes.
 
     Returns:
-        The document, and the issuer as the server writes it, or None if it names none. If that
-        issuer differs from `expected` only in the trailing slash of an address without a path, the
-            document contains
-        `expected`, because the SDK compares the strings.
+        Two things: the document; and the issuer as the server writes it, or None if the document
+        names none. If this issuer differs from `expected` only in the trailing slash of an address
+        without a path, the document contains `expected`, because the SDK compares the strings.
     """
     content = _repaired(content, OAuthMetadata, "the metadata of its authorization server", note)
     document = _read(content)
@@ -79,9 +78,9 @@ def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[byt
 
 
 def fault_of_server(content: bytes) -> str | None:
-    """Return why the metadata of an authorization server cannot be used, or None if it can. Also
-    return None if the document is something else, because some servers answer every address with a
-    document.
+    """Return why the metadata of an authorization server cannot be used, or None if it can be used.
+    Also return None if the document is something other than metadata, because some servers answer
+    every address with a document.
     """
     document = _read(content)
     if document is None or document.keys().isdisjoint(_DECIDES):
@@ -164,8 +163,8 @@ def _wrong_members(document: dict[str, Any], model: type[BaseModel]) -> set[str]
 
 
 def _converted(name: str, value: object, model: type[BaseModel]) -> object:
-    """Convert a member to an equivalent form that the model accepts. Return None if there is
-    none.
+    """Convert a member to an equivalent form that the model accepts. Return None if there is no
+    such form.
     """
     if name in _DECIDES:
         return None

@@ -62,7 +62,8 @@ class ModuleUser:
 
     Attributes:
         name: the name, which can contain any characters if an identity provider assigned it.
-        store: identifies the store. A user with the same name in another store is another person.
+        store: identifies the store. A user with the same name in another store is a different
+            person.
     """
 
     name: str
@@ -77,8 +78,8 @@ class SignIn(BaseModel):
         expires_at: the time when the access token expires, in seconds since 1970, or None if that
             is unknown.
         scope: the scopes that the next sign-in asks for, separated by spaces: the scopes of the
-            tokens, and those that the module has demanded since. None means the scopes that the
-            module names.
+            tokens, and the scopes that the module has demanded since. None means the scopes that
+            the module names.
         client: the client that the tokens were issued to.
         server: the authorization server that issued the tokens.
         resource: the module's metadata (RFC 9728).
@@ -107,8 +108,8 @@ class SignIn(BaseModel):
 
 class _Kept(BaseModel):
     """The content of a file. The address, without credentials, is for people who look at the file.
-    The sign-in comes last, so that the start of the file says who it belongs to, however large the
-    sign-in is.
+    The sign-in comes last, so that the start of the file says who the file belongs to, however
+    large the sign-in is.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -139,8 +140,8 @@ class SignInFile:
         self._module = module
         self._url = url
         self.user = user
-        # The address can contain a secret, and the name can contain any character, so the file is
-        # named after their hash.
+        # The address can contain a secret, and the user's name can contain any character, so the
+        # file is named after a hash of the two.
         if user is None:
             text = f"{module}\n{url}"
         else:
@@ -158,7 +159,7 @@ class SignInFile:
         """Return the sign-in, or None if nobody has signed in.
 
         Raises:
-            SignInError: it cannot be read.
+            SignInError: the sign-in cannot be read.
         """
         stored = _read(self.path)
         if stored is None or stored.kept_in == "file":
@@ -181,8 +182,8 @@ class SignInFile:
             raise SignInError("the keyring contains something other than its sign-in") from None
 
     def write(self, sign_in: SignIn) -> str:
-        """Store the sign-in in the keyring if that works, otherwise in the file. Return a
-        description of where it is stored.
+        """Store the sign-in in the keyring or, if the keyring cannot be used, in the file. Return a
+        description of the place where the sign-in is stored.
 
         Raises:
             SignInError: the sign-in is too large, or the file cannot be written.
@@ -236,7 +237,7 @@ class SignInFile:
             os.close(descriptor)
 
     def _to_keyring(self, text: str) -> str | None:
-        """Put the sign-in into the keyring. Return None, or why that does not work."""
+        """Put the sign-in into the keyring. Return why this does not work, or None if it works."""
         keyring = Keyring()
         try:
             keyring.write(self._key, text)

@@ -19,8 +19,8 @@ _SECONDS: Final = 2.0
 """Time, in seconds, for which a call waits before the first report and between reports."""
 
 _STEP: Final = 1e-6
-"""Amount by which each report increases the progress. It is small because a call's progress must
-never decrease, and the call's own numbers come later.
+"""Amount by which each report increases the progress. The amount is small, because the progress of
+a call must never decrease, and the call's own numbers come later.
 """
 
 _NAMED: Final = 5
@@ -40,7 +40,7 @@ async def reporting_starts(
         starting: returns the names of the modules that are starting now.
 
     Raises:
-        Exception: whatever `wait` raises.
+        Exception: any exception that `wait` raises.
     """
     if progress is None:
         return await wait()

@@ -50,7 +50,7 @@ _ENDS: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class LongLine:
-    """A line over the limit: its first and last bytes, and its size in bytes."""
+    """A line whose length is over the limit: its first and last bytes, and its size in bytes."""
 
     head: bytes
     tail: bytes
@@ -169,8 +169,8 @@ class Guard:
         if self._process is not None and self._process.stdin is not None:
             descriptor = self._process.stdin.fileno()
             os.set_blocking(descriptor, False)
-            # Python allows only the main thread to set this. If the guard is started in another
-            # thread, it is not told about signals.
+            # Python allows only the main thread to set the wakeup descriptor. If the guard is
+            # started in another thread, it does not hear about signals.
             with suppress(ValueError):
                 signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
 
@@ -235,7 +235,7 @@ class Guard:
 
     def close(self) -> None:
         """Close the pipe, so that the guard ends the groups that are still registered, and then
-        itself. This is called at exit.
+        itself. This method is called at exit.
         """
         with self._lock:
             process = self._process
@@ -365,7 +365,7 @@ class ChildProcess:
 
     @property
     def has_exited(self) -> bool:
-        """True if the process itself has ended; other processes in its group might still run."""
+        """True if the process itself has ended. Other processes in its group might still run."""
         return self._process.returncode is not None
 
     @property
@@ -406,7 +406,7 @@ class ChildProcess:
         await self.exits_within(math.inf, poll=0.2)
 
     async def exits_within(self, seconds: float, *, poll: float = _POLL) -> bool:
-        """Wait until the process itself has ended. Return False if that takes longer than
+        """Wait until the process itself has ended. Return False if this takes longer than
         `seconds`.
         """
         return await _becomes_true(lambda: self.has_exited, seconds, poll)
@@ -426,8 +426,8 @@ class ChildProcess:
         if self.has_exited:
             guard.release(self.pid)
 
-        # A descendant that left the group might hold the pipes open. Until it ends, asyncio would
-        # keep the transport.
+        # A descendant that left the group might hold the pipes open. Until the descendant ends,
+        # asyncio would keep the transport.
         transport = getattr(getattr(self._process, "_process", None), "_transport", None)
         close = getattr(transport, "close", None)
         if callable(close):
@@ -500,8 +500,8 @@ async def _becomes_true(condition: Callable[[], bool], seconds: float, poll: flo
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Default limit on the size of one message from a child, in bytes."""
 BYTES_FOR_VALUE: Final = 16
-"""A message can contain one JSON value for every this many bytes of the size limit. The number of
-values is limited because parsed values take more memory than their text.
+"""The number of bytes of the size limit for each of which a message can contain one JSON value. The
+number of values is limited because parsed values take more memory than their text.
 """
 STDERR_LINES: Final = 20
 
@@ -647,8 +647,8 @@ class StdioTransport:
                     self._end(fault)
 
             if fault is None and not self._closing:
-                # The last line might lack its line ending, and the last message might lack its last
-                # lines.
+                # Also read the rest: the last line might lack its line ending, and the last message
+                # might lack its last lines.
                 last_line = lines.rest()
                 if last_line is not None:
                     await self._take(last_line, incoming)

@@ -44,7 +44,9 @@ _MOST_FAILURES: Final = 2
 """Number of consecutive failures after which a stream is no longer reopened."""
 
 _LONG_SECONDS: Final = 5.0
-"""Minimum time, in seconds, that a stream must stay open so as not to count as a failure."""
+"""Minimum time, in seconds, for which a stream must stay open so that it does not count as a
+failure.
+"""
 
 ELSEWHERE_SECONDS: Final = 2.0
 """Time, in seconds, for which a call whose stream has ended waits for its answer on another
@@ -116,8 +118,8 @@ class StreamableHTTP:
                 await call.wait()
             return
 
-        # A server that answered another call on this stream will probably answer this call on the
-        # stream of that other call.
+        # If the server answered another call on this stream, it will probably answer this call on
+        # the stream of the other call.
         seconds = math.inf if call.brought_another else ELSEWHERE_SECONDS
         with anyio.move_on_after(seconds):
             while self._open_streams and not call.is_answered:
@@ -163,7 +165,9 @@ class StreamableHTTP:
             await self._mailbox.read(response, None)
 
     async def _resume(self, call: PendingCall, body: Body) -> None:
-        """Reopen the stream of a call until it brings the answer or can no longer be opened."""
+        """Reopen the stream of a call until the answer arrives, or until the stream can no longer
+        be opened.
+        """
         last_id = body.events.last_id
         retry = body.events.retry
         failures = 0

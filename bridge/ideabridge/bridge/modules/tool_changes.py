@@ -47,7 +47,7 @@ def tool_changes(
         settings: the changes in its entry.
         is_whole: whether the list is complete. In a complete list, a missing tool does not exist.
         decides_hints: whether the entry is allowed to declare that a tool only reads. An entry in a
-            project's file is not.
+            project's file is not allowed to do so.
     """
     if not settings:
         return NO_CHANGES

@@ -80,7 +80,7 @@ def is_for_views_only(meta: JSON) -> bool:
 
 
 def without_views(meta: JSONObject) -> JSONObject:
-    """Return a copy of `_meta` without the members that are about views or name a view."""
+    """Return a copy of `_meta` without the members that are about views or that name a view."""
     return {key: value for key, value in meta.items() if not _is_about_views(key, value)}
 
 
