@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cache
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Final, cast
@@ -662,7 +662,7 @@ def read_lines(conversation: Conversation) -> Iterator[LogLine]:
     Raises:
         OSError: the log cannot be read.
     """
-    seen: set[bytes] = set()
+    seen: set[int] = set()
     with _opened(conversation.path) as file:
         while data := _next_line(conversation, file):
             conversation.lines += 1
@@ -747,14 +747,15 @@ def _next_line(conversation: Conversation, file: IO[bytes]) -> bytes:
     return b""
 
 
-def _is_new(line: JSONObject, seen: set[bytes]) -> bool:
+def _is_new(line: JSONObject, seen: set[int]) -> bool:
     """Return whether a line is new, and add it to the lines seen. Lines without a time can be the
     same by chance.
     """
     if "timestamp" not in line:
         return True
 
-    digest = blake2b(encode(line), digest_size=12).digest()
+    # The key of Python's hash is random, so nobody can write two lines that have the same hash.
+    digest = hash(encode(line))
     if digest in seen:
         return False
 
@@ -763,7 +764,10 @@ def _is_new(line: JSONObject, seen: set[bytes]) -> bool:
 
 
 def _is_bounded(data: bytes) -> bool:
-    return not nests_deeper(data, MAX_DEPTH) and count_values(data, _MAX_VALUES) <= _MAX_VALUES
+    if nests_deeper(data, MAX_DEPTH):
+        return False
+    # A short line cannot contain so many values, and most lines are short.
+    return len(data) <= _MAX_VALUES or count_values(data, _MAX_VALUES) <= _MAX_VALUES
 
 
 def decoded(data: bytes) -> JSON:
