@@ -5,7 +5,7 @@ definition.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType, NoneType
 from typing import Any, Final, TypeVar, cast
 
@@ -43,53 +43,15 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
             contradict each other.
     """
     inside = object_or_empty(tool.parameters.get("properties"))
-    fixed: JSONObject = {name: value for name, value in (beside or {}).items() if name in _FIXABLE}
-    if inside.keys().isdisjoint(_FIXABLE) and not fixed:
+    outside: JSONObject = {
+        name: value for name, value in (beside or {}).items() if name in _FIXABLE
+    }
+    if inside.keys().isdisjoint(_FIXABLE) and not outside:
         return tool
 
     label = f"tool {tool.name[:100]!r}"
-    for name, schema in inside.items():
-        if name not in _FIXABLE:
-            continue
-        if name in fixed:
-            raise ToolDefinitionError(f"{label}: {name} is given twice; give it once")
-        if name == "_output" or not isinstance(schema, dict):
-            fixed[name] = schema
-        else:
-            fixed[name] = schema.get("const")
-
-    output = fixed.get("_output")
-    if "_output" in fixed and not isinstance(output, dict):
-        raise ToolDefinitionError(f"{label}: _output must be a JSON Schema, which is an object")
-    if "_output" in fixed and tool.output is not None:
-        raise ToolDefinitionError(f"{label}: _output and output mean the same; give only one")
-
-    module = _constant(label, fixed, "_module")
-    activity = _constant(label, fixed, "_activity")
-    if (
-        module is not None
-        and module.startswith(IDEA)
-        and (activity is not None or output is not None)
-    ):
-        raise ToolDefinitionError(
-            f"{label}: {module[:100]!r} already determines how the tool runs; leave _activity "
-            "and _output out"
-        )
-
-    if (
-        module is not None
-        and module != ANONYMOUS
-        and isinstance(output, dict)
-        and "const" in output
-    ):
-        raise ToolDefinitionError(
-            f"{label}: _output is a constant, and _module names what produces the result; give "
-            "only one of them"
-        )
-
-    if activity is not None and tool.activity not in (None, activity):
-        raise ToolDefinitionError(f"{label}: _activity and activity mean the same; give only one")
-
+    fixed = _Fixed.read(label, inside, outside)
+    _expect_consistent(label, fixed, tool)
     parameters: JSONObject = {**tool.parameters}
     if inside:
         parameters["properties"] = {
@@ -100,14 +62,54 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
         required = read_as(SchemaKeywords, parameters).required
         parameters["required"] = [name for name in required if name not in _FIXABLE]
 
+    is_clean = fixed.module == ANONYMOUS
     return replace(
         tool,
         parameters=parameters,
-        output=output if isinstance(output, dict) else tool.output,
-        activity=activity or tool.activity,
-        clean=module == ANONYMOUS or tool.clean,
-        module=None if module == ANONYMOUS else module,
+        output=tool.output if fixed.output is None else fixed.output,
+        activity=fixed.activity or tool.activity,
+        clean=is_clean or tool.clean,
+        module=None if is_clean else fixed.module,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """The parameters that the definition of a tool fixes, or None for each that it does not fix;
+    see `with_fixed`.
+    """
+
+    module: str | None
+    activity: str | None
+    output: JSONObject | None
+
+    @classmethod
+    def read(cls, label: str, inside: JSONObject, outside: JSONObject) -> _Fixed:
+        """Read the fixed parameters: those among the properties of the parameters, and those next
+        to the parameters.
+
+        Raises:
+            ToolDefinitionError: one of them is given twice, or is not a constant or a schema.
+        """
+        fixed = {**outside}
+        for name, schema in inside.items():
+            if name not in _FIXABLE:
+                continue
+            if name in fixed:
+                raise ToolDefinitionError(f"{label}: {name} is given twice; give it once")
+            if name == "_output" or not isinstance(schema, dict):
+                fixed[name] = schema
+            else:
+                fixed[name] = schema.get("const")
+
+        output = fixed.get("_output")
+        if "_output" in fixed and not isinstance(output, dict):
+            raise ToolDefinitionError(f"{label}: _output must be a JSON Schema, which is an object")
+        return cls(
+            _constant(label, fixed, "_module"),
+            _constant(label, fixed, "_activity"),
+            output if isinstance(output, dict) else None,
+        )
 
 
 def _constant(label: str, fixed: JSONObject, name: str) -> str | None:
@@ -115,6 +117,31 @@ def _constant(label: str, fixed: JSONObject, name: str) -> str | None:
     if name in fixed and (not isinstance(value, str) or not value):
         raise ToolDefinitionError(f'{label}: {name} must be a constant string: {{"const": "NAME"}}')
     return value if isinstance(value, str) else None
+
+
+def _expect_consistent(label: str, fixed: _Fixed, tool: Tool) -> None:
+    """Raise `ToolDefinitionError` if fixed parameters contradict each other or other members of the
+    definition.
+    """
+    if fixed.output is not None and tool.output is not None:
+        raise ToolDefinitionError(f"{label}: _output and output mean the same; give only one")
+
+    module = fixed.module or ""
+    if module.startswith(IDEA) and (fixed.activity is not None or fixed.output is not None):
+        raise ToolDefinitionError(
+            f"{label}: {module[:100]!r} already determines how the tool runs; leave _activity "
+            "and _output out"
+        )
+
+    names_producer = module not in ("", ANONYMOUS)
+    if names_producer and fixed.output is not None and "const" in fixed.output:
+        raise ToolDefinitionError(
+            f"{label}: _output is a constant, and _module names what produces the result; give "
+            "only one of them"
+        )
+
+    if fixed.activity is not None and tool.activity not in (None, fixed.activity):
+        raise ToolDefinitionError(f"{label}: _activity and activity mean the same; give only one")
 
 
 # -- toolbox ---------------------------------------------------------------------------------------
