@@ -17,6 +17,8 @@ from ideabridge.bridge.store.shapes import CallIndex, is_literal, shape_of
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.reading import Solution
+from ideabridge.tools.typed import read_as
 from tests.ideas.values import publish, said
 
 
@@ -123,37 +125,41 @@ def plan(text: str, number: int = 1, words: int = 2, **more: JSON) -> JSONObject
     }
 
 
+def shape_in(solution: JSON) -> bytes | None:
+    return shape_of(read_as(Solution, solution))
+
+
 def test_a_shape_is_a_plan_without_its_literals() -> None:
-    shape = shape_of(plan("x"))
+    shape = shape_in(plan("x"))
     assert shape is not None
-    assert shape == shape_of(plan("y", 2, 5))
+    assert shape == shape_in(plan("y", 2, 5))
     turned = plan("z")
     calls = turned["calls"]
     assert isinstance(calls, list)
     turned["calls"] = [dict(reversed(one.items())) for one in calls if isinstance(one, dict)]
-    assert shape == shape_of(turned)
+    assert shape == shape_in(turned)
     for other in (
         plan("†state.x"),
         plan("x", _module="m"),
         plan("x", _outputPath="b"),
         plan("x", subject="s"),
     ):
-        assert shape_of(other) != shape
+        assert shape_in(other) != shape
 
     nothing: list[JSON] = [None, {}, {"calls": []}, {"calls": {}}, []]
-    assert [shape_of(one) for one in nothing] == [None] * 5
+    assert [shape_in(one) for one in nothing] == [None] * 5
 
 
 def test_a_reference_to_the_input_stands_where_a_literal_would() -> None:
-    shape = shape_of(plan("x"))
+    shape = shape_in(plan("x"))
     for given in ("†input", "†input.x", '†input["odd || key"].x', "††input.x"):
-        same = shape_of(plan(given)) == shape
+        same = shape_in(plan(given)) == shape
         # What may be an alternative is not looked into.
         assert same is ("||" not in given)
         assert is_literal(given) is given.startswith("††")
 
     for read in ("†input.x || †state.a", "†state.input", "†inputs.x", "†①.input.x", "†item"):
-        assert shape_of(plan(read)) != shape
+        assert shape_in(plan(read)) != shape
 
     several: JSONObject = {
         "calls": [{"_tool": "look", "name": "†item", "_each": "†input.names"}],
@@ -163,7 +169,7 @@ def test_a_reference_to_the_input_stands_where_a_literal_would() -> None:
         "calls": [{"_tool": "look", "name": "†item", "_each": ["a", "b"]}],
         "output": "x",
     }
-    assert shape_of(several) == shape_of(listed)
+    assert shape_in(several) == shape_in(listed)
     # A place that holds a reference is none that a tool would have to be given.
     assert not is_literal(["†input.x", "a"])
     assert is_literal(["a", 1])

@@ -136,8 +136,8 @@ def test_needs_are_told_by_the_calls_by_the_schema_and_by_the_plan() -> None:
     solution: JSON = {
         "calls": [{"_tool": "a"}, {"_tool": "b"}, {"_tool": "c", "_module": "n"}, {"_tool": "a"}, 3]
     }
-    assert needs_of(schema, solution) == [Need("a", "m"), Need("b"), Need("c", "n")]
-    assert needs_of({}, {}, {"calls": [{"_tool": "d"}]}) == [Need("d")]
+    assert needs_of(Idea([], schema, solution)) == [Need("a", "m"), Need("b"), Need("c", "n")]
+    assert needs_of(Idea([], {}, {}), {"calls": [{"_tool": "d"}]}) == [Need("d")]
     assert [dataclasses.replace(Need("a"), module="m").text, Need("b").text] == ["m/a", "b"]
     odds: list[JSON] = [
         None,
@@ -145,4 +145,4 @@ def test_needs_are_told_by_the_calls_by_the_schema_and_by_the_plan() -> None:
         {"properties": {"calls": {"items": {"anyOf": [1, {"$ref": "x"}]}}}},
     ]
     for odd in odds:
-        assert needs_of(odd, odd) == []
+        assert needs_of(Idea([], odd, odd)) == []

@@ -283,8 +283,8 @@ async def test_a_person_accepts_what_a_tool_is_now(modules: Modules, tmp_path: P
         bridge.accept(changed, by=Decider("person", "terminal", "local"))
         assert await bridge.changed_tools("git") == []
         assert await replayed(bridge) == "git.git_log"
-        plan = bridge.store.publications.get("history", caller=SEES_ALL).plan or {}
-        [pin] = read_pins(plan) or []
+        publication = bridge.store.publications.get("history", caller=SEES_ALL)
+        [pin] = read_pins(publication.plan_or_guide) or []
         [step] = pin.accepted
         assert isinstance(step, dict)
         assert step["by"] == {"kind": "person", "via": "terminal", "user": "local"}

@@ -49,7 +49,7 @@ from ideabridge.tools.encoding import (
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.reading import read_solution
+from ideabridge.tools.reading import Solution, read_solution
 from ideabridge.tools.schema import Validator, check_schema
 from ideabridge.tools.tool import PROGRAM_STEP
 from ideabridge.tools.typed import read_as
@@ -279,13 +279,11 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
         raise PlanError("the plan: calls: expected an array of calls, found {}")
 
     try:
-        solution, _ = read_solution(
-            {"calls": plan.get("calls") or [], "output": plan.get("output")}
-        )
+        members, _ = read_solution({"calls": plan.get("calls") or [], "output": plan.get("output")})
     except IdeabridgeError as error:
         raise PlanError(f"the plan: {error}") from None
 
-    calls = solution["calls"]
+    solution = read_as(Solution, members)
     states: dict[str, JSONObject] = {}
     state_schemas: dict[str, JSONObject] = {}
     for instance, state in (_object(plan, "instances") or {}).items():
@@ -305,10 +303,10 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
         states[instance] = state
 
     return Plan(
-        calls=list_or_empty(calls),
+        calls=solution.calls,
         input=_object(plan, "input"),
         instances=states,
-        output=solution["output"],
+        output=solution.output,
         input_schema=_object(plan, "input_schema"),
         output_schema=_object(plan, "output_schema"),
         name=_text(plan, "name"),

@@ -17,7 +17,6 @@ from typing import Any, Final, Protocol, cast
 
 from ideabridge.bridge.context.assumption import assumption_lines
 from ideabridge.bridge.context.written_call import written_calls
-from ideabridge.bridge.runs.pins import calls_in, guide_tools
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.answers import ToolAnswer, fitting_list, object_output
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
@@ -80,9 +79,8 @@ def may_assume(publication: Publication) -> bool:
     call an idea, because it inherits the assumptions of that idea.
     """
     plan = publication.plan or {}
-    guide = publication.guide or {}
-    modules = [call.module for call in written_calls(calls_in(plan))]
-    modules += [module for module, _ in guide_tools(guide)]
+    modules = [call.module for call in written_calls(publication.plan_parts.calls)]
+    modules += [module for module, _ in publication.guide_parts.origins]
     named = any(module is not None and module.startswith(IDEA) for module in modules)
     return publication.answer != "recorded" and (
         named

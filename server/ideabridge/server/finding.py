@@ -15,7 +15,6 @@ from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import JSON_TEXT, OBSERVED, first_line_of
 from ideabridge.bridge.store.idea import IdeaHit, Publication, StoredIdea
 from ideabridge.bridge.store.ideas import IdeaFilter
-from ideabridge.bridge.store.published import PublishedPlan
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.direct_calls import DirectCalls
@@ -25,7 +24,6 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import counted, did_you_mean
 from ideabridge.tools.tool import IDEA, Tool, ToolKey
-from ideabridge.tools.typed import read_as
 
 # -- finding ---------------------------------------------------------------------------------------
 
@@ -429,8 +427,7 @@ class Finding:
         ]
         calls = self._calls(stored, caller)
         if calls:
-            output = read_as(PublishedPlan, stored.idea.solution).output
-            plan: JSONObject = {"calls": calls, "output": output}
+            plan: JSONObject = {"calls": calls, "output": stored.idea.solution_parts.output}
             messages.append({"type": "plan", "plan": plan, "description": f"idea {stored.id[:12]}"})
 
         return messages
@@ -452,7 +449,7 @@ class Finding:
 
         calls: list[JSON] = []
         for step in steps:
-            calls += read_as(PublishedPlan, step.idea.solution).calls
+            calls += step.idea.solution_parts.calls
 
         return calls
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, field
 from typing import Final, cast
 
 from ideabridge.tools.encoding import JSON, JSONObject, decode
@@ -15,6 +16,22 @@ _FENCE: Final = re.compile(r"```[ \t]*+[\w+-]*+[ \t]*+\r?\n(.*?)```", re.DOTALL)
 _STARTS: Final = 50
 _WHAT: Final = "the solution"
 _AS_TEXT: Final = "the solution was given as JSON text; write the object itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The answer to a Request, without members that do not say what runs. `read_as` reads it from
+    an idea, and from what `read_solution` returns.
+
+    Attributes:
+        calls: its calls, as they were written.
+        output: its output, in which references are not replaced, or None.
+        program: the text of the program that makes the calls and the output, or None.
+    """
+
+    calls: list[JSON] = field(default_factory=list[JSON])
+    output: JSON = None
+    program: str | None = None
 
 
 def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:

@@ -50,7 +50,8 @@ from ideabridge.bridge.lifting.rows import source_in_words
 from ideabridge.bridge.lifting.search import Found, is_constant
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.plan import Plan, read_published
-from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools, with_own_module
+from ideabridge.bridge.runs.pins import pins_for, with_own_module
+from ideabridge.bridge.store.published import PublishedPlan
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import (
     JSON,
@@ -62,6 +63,7 @@ from ideabridge.tools.encoding import (
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import PROGRAM_STEP
 from ideabridge.tools.toolbox import Toolbox
+from ideabridge.tools.typed import read_as
 
 _WATCHED: Final = 200
 """Maximum number of parts of the input and of results that the calls in a plan watch. A part counts
@@ -194,9 +196,7 @@ class PlanDraft:
         catalogue = self.lifted.catalogue
         calls = [with_own_module(call, catalogue) for call in self.calls]
         plan: JSONObject = {**self.lifted.function.plan(), "calls": calls, "output": self.output}
-        plan["pins"] = [
-            Pin.of(tool).to_json() for tool in pinned_tools(calls, catalogue, defined_in(plan))
-        ]
+        plan["pins"] = pins_for(read_as(PublishedPlan, plan), calls, catalogue)
         if self.explained:
             plan["explained"] = [literal.to_json() for literal in self.explained]
 

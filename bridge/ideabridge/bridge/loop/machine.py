@@ -89,11 +89,11 @@ from ideabridge.bridge.loop.settings import Settings, Spending
 from ideabridge.bridge.loop.solution import (
     BROKE_OFF,
     CheckedSolution,
+    CurrentSolution,
     PlanEvent,
     Planning,
     PlanResult,
     Proposal,
-    Solution,
     SolutionReader,
 )
 from ideabridge.bridge.loop.tick import Tick
@@ -167,7 +167,7 @@ class Machine:
         self.history: list[Progress] = []
         self.decisions: list[tuple[str, str, Decider]] = []
         self.grants = Grants()
-        self.solution = Solution()
+        self.solution = CurrentSolution()
         self.proposal: Proposal | None = None
         self.feedback = Feedback()
         self.output: JSON = None
@@ -732,7 +732,7 @@ class Machine:
         if self._mind_due:
             raise JournalError("a program came before its Request")
         self._begin(
-            Proposal(self._reader.graph(), Solution(extra=event.extra or {}, program=event))
+            Proposal(self._reader.graph(), CurrentSolution(extra=event.extra or {}, program=event))
         )
         self._input_doubts.assumed += [
             assumption for assumption in event.assumed or [] if isinstance(assumption, dict)

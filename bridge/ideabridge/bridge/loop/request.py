@@ -25,7 +25,7 @@ from ideabridge.bridge.loop.event import RequestMade
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.members import GROUP, GROUPS, THOUGHT_PROCESS, THOUGHTS
 from ideabridge.bridge.loop.progress import CallStatus, Progress
-from ideabridge.bridge.loop.solution import Solution
+from ideabridge.bridge.loop.solution import CurrentSolution
 from ideabridge.bridge.loop.stored_solution import SolutionValidator, stored_solution
 from ideabridge.bridge.loop.tool_offer import Latent, change_of_offer, offered_by
 from ideabridge.tools.compose import solution_schema
@@ -480,7 +480,7 @@ def _errors(errors: Sequence[JSONObject]) -> list[Message]:
     return messages
 
 
-def _program_texts(solution: Solution) -> list[str]:
+def _program_texts(solution: CurrentSolution) -> list[str]:
     """Return what the next Request says about the last program: what it printed and, if it failed,
     the program itself. A Request never refers to an earlier Request.
     """

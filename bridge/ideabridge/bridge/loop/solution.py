@@ -51,8 +51,8 @@ LAZY = (
 
 
 @dataclass(slots=True)
-class Solution:
-    """An answer to a Request, as its author wrote it.
+class CurrentSolution:
+    """The Solution that a machine carries out, as far as its author has written it.
 
     Attributes:
         calls: its calls.
@@ -89,7 +89,7 @@ class Proposal:
     """A Solution whose calls are bound to each other. For `pattern`, see `Group`."""
 
     graph: Graph
-    solution: Solution = field(default_factory=Solution)
+    solution: CurrentSolution = field(default_factory=CurrentSolution)
     pattern: Pattern | None = None
 
     @classmethod
@@ -98,7 +98,9 @@ class Proposal:
         graph.take(event.calls, event.output, event.places)
         if event.pattern is not None:
             _check_group(graph, event.pattern, event.output)
-        return cls(graph, Solution(event.calls, event.output, places=event.places), event.pattern)
+        return cls(
+            graph, CurrentSolution(event.calls, event.output, places=event.places), event.pattern
+        )
 
     def expect_well_formed(self) -> Self:
         """Return the proposal.

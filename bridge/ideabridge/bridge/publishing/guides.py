@@ -17,10 +17,12 @@ from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.offer.defined_tools import defined_tools
 from ideabridge.bridge.publishing.importing import own_cycle
 from ideabridge.bridge.runs.called_ideas import without_cycles
-from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools, with_own_module
+from ideabridge.bridge.runs.pins import pins_for, with_own_module
+from ideabridge.bridge.store.published import PublishedGuide
 from ideabridge.bridge.store.results import Copies
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.typed import read_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,7 @@ def guide_of(
             plan = _without_results(plan, function)
 
         guide["plan"] = {"calls": plan.calls, "output": plan.output}
-        pinned = pinned_tools(plan.calls, machine.catalogue, defined_in(guide))
-        guide["pins"] = [Pin.of(tool).to_json() for tool in pinned]
+        guide["pins"] = pins_for(read_as(PublishedGuide, guide), plan.calls, machine.catalogue)
 
     return guide
 

@@ -13,8 +13,9 @@ from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.offer.offer import SOLVE
 from ideabridge.bridge.programs.steps import names_program
-from ideabridge.bridge.runs.pins import calls_in, defined_in, guide_tools, read_pins
+from ideabridge.bridge.runs.pins import read_pins
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.published import PlanOrGuide
 from ideabridge.bridge.store.store import CAUTIOUS, Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, Tool
@@ -56,7 +57,7 @@ def evidence_of(publication: Publication) -> str:
     explained = (publication.learned or publication.plan or {}).get("explained")
     if not isinstance(explained, list):
         return ""
-    tools = [call.tool for call in written_calls(calls_in(publication.plan or {}))]
+    tools = [call.tool for call in written_calls(publication.plan_parts.calls)]
     return evidence_sentence(explained, tools)
 
 
@@ -100,7 +101,8 @@ class _PresentHints:
     def of(self, publication: Publication, depth: int = 0) -> JSONObject:
         """Return the hints of a version, called at this depth."""
         key = (publication.name, publication.version)
-        if publication.answer == "recorded" or (publication.plan or publication.guide) is None:
+        pinned = publication.plan_or_guide
+        if publication.answer == "recorded" or pinned is None:
             return publication.annotations
 
         if key not in self._hints:
@@ -109,7 +111,7 @@ class _PresentHints:
             # If ideas call each other in a circle, use the stored hints of a version whose hints
             # are being computed.
             self._hints[key] = publication.annotations
-            self._hints[key] = self._compute(publication, depth)
+            self._hints[key] = self._compute(publication, pinned, depth)
 
         return self._hints[key]
 
@@ -119,20 +121,21 @@ class _PresentHints:
             self._found[module] = self.store.publications.look_up(name, caller=self.caller)
         return self._found[module]
 
-    def _compute(self, publication: Publication, depth: int) -> JSONObject:
-        called = self._called(publication, depth)
+    def _compute(self, publication: Publication, pinned: PlanOrGuide, depth: int) -> JSONObject:
+        called = self._called(publication, pinned.defined, depth)
         if called is None:
             return dict(CAUTIOUS)
 
         hints = hints_of(called)
-        document = publication.plan or publication.guide
-        if read_pins(document) is not None and not defined_in(document):
+        if read_pins(pinned) is not None and not pinned.definitions:
             return hints
         # Only the stored hints are known for tools that the idea defines itself and for calls
         # without pins.
         return _worse(hints, publication.annotations)
 
-    def _called(self, publication: Publication, depth: int) -> list[Tool] | None:
+    def _called(
+        self, publication: Publication, defined: frozenset[str], depth: int
+    ) -> list[Tool] | None:
         """Return the tools that an idea can call, except latent ones, which only ask a mind. Return
         None if one of these tools is missing in this process.
         """
@@ -140,7 +143,6 @@ class _PresentHints:
         if keys is None:
             return None
 
-        defined = defined_in(publication.plan or publication.guide)
         called: list[Tool] = []
         for module, name in keys:
             if module is not None and module.startswith(IDEA):
@@ -166,12 +168,13 @@ class _PresentHints:
         not known.
         """
         # With a guide, a mind might continue after the plan, so the guide's tools are included.
-        keys = guide_tools(publication.guide or {})
-        for call in written_calls(calls_in(publication.plan)):
+        keys = publication.guide_parts.origins
+        plan = publication.plan_parts
+        for call in written_calls(plan.calls):
             if names_program(call, self.catalogue):
                 # The plan pins the tools that its programs call, except for built-in tools, which
                 # only read.
-                pins = read_pins(publication.plan)
+                pins = read_pins(plan)
                 if pins is None:
                     return None
                 keys.extend(pin.key for pin in pins)
@@ -299,14 +302,15 @@ class _NeededModules:
         if inner is None:
             return
 
-        defined = defined_in(inner.plan)
-        for call in written_calls(calls_in(inner.plan)):
+        plan = inner.plan_parts
+        defined = plan.defined
+        for call in written_calls(plan.calls):
             self.take(call, defined)
 
-        if inner.guide is not None:
-            defined = defined_in(inner.guide)
-            for tool_module, name in guide_tools(inner.guide):
-                self._need(tool_module, name, defined)
+        guide = inner.guide_parts
+        defined = guide.defined
+        for tool_module, name in guide.origins:
+            self._need(tool_module, name, defined)
 
 
 def _reaches(
@@ -328,7 +332,7 @@ def _reaches(
         if idea.plan is None or idea.guide is not None or "calls" not in idea.plan:
             return (EVERY_MODULE,)
 
-        for call in written_calls(calls_in(idea.plan)):
+        for call in written_calls(idea.plan_parts.calls):
             module = call.module
             if module is None or not module.startswith(IDEA):
                 tool = None if module == ANONYMOUS else catalogue.look_up(call)

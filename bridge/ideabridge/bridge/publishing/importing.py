@@ -25,7 +25,6 @@ from ideabridge.bridge.programs.sandbox import LONGEST
 from ideabridge.bridge.publishing.idea_tools import hints_of
 from ideabridge.bridge.publishing.programs import declared_calls
 from ideabridge.bridge.runs.called_ideas import cycle_through
-from ideabridge.bridge.runs.pins import calls_in
 from ideabridge.bridge.runs.replay import context_to_solve
 from ideabridge.bridge.runs.starts import start_solve
 from ideabridge.bridge.store.idea import Publication
@@ -228,16 +227,17 @@ def check_guide(store: Store, document: Document) -> None:
 
     arguments = PublishedRecording.of(recorded).input or {}
     try:
-        context = context_to_solve(guide, arguments)
+        start = read_as(PublishedGuide, guide)
+        context = context_to_solve(start, arguments)
         defined_tools(read_context(context))
-        schema = read_as(PublishedGuide, guide).output_schema
-        start_solve(context, Catalogue(()), Settings(), schema, Choice(AUTO, "it is imported"))
+        choice = Choice(AUTO, "it is imported")
+        start_solve(context, Catalogue(()), Settings(), start.output_schema, choice)
     except IdeabridgeError as error:
         raise PublicationError(
             f"publication.{_GUIDE}: a run cannot begin with it: {error}"
         ) from None
 
-    cycle = own_cycle(store, members["name"], written_calls(calls_in(guide.get("plan"))))
+    cycle = own_cycle(store, members["name"], written_calls(start.calls))
     if cycle is not None:
         raise PublicationError(f"publication.{_GUIDE}.plan: {cycle}")
 

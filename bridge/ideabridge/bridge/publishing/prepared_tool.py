@@ -15,11 +15,12 @@ from ideabridge.bridge.publishing.idea_tools import hints_of
 from ideabridge.bridge.publishing.outline import Outline, first_names
 from ideabridge.bridge.publishing.publish_request import PublishRequest
 from ideabridge.bridge.runs.called_ideas import asking_calls
-from ideabridge.bridge.runs.pins import calls_in
 from ideabridge.bridge.store.idea import Answer
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.reading import Solution
 from ideabridge.tools.tool import ANONYMOUS, Tool
+from ideabridge.tools.typed import read_as
 
 RECORDED: Final = "Returns the recorded answer, for one input only."
 
@@ -123,7 +124,7 @@ def planned_tool(
     return PreparedTool(
         "auto" if request.answer == "auto" else "plan",
         f"A model is asked only for {asking}." if asking else "",
-        hints_of(acting_tools(calls_in(plan), catalogue)),
+        hints_of(acting_tools(read_as(Solution, plan).calls, catalogue)),
         draft.schema,
         draft.arguments,
         plan=plan,

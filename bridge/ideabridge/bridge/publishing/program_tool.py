@@ -33,7 +33,8 @@ from ideabridge.bridge.publishing.programs import (
     unreached_sites,
 )
 from ideabridge.bridge.runs.called_ideas import asking_calls
-from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools
+from ideabridge.bridge.runs.pins import pins_for
+from ideabridge.bridge.store.published import PublishedPlan
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text, object_or_empty
 from ideabridge.tools.keywords import SchemaKeywords
@@ -114,8 +115,7 @@ class ProgramTrial:
         if defined:
             plan["tools"] = list[JSON](defined)
 
-        pinned = pinned_tools(self.calls, self.catalogue, defined_in(plan))
-        plan["pins"] = [Pin.of(tool).to_json() for tool in pinned]
+        plan["pins"] = pins_for(read_as(PublishedPlan, plan), self.calls, self.catalogue)
         return plan
 
 

@@ -109,15 +109,12 @@ from ideabridge.bridge.runs.called_ideas import with_plain_ideas
 from ideabridge.bridge.runs.pins import (
     ChangedTool,
     Definition,
-    calls_in,
+    accepted_pins,
     changed_in,
     check_pins,
-    defined_in,
-    definitions_in,
     essences_in,
     pinned_definitions,
     read_pins,
-    with_accepted,
     with_own_module,
 )
 from ideabridge.bridge.runs.replay import (
@@ -131,6 +128,7 @@ from ideabridge.bridge.store.errors import PublicationNameError
 from ideabridge.bridge.store.idea import NewPublication, Publication
 from ideabridge.bridge.store.portable import Checks, Document, read_document
 from ideabridge.bridge.store.publications import RESERVED, check_name
+from ideabridge.bridge.store.published import PublishedPlan
 from ideabridge.bridge.store.removed_kinds import with_present_kinds
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import (
@@ -148,6 +146,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import known_as, safe_name
 from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import IDEA
+from ideabridge.tools.typed import read_as
 
 T = TypeVar("T")
 
@@ -616,8 +615,9 @@ class Publisher:
             (the tools that its calls refer to in this bridge, the reason why the plan cannot be
                 published with these tools, or None).
         """
-        calls = calls_in(document)
-        await self.expect_listed(calls, defined_in(document), request.caller)
+        pinned = read_as(PublishedPlan, document)
+        calls = pinned.calls
+        await self.expect_listed(calls, pinned.defined, request.caller)
         # Another caller might have taken the name in the meantime.
         self.check_free(request.name, caller=request.caller)
         catalogue = PlanTools(self.offer, plan, request.caller, published=True).present()
@@ -625,7 +625,7 @@ class Publisher:
         if cycle is not None:
             return catalogue, cycle
         away = self.offer.to(request.caller).missing.why_away
-        checked = check_pins(document, calls, catalogue, definition, away)
+        checked = check_pins(pinned, calls, catalogue, definition, away)
         return catalogue, next(iter(checked.faults), None)
 
     async def _with_guide(
@@ -663,7 +663,7 @@ class Publisher:
             recorded=prepared.recorded(outline),
             owner=request.owner,
         )
-        pins = read_pins(prepared.plan or prepared.guide) or []
+        pins = read_pins(new.plan_or_guide) or []
         definitions = pinned_definitions(pins, outline.catalogue)
 
         def write() -> Publication:
@@ -947,16 +947,15 @@ class Publisher:
         verdicts: list[Verdict] = []
         for before in publications:
             with suppress(ModulesAwayError):  # The verdict reports it.
-                await self.expect_listed(calls_in(before.plan), defined_in(before.plan), caller)
-                await self.expect_listed(
-                    calls_in((before.guide or {}).get("plan")), defined_in(before.guide), caller
-                )
+                for part in (before.plan_parts, before.guide_parts):
+                    await self.expect_listed(part.calls, part.defined, caller)
 
             publication = await self.ways.pinned(before, caller)
             recording = publication.recording
             plan = _plan_of(publication, recording.input or {})
             tools = PlanTools(self.offer, plan, caller, published=True).present()
-            checked = self.ways.check_pins(publication.plan or publication.guide, plan.calls, tools)
+            pinned = publication.plan_or_guide or PublishedPlan()
+            checked = self.ways.check_pins(pinned, plan.calls, tools)
             verdict = await verify_offline(publication, self.store, checked)
             if plan.program is not None and recording.has_output and not verdict.faults:
                 await self._reproduce(publication, plan, caller, verdict)
@@ -1059,12 +1058,13 @@ class Publisher:
         with self.store.transaction():
             for group in groups.values():
                 publication = group[0].publication
-                plan = publication.plan
-                guide = publication.guide
+                plan: JSONObject | None = publication.plan
+                guide: JSONObject | None = publication.guide
+                pins = accepted_pins(publication, group, decider_of(by))
                 if plan is not None:
-                    plan = with_accepted(plan, group, decider_of(by))
+                    plan = {**plan, "pins": pins}
                 elif guide is not None:
-                    guide = with_accepted(guide, group, decider_of(by))
+                    guide = {**guide, "pins": pins}
 
                 self.store.publications.pin(
                     publication,
@@ -1094,8 +1094,8 @@ def _plan_of(publication: Publication, arguments: JSONObject) -> Plan:
     """
     if publication.plan is not None:
         return plan_of(publication, arguments)
-    guide = publication.guide or {}
-    return Plan(calls=calls_in(guide.get("plan")), tools=definitions_in(guide))
+    guide = publication.guide_parts
+    return Plan(calls=guide.calls, tools=guide.definitions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,11 +45,12 @@ from ideabridge.bridge.publishing.publish_request import PublishRequest
 from ideabridge.bridge.publishing.publisher import Publisher
 from ideabridge.bridge.publishing.written import MAX_TEXT, WrittenIdea, read_idea, written_texts
 from ideabridge.bridge.runs.called_ideas import asking_calls
-from ideabridge.bridge.runs.pins import Pin, calls_in, defined_in, pinned_tools, with_own_module
+from ideabridge.bridge.runs.pins import pins_for, with_own_module
 from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.replay import context_to_solve, with_module
 from ideabridge.bridge.runs.starts import start_solve
 from ideabridge.bridge.store.idea import Idea, NewPublication, Publication, StoredIdea
+from ideabridge.bridge.store.published import PublishedGuide
 from ideabridge.bridge.store.shapes import Need
 from ideabridge.bridge.store.store import CAUTIOUS, Store
 from ideabridge.bridge.store.users import LOCAL, profile_of, publisher_of, user_of
@@ -61,6 +62,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import all_parameters
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import ANONYMOUS, IDEA
+from ideabridge.tools.typed import read_as
 
 _SENTENCE_ENDS: Final = (".", "!", "?")
 
@@ -279,15 +281,16 @@ class Saver:
 
         publisher = self.publisher
         planned = written.published_plan()
-        if written.program is not None:
-            names = await names_for_program(publisher.offer, written.program, caller)
-            planned["names"] = names.used_by(written.program)
-            planned["calls"] = declared_calls(planned["names"], written.program)
+        program = written.solution.program
+        if program is not None:
+            names = await names_for_program(publisher.offer, program, caller)
+            planned["names"] = names.used_by(program)
+            planned["calls"] = declared_calls(planned["names"], program)
         else:
             known = publisher.offer.known_catalogue
             planned["calls"] = [
                 known.as_real(call) if isinstance(call, dict) else call
-                for call in calls_in(planned)
+                for call in written.solution.calls
             ]
 
         plan = read_published(
@@ -303,8 +306,8 @@ class Saver:
 
         annotations = await publisher.check_plan(plan, name, caller, where="solution")
         catalogue = PlanTools(publisher.offer, plan, caller, published=True).present()
-        calls = calls_in(planned)
-        if written.program is None:
+        calls = plan.calls
+        if program is None:
             planned["calls"] = [with_own_module(call, catalogue) for call in calls]
 
         places = asking_calls(publisher.store, catalogue, calls)
@@ -326,7 +329,7 @@ class Saver:
         own = {tool.name for tool in defined}
         requested_tools = written.tools
         if requested_tools is None:
-            called = [call for call in written_calls(written.calls) if not call.has_result]
+            called = [call for call in written_calls(written.solution.calls) if not call.has_result]
             requested_tools = tuple(dict.fromkeys(_named(call) for call in called if call.tool))
 
         patterns = [pattern for pattern in requested_tools if pattern not in own]
@@ -357,7 +360,7 @@ class Saver:
         guide = written.guide(origins)
         try:
             start_solve(
-                context_to_solve(guide, written.example),
+                context_to_solve(read_as(PublishedGuide, guide), written.example),
                 offer.with_defined(offered, defined, caller=caller),
                 Settings(),
                 written.schema,
@@ -367,17 +370,16 @@ class Saver:
             raise PublicationError(f"a run cannot begin with it: {error}") from None
 
         ideas = (WrittenCall("", pattern) for pattern in requested_tools)
-        cycle = own_cycle(publisher.store, name, [*written_calls(written.calls), *ideas])
+        cycle = own_cycle(publisher.store, name, [*written_calls(written.solution.calls), *ideas])
         if cycle is not None:
             raise PublicationError(f"tools: {cycle}")
 
         if isinstance(plan := guide.get("plan"), dict):
             catalogue = offer.with_defined(offered, defined, caller=caller)
-            calls = [with_own_module(call, catalogue) for call in written.calls]
+            calls = [with_own_module(call, catalogue) for call in written.solution.calls]
             guide["plan"] = {**plan, "calls": calls}
             if not absent:
-                pinned = pinned_tools(calls, catalogue, defined_in(guide))
-                guide["pins"] = [Pin.of(tool).to_json() for tool in pinned]
+                guide["pins"] = pins_for(read_as(PublishedGuide, guide), calls, catalogue)
 
         # The effects of a missing tool are unknown.
         if needs:

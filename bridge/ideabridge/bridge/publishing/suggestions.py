@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ideabridge.bridge.context.state import read
-from ideabridge.bridge.context.written_call import WrittenCall, written_calls
+from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.lifting.choices import Choices
 from ideabridge.bridge.lifting.draft import PlanDraft, make_draft
 from ideabridge.bridge.lifting.function import read_function
@@ -25,7 +25,6 @@ from ideabridge.bridge.lifting.naming import tool_name
 from ideabridge.bridge.lifting.parameters import Parameter, ParameterDecision
 from ideabridge.bridge.lifting.plain import OpenPoint, open_points
 from ideabridge.bridge.loop.progress import CallStatus
-from ideabridge.bridge.runs.pins import calls_in
 from ideabridge.bridge.runs.recorded import RecordedRun, read_run
 from ideabridge.bridge.runs.stretch import EndedCall, calls_of, is_plain, store_part
 from ideabridge.bridge.store.journal import PastEvents
@@ -43,6 +42,7 @@ from ideabridge.tools.encoding import (
 )
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import safe_name
+from ideabridge.tools.reading import Solution
 from ideabridge.tools.tool import ToolKey
 
 MOST_RUNS: Final = 1000
@@ -279,7 +279,7 @@ def _line_of(store: Store, record: RunRecord) -> _Line:
     origin = record.summary.origin
     if origin is None or "run" not in origin:
         for solution in store.ideas.solutions_of(record.id):
-            tools += map(_tool_of, _calls_of(solution))
+            tools += _tools_of(solution)
 
     failed = store.runs.calls_with_an_error(record.id) if tools else set[int]()
     places = [place for place in range(len(tools)) if place not in failed]
@@ -287,15 +287,11 @@ def _line_of(store: Store, record: RunRecord) -> _Line:
     return _Line(record.id, record.title, succeeded, tuple(places), len(tools))
 
 
-def _calls_of(solution: JSON) -> list[WrittenCall]:
-    return written_calls(calls_in(solution))
-
-
-def _tool_of(call: WrittenCall) -> str:
-    """Return the name of a call's tool without its module, because calls need not name the
-    module.
+def _tools_of(solution: Solution) -> tuple[str, ...]:
+    """Return the names of the tools that are called, without their modules, because calls need not
+    name the module.
     """
-    return re.split(r"[./]", call.tool)[-1]
+    return tuple(re.split(r"[./]", call.tool)[-1] for call in written_calls(solution.calls))
 
 
 def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
@@ -344,11 +340,11 @@ def _published(store: Store, caller: str) -> set[tuple[str, ...]]:
     while True:
         page = store.publications.page(_PAGE, after, caller=caller)
         for publication in page.items:
-            if publication.plan is not None:
-                solution = publication.plan
-            else:
-                solution = store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.solution
-            sequences.add(_without_helpers(tuple(_tool_of(call) for call in _calls_of(solution))))
+            solution: Solution = publication.plan_parts
+            if publication.plan is None:
+                idea = store.ideas.get(publication.idea_id, caller=SEES_ALL).idea
+                solution = idea.solution_parts
+            sequences.add(_without_helpers(_tools_of(solution)))
 
         if page.next is None:
             return sequences

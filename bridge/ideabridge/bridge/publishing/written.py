@@ -48,13 +48,14 @@ from ideabridge.tools.encoding import (
     JSONObject,
     ObjectLike,
     encode,
+    list_or_empty,
     normalise,
     object_or_empty,
 )
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
 from ideabridge.tools.keywords import SchemaKeywords, move_refs, show
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.reading import read_solution
+from ideabridge.tools.reading import Solution, read_solution
 from ideabridge.tools.schema import Validator, check_schema
 from ideabridge.tools.typed import read_as
 
@@ -93,9 +94,7 @@ class WrittenIdea:
         answer: how its tool answers: `plan`, `program`, `recorded` or `solve`.
         messages: its context.
         schema: the schema of the output, or None.
-        calls: the calls of its solution.
-        output: the output of its solution, with references, or None.
-        program: the text of its solution if that is a program, or None.
+        solution: its solution. An output that can be null is not wrapped, unlike in `idea`.
         tools: names or patterns of the tools that a mind can call, or None for the tools that its
             calls name.
         tags: words that the author chose.
@@ -108,9 +107,7 @@ class WrittenIdea:
     answer: Answer
     messages: list[Message]
     schema: JSONObject | None
-    calls: list[JSON]
-    output: JSON
-    program: str | None
+    solution: Solution
     tools: tuple[str, ...] | None
     tags: tuple[str, ...]
     members: JSONObject
@@ -130,7 +127,7 @@ class WrittenIdea:
         return IdeaMeta(
             title=self.title,
             description=self.description,
-            tools=tuple(tool_names(self.calls)),
+            tools=tuple(tool_names(self.solution.calls)),
             tags=self.tags,
         )
 
@@ -170,12 +167,7 @@ class WrittenIdea:
         """Return the plan in the form of a publication, see `read_published`. A program is returned
         without the names of its tools.
         """
-        plan: JSONObject
-        if self.program is not None:
-            plan = {"program": self.program}
-        else:
-            plan = {"calls": self.calls, "output": self.output}
-
+        plan = _as_stored(self.solution)
         states = {
             message.instance: message.value
             for message in self.messages
@@ -221,14 +213,14 @@ class WrittenIdea:
         guide: JSONObject = {"context": context, "tools": tools}
         guide["output_schema"] = self.schema or {"type": "string"}
         guide["by_instance"] = False
-        if self.calls:
-            guide["plan"] = {"calls": self.calls, "output": self.output}
+        if self.solution.calls:
+            guide["plan"] = _as_stored(self.solution)
 
         return guide
 
     def recorded_output(self) -> JSON:
         """Return the recorded output as a value. In the document, a dagger is written as `††`."""
-        return fill(compile_value(self.output, [], []), lambda _: None)
+        return fill(compile_value(self.solution.output, [], []), lambda _: None)
 
 
 def read_idea(
@@ -265,7 +257,7 @@ def read_idea(
     schema = _schema(read)
     solution = _solution(read)
     if schema is not None and SolutionSchema.read(schema).is_complete:
-        idea = Idea(context, schema, solution.to_json())
+        idea = Idea(context, schema, _as_stored(solution))
         schema, output = _unwrapped(function_schemas(idea)[1], solution.output)
         solution = dataclasses.replace(solution, output=output)
         answer = _answer(requested, solution)
@@ -285,9 +277,7 @@ def read_idea(
         answer=answer,
         messages=messages,
         schema=schema,
-        calls=solution.calls,
-        output=solution.output,
-        program=solution.program,
+        solution=solution,
         tools=_names(read, "tools"),
         tags=_names(read, "tags") or (),
         members={
@@ -508,23 +498,6 @@ def _schema(document: JSONObject) -> JSONObject | None:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class _Solution:
-    """The solution of a document: either a program, or calls and an output, both of which can be
-    empty.
-    """
-
-    calls: list[JSON]
-    output: JSON
-    program: str | None = None
-
-    def to_json(self) -> JSONObject:
-        """Return the solution in the form that an idea has."""
-        if self.program is not None:
-            return {"program": self.program}
-        return {"calls": self.calls, "output": self.output}
-
-
 def _expect_solution_members(solution: JSON) -> None:
     """Raise an error if a solution has unknown properties."""
     if not isinstance(solution, dict) or "_tool" in solution:
@@ -539,10 +512,10 @@ def _expect_solution_members(solution: JSON) -> None:
             )
 
 
-def _solution(document: JSONObject) -> _Solution:
+def _solution(document: JSONObject) -> Solution:
     value = document.get("solution")
     if value is None:
-        return _Solution([], None)
+        return Solution()
     if isinstance(value, dict) and value.get("program") is not None:
         return _program(value)
 
@@ -551,10 +524,10 @@ def _solution(document: JSONObject) -> _Solution:
     except IdeabridgeError as error:
         raise IdeaDocumentError(f"solution: {error}") from None
 
-    return _Solution(cast("list[JSON]", solution["calls"]), solution["output"])
+    return Solution(list_or_empty(solution["calls"]), solution["output"])
 
 
-def _program(solution: JSONObject) -> _Solution:
+def _program(solution: JSONObject) -> Solution:
     program = solution["program"]
     if not isinstance(program, str):
         raise IdeaDocumentError(f"solution.program: expected Python text, found {show(program)}")
@@ -565,7 +538,14 @@ def _program(solution: JSONObject) -> _Solution:
             f"solution: a program makes its own calls and output; leave {extra[0]} out"
         )
 
-    return _Solution([], None, program)
+    return Solution(program=program)
+
+
+def _as_stored(solution: Solution) -> JSONObject:
+    """Return a solution in the form that an idea has."""
+    if solution.program is not None:
+        return {"program": solution.program}
+    return {"calls": solution.calls, "output": solution.output}
 
 
 # -- what it becomes -------------------------------------------------------------------------------
@@ -578,7 +558,7 @@ def _requested_answer(document: JSONObject) -> str:
     return answer
 
 
-def _answer(requested: str, solution: _Solution) -> Answer:
+def _answer(requested: str, solution: Solution) -> Answer:
     """Return how a call to the idea is answered.
 
     Raises:
@@ -599,7 +579,7 @@ def _answer(requested: str, solution: _Solution) -> Answer:
     return "recorded" if solution.output is not None else "solve"
 
 
-def _lack(answer: str, solution: _Solution, *, has_references: bool) -> str | None:
+def _lack(answer: str, solution: Solution, *, has_references: bool) -> str | None:
     """Return what a solution lacks for a kind of answer, or None if it is complete."""
     if answer == "program" and solution.program is None:
         return "its solution has no program; write it as solution.program"
@@ -630,7 +610,7 @@ def _has_references(output: JSON) -> bool:
 
 
 def _composed(
-    output_schema: JSONObject | None, answer: Answer, solution: _Solution
+    output_schema: JSONObject | None, answer: Answer, solution: Solution
 ) -> tuple[JSON, JSONObject]:
     """Return (schema, solution) as they are stored. The schema describes a Solution with this
     output, and does not depend on the tools of this bridge.
@@ -654,13 +634,13 @@ def _composed(
     if solution.program is not None:
         schema["properties"] = {"program": {"type": "string"}, **properties}
         schema["required"] = ["program"]
-        return schema, solution.to_json()
+        return schema, _as_stored(solution)
 
     if not is_any and solution.output is not None and wrap_output(output_schema)[1]:
         # Wrap an output that can be null, because a mind must also wrap it.
         solution = dataclasses.replace(solution, output={"value": solution.output})
 
-    return schema, solution.to_json()
+    return schema, _as_stored(solution)
 
 
 def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | None, JSON]:

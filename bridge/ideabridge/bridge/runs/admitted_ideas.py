@@ -48,7 +48,7 @@ class AdmittedIdeas:
                 publication = self._store.publications.get(name, version, caller=SEES_ALL)
             except UnknownPublicationError:
                 return False
-            if read_pins(publication.plan or publication.guide) is None:
+            if read_pins(publication.plan_or_guide) is None:
                 # It is not yet known which tools the idea's calls refer to.
                 return self._needs_nothing_else(publication, offer)
             self._decided[key] = self._needs_nothing_else(publication, offer)

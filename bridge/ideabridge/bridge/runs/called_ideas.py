@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.runs.pins import calls_in, defined_in, guide_tools, read_pins
+from ideabridge.bridge.runs.pins import read_pins
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
@@ -102,12 +102,12 @@ def _calls_of(publication: Publication) -> list[WrittenCall]:
     """Return the calls of the idea's plan, plus one call for each idea that a mind can call when it
     solves the idea again.
     """
-    plan = publication.plan
+    plan = publication.plan_parts
     pins = read_pins(plan) or ()
-    own_tools = {pin.tool for pin in pins if not pin.module} | defined_in(plan)
-    calls = with_plain_ideas(written_calls(calls_in(plan)), own_tools)
+    own_tools = {pin.tool for pin in pins if not pin.module} | plan.defined
+    calls = with_plain_ideas(written_calls(plan.calls), own_tools)
 
-    for module, name in guide_tools(publication.guide or {}):
+    for module, name in publication.guide_parts.origins:
         calls.append(WrittenCall(name, module))
     return calls
 

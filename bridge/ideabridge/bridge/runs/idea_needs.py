@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ideabridge.bridge.context.written_call import written_calls
-from ideabridge.bridge.runs.pins import calls_in, defined_in, read_pins
+from ideabridge.bridge.runs.pins import read_pins
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer
@@ -76,19 +76,18 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
     """Return the tools that every call to a published idea needs, to the extent that they are known
     before its modules are up.
     """
-    if publication.answer == "recorded":
+    pinned = publication.plan_or_guide
+    if publication.answer == "recorded" or pinned is None:
         return []
 
-    pinned = publication.plan or publication.guide or {}
     pins = read_pins(pinned)
     if pins is not None:
         return [pin.key for pin in pins]
 
-    calls = calls_in(pinned if publication.plan is not None else pinned.get("plan"))
-    defined = defined_in(pinned)
+    defined = pinned.defined
     needs: list[ToolKey] = []
     listed: dict[str, str] | None = None
-    for call in written_calls(calls):
+    for call in written_calls(pinned.calls):
         if call.has_result or not call.tool:
             continue
         name = call.tool

@@ -71,14 +71,13 @@ from ideabridge.tools.encoding import (
     JSONObject,
     ObjectLike,
     encode,
-    list_or_empty,
     normalise,
 )
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
-from ideabridge.tools.reading import read_solution
+from ideabridge.tools.reading import Solution, read_solution
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
-from ideabridge.tools.typed import read_whole
+from ideabridge.tools.typed import read_as, read_whole
 
 if TYPE_CHECKING:
     from ideabridge.bridge.runs.runner import Runner
@@ -422,23 +421,24 @@ def _decided_plan(
         )
 
     try:
-        solution, _ = read_solution(
+        members, _ = read_solution(
             {"calls": plan["calls"], "output": plan.get("output", question.shown["output"])}
         )
     except IdeabridgeError as error:
         raise DecisionError(f"the edited plan cannot run: {error}") from None
 
-    listed = solution["calls"]
-    output = solution["output"]
+    solution = read_as(Solution, members)
+    calls = solution.calls
     places = None
-    calls = list_or_empty(listed)
     if machine.mode == "plan":
         calls, places = spread(calls, machine.instances)
 
-    errors = machine.check(events.SolutionProposed(calls, output, None, places)).errors
+    errors = machine.check(events.SolutionProposed(calls, solution.output, None, places)).errors
     if errors:
         raise DecisionError(f"the edited plan cannot run: {rejection(errors)}")
-    return events.PlanDecided(question.digest, "edit", by, decision.reason, calls, output, places)
+    return events.PlanDecided(
+        question.digest, "edit", by, decision.reason, calls, solution.output, places
+    )
 
 
 def _edited_call(

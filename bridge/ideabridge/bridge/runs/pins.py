@@ -22,8 +22,9 @@ from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.programs.steps import called_in
 from ideabridge.bridge.store.database import now_text
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.published import PlanOrGuide, PublishedPlan
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty, objects_in
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey, changes_of_essence
 from ideabridge.tools.typed import read_whole
@@ -94,55 +95,19 @@ class Pin:
         return dataclasses.replace(Pin.of(tool), accepted=(*self.accepted, step))
 
 
-def read_pins(plan: JSONObject | None) -> list[Pin] | None:
+def read_pins(pinned: PlanOrGuide | None) -> list[Pin] | None:
     """Return the pins of a plan or guide, or None if it has no pins or they are malformed."""
-    listed = (plan or {}).get("pins")
-    if not isinstance(listed, list):
+    if pinned is None or pinned.pins is None:
         return None
 
     pins: list[Pin] = []
-    for entry in listed:
+    for entry in pinned.pins:
         pin = read_whole(Pin, entry)
         if pin is None:
             return None
         pins.append(pin)
 
     return pins
-
-
-def calls_in(plan: JSON) -> list[JSON]:
-    """Return the calls in a published plan, or in the plan of a guide."""
-    return list_or_empty(object_or_empty(plan).get("calls"))
-
-
-def defined_in(plan: JSONObject | None) -> frozenset[str]:
-    """Return the names of the tools that a plan, or the context of a guide, defines."""
-    return frozenset(str(tool.get("name")) for tool in definitions_in(plan or {}))
-
-
-def definitions_in(plan: JSONObject) -> tuple[JSONObject, ...]:
-    """Return the tools that a plan, or the context of a guide, defines."""
-    in_plan = list_or_empty(plan.get("tools"))
-    messages = objects_in(list_or_empty(plan.get("context")))
-    in_context = [message.get("tool") for message in messages]
-    return tuple(objects_in([*in_plan, *in_context]))
-
-
-def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:
-    """Return the (module, name) of each tool that a run can call when it solves the idea again.
-    Tools that the context of the guide defines are left out.
-    """
-    tools: list[tuple[str | None, str]] = []
-    for pair in list_or_empty(guide.get("tools")):
-        match pair:
-            case [str() as module, name]:
-                tools.append((module, str(name)))
-            case [_, name]:
-                tools.append((None, str(name)))
-            case _:
-                continue
-
-    return tools
 
 
 def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
@@ -199,6 +164,11 @@ def pinned_tools(
         return module or "", name
 
     return [tools[key] for key in sorted(tools, key=sort_key)]
+
+
+def pins_for(pinned: PlanOrGuide, calls: Iterable[JSON], catalogue: Catalogue) -> list[JSON]:
+    """Return the pins that calls of a plan or guide need, as entries of its `pins`."""
+    return [Pin.of(tool).to_json() for tool in pinned_tools(calls, catalogue, pinned.defined)]
 
 
 def essences_in(catalogue: Catalogue) -> Definition:
@@ -260,7 +230,7 @@ class PinCheck:
 
 
 def check_pins(
-    pinned: JSONObject | None,
+    pinned: PlanOrGuide,
     calls: list[JSON],
     catalogue: Catalogue,
     definition: Definition,
@@ -277,9 +247,9 @@ def check_pins(
         away: returns why a configured module is not up, or None if it is up or not configured.
     """
     pins = read_pins(pinned)
-    defined = defined_in(pinned)
+    defined = pinned.defined
     # The calls that a program makes come in no particular order.
-    is_program = "program" in (pinned or {})
+    is_program = isinstance(pinned, PublishedPlan) and pinned.program is not None
     by_key = {pin.key: pin for pin in pins or ()}
     result = PinCheck()
     # Several calls can name one tool, whose changes are reported once.
@@ -353,7 +323,7 @@ def changed_in(
     to accept in their place.
     """
     changed: list[ChangedTool] = []
-    for pin in read_pins(publication.plan or publication.guide) or ():
+    for pin in read_pins(publication.plan_or_guide) or ():
         tool = catalogue.get(pin.key) if pin.module == module else None
         if tool is not None and tool.digest != pin.digest:
             lines = _changes(pin, tool, definition)
@@ -362,15 +332,13 @@ def changed_in(
     return changed
 
 
-def with_accepted(pinned: JSONObject, changed: Iterable[ChangedTool], by: Decider) -> JSONObject:
-    """Return the plan or guide, with changed tools pinned to their current definitions."""
+def accepted_pins(
+    publication: Publication, changed: Iterable[ChangedTool], by: Decider
+) -> list[JSON]:
+    """Return the pins of a publication. Each changed tool is pinned to its current definition."""
     replacements = {change.pin.key: change.pin.replaced_by(change.tool, by) for change in changed}
-    pins: list[JSON] = []
-    for pin in read_pins(pinned) or ():
-        current = replacements.get(pin.key, pin)
-        pins.append(current.to_json())
-
-    return {**pinned, "pins": pins}
+    pins = read_pins(publication.plan_or_guide) or ()
+    return [replacements.get(pin.key, pin).to_json() for pin in pins]
 
 
 def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:

@@ -29,11 +29,7 @@ from ideabridge.bridge.runs.idea_needs import tools_listed_by, why_not_here
 from ideabridge.bridge.runs.pins import (
     Pin,
     PinCheck,
-    calls_in,
     check_pins,
-    defined_in,
-    definitions_in,
-    guide_tools,
     pinned_tools,
     read_pins,
     with_own_module,
@@ -50,7 +46,7 @@ from ideabridge.bridge.runs.starts import (
 )
 from ideabridge.bridge.store.errors import NotInProfileError, UnknownPublicationError
 from ideabridge.bridge.store.idea import PLANNED, Publication
-from ideabridge.bridge.store.published import PublishedGuide
+from ideabridge.bridge.store.published import PlanOrGuide, PublishedGuide
 from ideabridge.bridge.store.shapes import need_of
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import owner_of
@@ -59,12 +55,10 @@ from ideabridge.tools.encoding import (
     JSONObject,
     content_hash,
     encode_text,
-    list_or_empty,
 )
 from ideabridge.tools.json_parts import with_sorted_keys
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import IDEA, Tool
-from ideabridge.tools.typed import read_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,20 +143,19 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
 # -- solving again ---------------------------------------------------------------------------------
 
 
-def context_to_solve(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
+def context_to_solve(guide: PublishedGuide, arguments: JSONObject) -> list[JSON]:
     """Return the context of a run that solves the idea again: the idea's own context with its plan
     and the caller's input, in this order.
     """
     plan_messages: list[JSON] = []
-    plan = guide.get("plan")
-    if plan is not None:
+    if guide.plan is not None:
         plan_messages.append(
-            {"type": "plan", "plan": plan, "description": "how it was solved before"}
+            {"type": "plan", "plan": guide.plan, "description": "how it was solved before"}
         )
 
     messages: list[JSON] = []
     has_input = False
-    for raw in list_or_empty(guide.get("context")):
+    for raw in guide.context:
         message = read_message(raw)
         if message.type != "input" or message.instance:
             messages.append(raw)
@@ -235,9 +228,10 @@ class Ways:
         settings = self._offer.to(user).settings(settings)
         planned = _is_planned(publication)
         publication = await self.pinned(publication, caller)
-        guide = publication.guide
+        guide = publication.guide_parts
+        can_solve = publication.guide is not None
         if not planned:
-            if guide is None:
+            if not can_solve:
                 raise PublicationError(
                     f"{publication.name} does not contain what a model needs to solve it; "
                     "publish it again"
@@ -246,20 +240,20 @@ class Ways:
             filled = with_defaults(arguments, publication.input_schema)
             context = [*before, *context_to_solve(guide, filled)]
             catalogue = await self._tools_to_solve(publication, guide, context, caller)
-            self._expect(publication, guide, calls_in(guide.get("plan")), catalogue)
+            self._expect(publication, guide, guide.calls, catalogue)
             return _start_solving(publication, guide, context, catalogue, settings, choice)
 
         plan = plan_of(publication, arguments)
         catalogue = await PlanTools(self._offer, plan, user, published=True).catalogue()
-        if read_pins(publication.plan) is None:
+        if read_pins(publication.plan_parts) is None:
             self._expect_own_ideas(publication, plan, catalogue)
 
-        self._expect(publication, publication.plan, plan.calls, catalogue)
+        self._expect(publication, publication.plan_parts, plan.calls, catalogue)
         if not all(self._offer.to(caller).has_tool(tool) for tool in catalogue.tools):
             # No mind can continue, because it would see tools that the profile does not have.
-            guide = None
+            can_solve = False
 
-        if guide is not None:
+        if can_solve:
             # The plan is the first answer. If it produces no output, a mind continues.
             context = [*before, *context_to_solve(guide, plan.input or {})]
             tools = await self._tools_to_solve(publication, guide, context, caller, catalogue.tools)
@@ -286,15 +280,15 @@ class Ways:
     async def _tools_to_solve(
         self,
         publication: Publication,
-        guide: JSONObject,
+        guide: PublishedGuide,
         context: list[JSON],
         caller: str,
         more: Sequence[Tool] = (),
     ) -> Catalogue:
         """Return the tools of a run that solves an idea again, including all tools in `more`."""
         defined = defined_tools(read_context(context))
-        await self._offer.reach(module for module, _ in guide_tools(guide))
-        offered = self._offer.named(guide_tools(guide), caller)
+        await self._offer.reach(module for module, _ in guide.origins)
+        offered = self._offer.named(guide.origins, caller)
         tools = without_cycles(self._store, publication.name, publication.version, offered)
         keys = {tool.key for tool in (*tools, *defined)}
         others = [tool for tool in more if tool.key not in keys]
@@ -366,60 +360,56 @@ class Ways:
         use. The pins are the same for all callers, so the caller's profile does not matter.
         """
         caller = owner_of(caller)
-        plan: JSONObject | None = publication.plan
-        unpinned = plan or publication.guide
+        unpinned = publication.plan_or_guide
         if unpinned is None or read_pins(unpinned) is not None:
             return publication
 
-        calls = calls_in(plan if plan is not None else unpinned.get("plan"))
+        calls = unpinned.calls
         catalogue = self._recorded_catalogue(publication)
         if catalogue is None or not all(_has_tool(catalogue, call, {}) for call in calls):
             listed = tools_listed_by(self._store, publication)
             calls = [with_module(call, listed) for call in calls]
-            catalogue = await self._present_catalogue(calls, unpinned, caller)
+            catalogue = await self._present_catalogue(calls, unpinned.definitions, caller)
             if self._idea_of_others(publication, calls, catalogue) is not None:
                 # The call itself is refused later.
                 return publication
             if not all(_has_tool(catalogue, call, listed) for call in calls):
                 # Definitions are unknown until the modules are up.
-                if plan is None:
+                if publication.plan is None:
                     return publication
-                return dataclasses.replace(publication, plan={**plan, "calls": calls})
+                plan: JSONObject = {**publication.plan, "calls": calls}
+                return dataclasses.replace(publication, plan=plan)
 
-        return await self._pin(publication, unpinned, calls, catalogue)
+        own_calls = [with_own_module(call, catalogue) for call in calls]
+        tools = pinned_tools(own_calls, catalogue, unpinned.defined)
+        return await self._pin(publication, own_calls, tools)
 
     async def _present_catalogue(
-        self, calls: list[JSON], unpinned: JSONObject, caller: str
+        self, calls: list[JSON], definitions: tuple[JSONObject, ...], caller: str
     ) -> Catalogue:
-        """Return the current tools for the calls in a plan or guide. Return no tools if a module is
-        down. In that case, the call itself reports the module.
+        """Return the current tools for the calls in a plan or guide, which also defines tools.
+        Return no tools if a module is down. In that case, the call itself reports the module.
         """
-        plan = Plan(calls=calls, tools=definitions_in(unpinned))
+        plan = Plan(calls=calls, tools=definitions)
         try:
             return await PlanTools(self._offer, plan, caller, published=True).catalogue()
         except PlanError:
             return Catalogue(())
 
     async def _pin(
-        self,
-        publication: Publication,
-        unpinned: JSONObject,
-        calls: list[JSON],
-        catalogue: Catalogue,
+        self, publication: Publication, calls: list[JSON], tools: list[Tool]
     ) -> Publication:
-        """Store a plan or guide with its pins, and with calls that name the pinned tools."""
+        """Store a plan or guide with pins of these tools, and with calls that name them."""
         plan: JSONObject | None = publication.plan
         guide: JSONObject | None = publication.guide
-        own_calls = [with_own_module(call, catalogue) for call in calls]
-        tools = pinned_tools(own_calls, catalogue, defined_in(unpinned))
         pins: list[JSON] = [Pin.of(tool).to_json() for tool in tools]
         if plan is not None:
-            plan = {**plan, "calls": own_calls, "pins": pins}
-        else:
-            inner = read_as(PublishedGuide, unpinned).plan
-            guide = {**unpinned, "pins": pins}
+            plan = {**plan, "calls": calls, "pins": pins}
+        elif guide is not None:
+            guide = {**guide, "pins": pins}
+            inner = publication.guide_parts.plan
             if inner is not None:
-                guide["plan"] = {**inner, "calls": own_calls}
+                guide["plan"] = {**inner, "calls": calls}
 
         definitions = {tool.digest: tool.essence for tool in tools}
         return await self._patiently(
@@ -459,7 +449,7 @@ class Ways:
     def _expect(
         self,
         publication: Publication,
-        pinned: JSONObject | None,
+        pinned: PlanOrGuide,
         calls: list[JSON],
         catalogue: Catalogue,
     ) -> None:
@@ -467,9 +457,7 @@ class Ways:
         if checked.faults:
             raise MeantToolError(checked.text(publication.name))
 
-    def check_pins(
-        self, pinned: JSONObject | None, calls: list[JSON], catalogue: Catalogue
-    ) -> PinCheck:
+    def check_pins(self, pinned: PlanOrGuide, calls: list[JSON], catalogue: Catalogue) -> PinCheck:
         """Compare the pinned tools of a plan or guide with the current tools; see
         `pins.check_pins`.
         """
@@ -488,17 +476,16 @@ def _is_planned(publication: Publication) -> bool:
 
 def _start_solving(
     publication: Publication,
-    guide: JSONObject,
+    guide: PublishedGuide,
     context: list[JSON],
     catalogue: Catalogue,
     settings: Settings,
     choice: Choice,
 ) -> Start:
     """Return the start of a run that solves an idea again."""
-    start = read_as(PublishedGuide, guide)
-    settings = dataclasses.replace(settings, output_by_instance=start.by_instance)
+    settings = dataclasses.replace(settings, output_by_instance=guide.by_instance)
     return start_solve(
-        context, catalogue, settings, start.output_schema, choice, idea=publication.idea_id
+        context, catalogue, settings, guide.output_schema, choice, idea=publication.idea_id
     )
 
 

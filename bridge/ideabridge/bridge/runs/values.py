@@ -30,7 +30,8 @@ from ideabridge.tools.encoding import (
     object_or_empty,
 )
 from ideabridge.tools.errors import ValueMismatchError
-from ideabridge.tools.reading import BESIDE_PROGRAM, read_program, read_solution
+from ideabridge.tools.reading import BESIDE_PROGRAM, Solution, read_program, read_solution
+from ideabridge.tools.typed import read_as
 
 INLINE: Final = 4096
 """Maximum size, in bytes of JSON, of a value that an answer shows in full."""
@@ -59,16 +60,14 @@ def read_submission(
 
     Raises:
         ValueMismatchError: the value is not a solution.
-        RejectedSolutionError: its calls are not an array.
     """
-    solution, notes = read_solution(raw)
-    calls = solution["calls"]
-    output = solution["output"]
-    if not isinstance(calls, list):
-        raise RejectedSolutionError("calls: expected an array")
-
-    extra = {key: value for key, value in solution.items() if key not in ("calls", "output")}
-    return SolutionProposed(calls, output, extra or None, None, mind, model, pattern), notes
+    members, notes = read_solution(raw)
+    solution = read_as(Solution, members)
+    extra = {key: value for key, value in members.items() if key not in ("calls", "output")}
+    proposed = SolutionProposed(
+        solution.calls, solution.output, extra or None, None, mind, model, pattern
+    )
+    return proposed, notes
 
 
 def program_in(proposed: SolutionProposed) -> str | None:

@@ -8,8 +8,9 @@ import dataclasses
 from typing import Final
 
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.bridge.store.published import PlanOrigin, PublishedPlan
+from ideabridge.bridge.store.published import PlanOrigin
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.reading import Solution
 from ideabridge.tools.typed import read_as
 
 _IMPORTED: Final = "Imported: its author's description was not checked here."
@@ -34,7 +35,7 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
     """
     if answer != "auto":
         way = answer
-    elif read_as(PublishedPlan, plan).calls:
+    elif read_as(Solution, plan).calls:
         way = "plan"
     else:
         way = "solve"

@@ -12,10 +12,17 @@ from ideabridge.bridge.context.body import Body, EncodedRequest
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.store.published import PlanOrigin, PublishedPlan, PublishedRecording
+from ideabridge.bridge.store.published import (
+    PlanOrGuide,
+    PlanOrigin,
+    PublishedGuide,
+    PublishedPlan,
+    PublishedRecording,
+)
 from ideabridge.tools.composed import SolutionSchema
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.json_parts import json_type
+from ideabridge.tools.reading import Solution
 from ideabridge.tools.typed import read_as
 
 # -- idea ------------------------------------------------------------------------------------------
@@ -89,6 +96,11 @@ class Idea:
             request.id,
             request.id_with(solution),
         )
+
+    @cached_property
+    def solution_parts(self) -> Solution:
+        """The parts of `solution`."""
+        return read_as(Solution, self.solution)
 
     @property
     def id(self) -> str:
@@ -303,9 +315,28 @@ class NewPublication:
         return self.recording.guide
 
     @property
+    def plan_parts(self) -> PublishedPlan:
+        """The parts of `plan`, which are empty if it is None."""
+        return read_as(PublishedPlan, self.plan)
+
+    @property
+    def guide_parts(self) -> PublishedGuide:
+        """The parts of `guide`, which are empty if it is None."""
+        return read_as(PublishedGuide, self.guide)
+
+    @property
+    def plan_or_guide(self) -> PlanOrGuide | None:
+        """Its plan or, without one, its guide: the document that contains the pins. None if it has
+        neither.
+        """
+        if self.plan:
+            return self.plan_parts
+        return self.guide_parts if self.guide else None
+
+    @property
     def program(self) -> str | None:
         """The text of its program, or None if calls run none."""
-        return read_as(PublishedPlan, self.plan).program
+        return self.plan_parts.program
 
     @property
     def recording(self) -> PublishedRecording:

@@ -64,6 +64,8 @@ from ideabridge.bridge.store.users import (
 )
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 from ideabridge.tools.names import nearest
+from ideabridge.tools.reading import Solution
+from ideabridge.tools.typed import read_as
 
 LAG: Final = 2048
 """When about this many ideas are waiting to be indexed, a save indexes a batch."""
@@ -625,7 +627,7 @@ class Ideas:
             records.sort(key=lambda pair: (pair[1].meta.step or 0, pair[0]))
             return [record for _, record in records]
 
-    def solutions_of(self, run_id: str) -> list[JSON]:
+    def solutions_of(self, run_id: str) -> list[Solution]:
         """Return the Solutions of a run in the order of its steps, or [] if there is no such
         run.
         """
@@ -638,7 +640,8 @@ class Ideas:
                 "WHERE occurrences.run = ?1",
                 (run_id,),
             ).fetchall()
-        return [decode_trusted(text) for _, _, text in sorted(rows, key=lambda row: row[:2])]
+        texts = [text for _, _, text in sorted(rows, key=lambda row: row[:2])]
+        return [read_as(Solution, decode_trusted(text)) for text in texts]
 
     def runs_of(self, idea_id: str) -> list[str]:
         """Return the runs that saved the idea with this full id. Imported ideas can name runs of

@@ -230,7 +230,7 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
         document["publication"] = members
 
     plan = None if publication is None else publication.plan
-    needs = needs_of(stored.idea.schema, stored.idea.solution, plan)
+    needs = needs_of(stored.idea, plan)
     if needs:
         # This member is only for people who read the document: an import reads the calls
         # themselves.
@@ -289,8 +289,7 @@ class Document:
     @property
     def needs(self) -> list[Need]:
         """The tools that the idea's calls name, and the servers that these tools belong to."""
-        plan = (self.publication or {}).get("plan")
-        return needs_of(self.idea.schema, self.idea.solution, plan)
+        return needs_of(self.idea, (self.publication or {}).get("plan"))
 
 
 def read_document(raw: JSON, checks: Checks = "whole") -> Document:

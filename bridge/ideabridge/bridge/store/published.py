@@ -6,9 +6,12 @@ and versions that earlier releases stored stay readable.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.reading import Solution
 from ideabridge.tools.typed import member, read_as, read_whole
 
 
@@ -73,6 +76,7 @@ class PublishedGuide:
         output_schema: the schema of the output, or None for text.
         by_instance: whether the output is a map of outputs, keyed by instance.
         plan: how the idea was solved before, or None if its run made no calls.
+        pins: the pins of the tools that this plan calls, or None; see `runs/pins.py`.
     """
 
     context: list[JSON] = field(default_factory=list[JSON])
@@ -80,39 +84,92 @@ class PublishedGuide:
     output_schema: JSONObject | None = None
     by_instance: bool = False
     plan: JSONObject | None = None
+    pins: list[JSON] | None = None
+
+    @property
+    def calls(self) -> list[JSON]:
+        """The calls that solved the idea before."""
+        return read_as(Solution, self.plan).calls
+
+    @property
+    def origins(self) -> list[tuple[str | None, str]]:
+        """The (module, name) of each entry in `tools`."""
+        origins: list[tuple[str | None, str]] = []
+        for pair in self.tools:
+            if isinstance(pair, list) and len(pair) == 2:
+                module, name = pair
+                origins.append((module if isinstance(module, str) else None, str(name)))
+
+        return origins
+
+    @property
+    def definitions(self) -> tuple[JSONObject, ...]:
+        """The tools that the context defines."""
+        return _defined_in(self.context)
+
+    @property
+    def defined(self) -> frozenset[str]:
+        """The names of the tools that the context defines."""
+        return _names(self.definitions)
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedPlan:
+class PublishedPlan(Solution):
     """The parts of a published plan (`Publication.plan`) that a call carries out. `PlanOrigin` says
     how the plan was made, and `context/plan_literals.py` says how it finds values that a run
-    copied.
+    copied. The calls of a program only name the tools that the program can call. Without an output,
+    the answer is the state.
 
     Attributes:
-        calls: the calls. The calls of a program only name the tools that the program can call.
-        output: the output with its references, or null if the answer is the state.
         instances: the initial states, keyed by instance.
         output_schema: the schema of the output if it differs from the tool's: with instances, the
             tool returns a map of outputs.
         tools: the tools that the context of the plan defines.
         context: the messages of an idea that was written by hand.
         fixed: the members of the input that callers do not pass.
-        program: the text of a program.
         names: the names of tools in the program; see `ProgramNames.used_by`.
         recorded_defaults: the members of the input whose defaults are values of one recorded run,
             and which the author of the program does not call constant.
+        pins: the pins of the tools that it calls, or None; see `runs/pins.py`.
     """
 
-    calls: list[JSON] = field(default_factory=list[JSON])
-    output: JSON = None
     instances: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
     output_schema: JSONObject | None = None
     tools: tuple[JSONObject, ...] = ()
     context: tuple[JSONObject, ...] = ()
     fixed: JSONObject = field(default_factory=dict[str, JSON])
-    program: str | None = None
     names: JSONObject | None = None
     recorded_defaults: tuple[str, ...] = ()
+    pins: list[JSON] | None = None
+
+    @property
+    def definitions(self) -> tuple[JSONObject, ...]:
+        """The tools that the plan and its context define."""
+        return (*self.tools, *_defined_in(self.context))
+
+    @property
+    def defined(self) -> frozenset[str]:
+        """The names of the tools that the plan and its context define."""
+        return _names(self.definitions)
+
+
+PlanOrGuide: TypeAlias = PublishedPlan | PublishedGuide
+"""What contains the pins of a publication: its plan or, without one, its guide."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    tool: JSONObject | None = None
+
+
+def _defined_in(context: Iterable[JSON]) -> tuple[JSONObject, ...]:
+    """Return the tools that the messages of a context define."""
+    tools = (read_as(_Message, message).tool for message in context)
+    return tuple(tool for tool in tools if tool is not None)
+
+
+def _names(definitions: Iterable[JSONObject]) -> frozenset[str]:
+    return frozenset(str(tool.get("name")) for tool in definitions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 from ideabridge.bridge.context.references import is_reference
 from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.store.database import SOLUTION_OF, Database
-from ideabridge.bridge.store.published import PublishedPlan
+from ideabridge.bridge.store.idea import Idea
 from ideabridge.bridge.store.results import NAMING
 from ideabridge.bridge.store.search import INDEXED
 from ideabridge.tools.composed import SolutionSchema
@@ -26,6 +26,7 @@ from ideabridge.tools.encoding import (
     encode,
     encode_text,
 )
+from ideabridge.tools.reading import Solution
 from ideabridge.tools.typed import read_as
 
 # -- shape -----------------------------------------------------------------------------------------
@@ -36,15 +37,14 @@ _LITERAL: Final = "·"
 _OF_INPUT: Final = re.compile(r"†input(?:[.\[].*)?", re.DOTALL)
 
 
-def shape_of(solution: JSON) -> bytes | None:
+def shape_of(solution: Solution) -> bytes | None:
     """Return the hash of a Solution's calls and output without literals, or None if it has no
     calls. References, tools, modules, paths and keys count. Strings, numbers and lists of these do
     not count, nor do references to the input, because such references replace literals.
     """
-    plan = read_as(PublishedPlan, solution)
-    if not plan.calls:
+    if not solution.calls:
         return None
-    bare: JSONObject = {"calls": list(map(_call, plan.calls)), "output": _bare(plan.output)}
+    bare: JSONObject = {"calls": list(map(_call, solution.calls)), "output": _bare(solution.output)}
     return hashlib.sha256(encode(bare)).digest()[:16]
 
 
@@ -124,15 +124,12 @@ class Need:
         return f"{self.module}/{self.tool}" if self.module else self.tool
 
 
-def needs_of(schema: JSON, solution: JSON, plan: JSON = None) -> list[Need]:
+def needs_of(idea: Idea, plan: JSON = None) -> list[Need]:
     """Return the tools that the calls of an idea and of its published plan name. If a call does not
-    name the module of its tool, the module is taken from the schema that the Solution was written
-    for.
+    name the module of its tool, the module is taken from the schema of the idea.
     """
-    modules = modules_of(schema)
-    calls = [call for part in (solution, plan) for call in read_as(PublishedPlan, part).calls]
-    needs = _needs_of(calls, modules)
-    return sorted(needs)
+    calls = [*idea.solution_parts.calls, *read_as(Solution, plan).calls]
+    return sorted(_needs_of(calls, modules_of(idea.schema)))
 
 
 def _needs_of(calls: Iterable[JSON], modules: dict[str, str]) -> set[Need]:
@@ -221,14 +218,13 @@ class CallIndex:
         # Most ideas from one configuration have the same schema.
         modules: dict[int, dict[str, str]] = {}
         for number, schema, text, outcome, run, time in rows:
-            solution = decode_trusted(text)
-            calls = read_as(PublishedPlan, solution).calls
+            solution = read_as(Solution, decode_trusted(text))
             needs = set[Need]()
-            if calls:
+            if solution.calls:
                 if schema not in modules:
                     modules[schema] = self._modules_of(schema)
 
-                needs = _needs_of(calls, modules[schema])
+                needs = _needs_of(solution.calls, modules[schema])
                 called += [(need.tool, need.module, number) for need in needs]
 
             shape = shape_of(solution) if outcome == "done" else None

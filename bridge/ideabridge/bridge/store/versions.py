@@ -17,7 +17,6 @@ from ideabridge.bridge.store.idea import (
     function_schemas,
     seen_type,
 )
-from ideabridge.bridge.store.published import PublishedPlan
 from ideabridge.tools.encoding import (
     JSON,
     JSONObject,
@@ -26,6 +25,7 @@ from ideabridge.tools.encoding import (
     object_or_empty,
 )
 from ideabridge.tools.keywords import SchemaKeywords
+from ideabridge.tools.reading import Solution
 from ideabridge.tools.schema import inline_refs
 from ideabridge.tools.typed import read_as
 
@@ -42,9 +42,7 @@ class Side:
     input_schema: JSONObject | None
     output_schema: JSONObject | None
     annotations: JSONObject
-    calls: list[JSON]
-    program: str
-    output: JSON
+    solution: Solution
     recorded_output: JSON
     context: list[JSON]
     lifting: JSONObject
@@ -55,14 +53,17 @@ class Side:
     @classmethod
     def of(cls, stored: StoredIdea, publication: Publication | None) -> Side:
         """Return the side for an idea, with the publication that callers see."""
-        solution = stored.idea.solution
+        solution = stored.idea.solution_parts
+        plan = object_or_empty(stored.idea.solution)
         description = stored.meta.title
         answer = ""
         input_schema, output_schema = function_schemas(stored.idea)
         annotations: JSONObject = {}
         recorded_output: JSON = None
         if publication is not None:
-            solution = publication.plan or solution
+            if publication.plan:
+                solution = publication.plan_parts
+                plan = publication.plan
             description = publication.description
             answer = publication.answer
             input_schema = publication.input_schema
@@ -70,19 +71,16 @@ class Side:
             annotations = publication.annotations
             recorded_output = publication.recording.output
 
-        plan = read_as(PublishedPlan, solution)
         return cls(
             description=description,
             answer=answer,
             input_schema=input_schema,
             output_schema=output_schema,
             annotations=annotations,
-            calls=plan.calls,
-            program=plan.program or "",
-            output=plan.output,
+            solution=solution,
             recorded_output=recorded_output,
             context=list(stored.idea.context),
-            lifting=_lifting_of(object_or_empty(solution)),
+            lifting=_lifting_of(plan),
         )
 
 
@@ -111,10 +109,10 @@ def differences(old: NewPublication, new: NewPublication) -> list[str]:
     after = as_it_runs(new.plan or {})
 
     lines = [*_interface(old, new, None)]
-    old_plan = read_as(PublishedPlan, before)
-    new_plan = read_as(PublishedPlan, after)
+    old_plan = read_as(Solution, before)
+    new_plan = read_as(Solution, after)
     lines += _calls(old_plan.calls, new_plan.calls, widest=None)
-    lines += _program(old_plan.program or "", new_plan.program or "")
+    lines += _program(old_plan, new_plan)
     for key in dict.fromkeys((*before, *after)):
         if key not in ("calls", "program", "lifting", "pins"):
             lines += _lines(f"plan.{key}", before.get(key), after.get(key), None)
@@ -158,9 +156,9 @@ def changes(old: Side, new: Side) -> list[str]:
     """
     return [
         *_interface(old, new, _WIDEST),
-        *_calls(old.calls, new.calls),
-        *_program(old.program, new.program),
-        *_lines("output", old.output, new.output),
+        *_calls(old.solution.calls, new.solution.calls),
+        *_program(old.solution, new.solution),
+        *_lines("output", old.solution.output, new.solution.output),
         *_lines("context", old.context, new.context),
         *_lines("plan", old.lifting, new.lifting),
     ]
@@ -207,8 +205,8 @@ def _breaking_output(old: Side, new: Side) -> Iterator[str]:
         yield "it no longer has a schema"
         return
 
-    before = inline_refs(old.output_schema or _shape(old.output, old.recorded_output))
-    after = inline_refs(new.output_schema or _shape(new.output, new.recorded_output))
+    before = inline_refs(old.output_schema or _shape(old.solution.output, old.recorded_output))
+    after = inline_refs(new.output_schema or _shape(new.solution.output, new.recorded_output))
     yield from _removed_or_retyped(before, after, is_input=False)
 
 
@@ -299,9 +297,11 @@ def _shape(output: JSON, recorded: JSON) -> JSONObject:
     return seen_type(output)
 
 
-def _program(old: str, new: str) -> Iterator[str]:
+def _program(old: Solution, new: Solution) -> Iterator[str]:
     """Yield the lines that only one of two programs has."""
-    for line in difflib.unified_diff(old.splitlines(), new.splitlines(), n=0, lineterm=""):
+    before = (old.program or "").splitlines()
+    after = (new.program or "").splitlines()
+    for line in difflib.unified_diff(before, after, n=0, lineterm=""):
         if line[:1] in ("+", "-") and line.rstrip() not in ("+++", "---"):
             yield f"{line[0]} program: {line[1:]}"
 

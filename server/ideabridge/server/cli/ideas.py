@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
-from ideabridge.bridge.store.published import PublishedGuide, PublishedPlan
+from ideabridge.bridge.store.published import PublishedGuide
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.cli.console import (
     UsageError,
@@ -32,6 +32,7 @@ from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
 from ideabridge.server.views.text import source_text
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.names import counted, readable_json, size_text, visible
+from ideabridge.tools.reading import Solution
 from ideabridge.tools.typed import read_as
 
 if TYPE_CHECKING:
@@ -804,7 +805,7 @@ def _plan(solution: JSON) -> list[Line]:
     output.
     """
     body = object_or_empty(solution)
-    plan = read_as(PublishedPlan, body)
+    plan = read_as(Solution, body)
     lines: list[Line] = []
     if plan.program is not None:
         program = plan.program.rstrip("\n")

@@ -274,8 +274,8 @@ def _expect_own_name(idea: _Read, by_name: dict[str, _Read]) -> None:
 
 
 def _mentions(written: WrittenIdea) -> frozenset[str]:
-    words = set(re.findall(r"\w+", written.program or ""))
-    calls = written_calls(written.calls)
+    words = set(re.findall(r"\w+", written.solution.program or ""))
+    calls = written_calls(written.solution.calls)
     named = [name for call in calls for name in (call.tool, call.module) if name]
     words.update(name.removeprefix(IDEA) for name in (*named, *(written.tools or ())))
     return frozenset(words)

@@ -102,7 +102,7 @@ def _read(text: str) -> tuple[JSONObject, WrittenIdea]:
 def _shown(written: WrittenIdea) -> dict[str, Any]:
     """Return everything that a call to the tool runs, or that a mind reads."""
     values: dict[str, Any] = {
-        "program": source_text(written.program or ""),
+        "program": source_text(written.solution.program or ""),
         "plan": None,
         "guide": None,
         "recorded": None,

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.loop.question import Choice, Kind, Question
-from ideabridge.bridge.store.published import PublishedPlan
 from ideabridge.server.views.text import Beginning
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import counted, readable_json, visible
+from ideabridge.tools.reading import Solution
 from ideabridge.tools.typed import read_as
 
 REFUSING: Final[tuple[Choice, ...]] = ("deny", "skip")
@@ -227,7 +227,7 @@ def plan_without_ids(plan: JSONObject) -> JSONObject:
     if "calls" not in plan:
         return plan
 
-    calls = read_as(PublishedPlan, plan).calls
+    calls = read_as(Solution, plan).calls
     places: dict[JSON, JSON] = {}
     for number, call in enumerate(calls):
         if isinstance(call, dict) and isinstance(call.get("_id"), str):
@@ -267,7 +267,7 @@ def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
         instances: the number of instances of the run, or 0 if it has none.
     """
     if kind == "plan":
-        calls = read_as(PublishedPlan, content).calls
+        calls = read_as(Solution, content).calls
         text = counted(len(calls), "call")
         if instances:
             text += f" for each of {counted(instances, 'instance')}"
