@@ -76,6 +76,10 @@ def test_a_command_is_added_with_its_secret_and_works_at_once(
     expect(page.get_by_label("OWN_TOKEN is a secret")).to_be_checked()
     expect(page.get_by_label("MODE is a secret")).not_to_be_checked()
     expect(page.get_by_role("table", name="Values")).to_contain_text("production")
+    expect(page.get_by_role("main")).to_contain_text(
+        f"Nothing is written yet. It starts with {START}"
+    )
+    expect(page.get_by_role("main")).to_contain_text(f"It is written to {file}")
     assert TOKEN not in page.content()
     assert file.read_text(encoding="utf-8") == COMMENTED
     page.get_by_role("button", name="Add").click()

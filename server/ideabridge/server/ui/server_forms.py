@@ -480,6 +480,7 @@ class ServerForms:
             name=draft.name,
             is_new=draft.before is None,
             starts=started_by(planned.entry),
+            is_address="url" in planned.entry,
             changes=planned.changes,
             labels=LABELS,
             values=_values_of(planned, draft.typed),
