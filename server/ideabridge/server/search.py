@@ -135,22 +135,16 @@ class ToolSearch:
         named = self._exact.get(words.strip().lower(), ())
         word_list = _words(words)
         if not word_list:
-            everything = [
-                number
-                for number, tool in enumerate(tools)
-                if module is None or tool.module == module
-            ]
-            return [tools[number] for number in everything[:limit]], len(everything)
+            in_module = [tool for tool in tools if module is None or tool.module == module]
+            return in_module[:limit], len(in_module)
 
-        scores = {
-            number: score
-            for number, score in self._matches(_any_of(word_list))
-            if self._is_of(number, module)
-        }
-        for number in scores:
-            if tools[number].origin in self.look_alikes:
-                # A look-alike comes after the tool that it resembles.
-                scores[number] /= 2
+        scores: dict[int, float] = {}
+        for number, score in self._matches(_any_of(word_list)):
+            if not self._is_of(number, module):
+                continue
+            # A look-alike comes after the tool that it resembles.
+            is_look_alike = tools[number].origin in self.look_alikes
+            scores[number] = score / 2 if is_look_alike else score
 
         best = max(scores.values(), default=0.0)
         for number in named:
@@ -168,9 +162,11 @@ class ToolSearch:
         if tools is not self._tools:
             self._index(tools)
         word_list = _words(words[:_MOST_CHARACTERS])
-        return bool(word_list) and bool(
-            self._matches(" AND ".join(map(_word_query, word_list)), most=1)
-        )
+        if not word_list:
+            return False
+
+        every_word = " AND ".join(map(_word_query, word_list))
+        return bool(self._matches(every_word, most=1))
 
     def _is_of(self, number: int, module: str | None) -> bool:
         return module is None or (self._tools is not None and self._tools[number].module == module)
@@ -187,10 +183,9 @@ class ToolSearch:
         self.names = ProgramNames(tools)
         self._exact = {}
         self._table.executescript(_TABLE)
+        rows = ((number, *_texts(tool)) for number, tool in enumerate(tools))
         with self._table:
-            self._table.executemany(
-                _ADD, ((number, *_texts(tool)) for number, tool in enumerate(tools))
-            )
+            self._table.executemany(_ADD, rows)
 
         for number, tool in enumerate(tools):
             for name in {tool.name.lower(), tool.label.lower()}:
@@ -206,20 +201,14 @@ def _texts(tool: Tool) -> tuple[str, ...]:
     properties = read_as(SchemaKeywords, tool.parameters).properties
     for key, schema in islice(properties.items(), 100):
         parameters += _split(key)
-        description = read_as(SchemaKeywords, schema).description
-        if description is not None:
-            details.append(description[:300])
+        detail = read_as(SchemaKeywords, schema).description
+        if detail is not None:
+            details.append(detail[:300])
 
     module = _split(tool.module or "")
-    parts = (
-        name,
-        module,
-        parameters,
-        _split(tool.description[:4000]),
-        synonyms,
-        _split(" ".join(details)),
-    )
-    return tuple(" ".join(part) for part in parts)
+    description = _split(tool.description[:4000])
+    columns = (name, module, parameters, description, synonyms, _split(" ".join(details)))
+    return tuple(" ".join(words) for words in columns)
 
 
 def _split(text: str) -> list[str]:
@@ -231,11 +220,15 @@ def _words(text: str) -> list[str]:
     words, return all words.
     """
     words = list(dict.fromkeys(_split(text)))
-    return ([word for word in words if word not in _IGNORED] or words)[:_MOST_WORDS]
+    informative = [word for word in words if word not in _IGNORED]
+    return (informative or words)[:_MOST_WORDS]
 
 
 def _word_query(word: str) -> str:
-    return f'("{word}" OR "{word}"*)' if len(word) >= _PREFIX else f'"{word}"'
+    """Return the query for a word, also as the beginning of a longer word unless it is short."""
+    if len(word) < _PREFIX:
+        return f'"{word}"'
+    return f'("{word}" OR "{word}"*)'
 
 
 def _any_of(words: list[str]) -> str:
@@ -261,27 +254,28 @@ def tool_line(tool: Tool, names: ProgramNames, observed: JSONObject | None = Non
     # A tool that programs cannot call has no signature, so its label is shown instead.
     line = tool.label if place is None else names.signature(tool, observed)
     notes = _notes(tool, place, names)
-    if notes:
-        return f"{line}{', ' if line.endswith(OBSERVED) else ' # '}{notes}"
-    return line
+    if not notes:
+        return line
+
+    # A line that ends with this remark already has a comment.
+    separator = ", " if line.endswith(OBSERVED) else " # "
+    return f"{line}{separator}{notes}"
 
 
 def _notes(tool: Tool, place: tuple[str, str] | None, names: ProgramNames) -> str:
     """Return the names that plans use for a tool and its module, if they differ from those in the
     signature.
     """
+    module, function = place or (None, None)
     changed: list[str] = []
-    if place is None or place[1] != tool.name:
+    if function != tool.name:
         changed.append(f"_tool: {encode_text(tool.name)}")
-
-    if tool.module is not None and (place is None or place[0] != tool.module):
+    if tool.module is not None and module != tool.module:
         changed.append(f"_module: {encode_text(tool.module)}")
-
     if place is not None:
-        parameters = names.parameters(tool).items()
-        changed += [
-            f"{python}: {encode_text(real)}" for python, real in parameters if python != real
-        ]
+        for python, real in names.parameters(tool).items():
+            if python != real:
+                changed.append(f"{python}: {encode_text(real)}")
 
     if len(changed) > _NOTES:
         changed[_NOTES:] = ["..."]

@@ -194,7 +194,9 @@ class AlignedRun:
         target = progress.wrote[0]
         if target[0] == "results":
             return format_reference(("results", str(source.place), *source.path))
-        if progress.call.method == "set" and self._writers.overlapping(target) == {source.place}:
+
+        is_only_writer = self._writers.overlapping(target) == {source.place}
+        if progress.call.method == "set" and is_only_writer:
             return format_reference((*target, *source.path))
         return None
 
@@ -223,7 +225,9 @@ class AlignedRun:
         place = _number_of(operand)
         if place is None:
             return self._source_outside_results(operand)
-        return ValueSource(place, operand.path[1:]) if place < len(self.calls) else None
+        if place >= len(self.calls):
+            return None
+        return ValueSource(place, operand.path[1:])
 
     def source_at(self, text: str) -> ValueSource | None:
         """Return the source of a reference with one operand; see `source_in_plan`."""
@@ -297,7 +301,9 @@ def is_data_key(aligned: AlignedRun, source: ValueSource) -> bool:
             continue
 
         members = opened(aligned.value(holder))
-        if isinstance(members, dict) and (is_like_a_map(members) or not _FIELD_NAME.fullmatch(key)):
+        if not isinstance(members, dict):
+            continue
+        if is_like_a_map(members) or not _FIELD_NAME.fullmatch(key):
             return True
 
     return False
@@ -306,7 +312,9 @@ def is_data_key(aligned: AlignedRun, source: ValueSource) -> bool:
 def is_position(aligned: AlignedRun, source: ValueSource) -> bool:
     """Return whether a path leads through a position in a list with more than one item."""
     for holder, key in source.above:
-        items = items_of(aligned.value(holder)) if key.isdecimal() else None
+        if not key.isdecimal():
+            continue
+        items = items_of(aligned.value(holder))
         if items is not None and len(items) > 1:
             return True
     return False

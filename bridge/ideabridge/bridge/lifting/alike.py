@@ -120,15 +120,19 @@ def _difference(calls: Sequence[Executed], others: Sequence[Executed]) -> str:
     """
     counts = _counts(calls)
     other_counts = _counts(others)
-    call = next(call for call in (*calls, *others) if counts[call.key] != other_counts[call.key])
-    other_times = _times(other_counts[call.key])
-    return f"it called {call.name} {other_times}, but this run {_times(counts[call.key])}"
+    different = (call for call in (*calls, *others) if counts[call.key] != other_counts[call.key])
+    first = next(different)
+    times = _times(counts[first.key])
+    other_times = _times(other_counts[first.key])
+    return f"it called {first.name} {other_times}, but this run {times}"
 
 
 def _times(count: int) -> str:
     if count == 0:
         return "not at all"
-    return "once" if count == 1 else f"{count} times"
+    if count == 1:
+        return "once"
+    return f"{count} times"
 
 
 def _in_turn(
@@ -187,7 +191,9 @@ def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
         parameters = written_parameters(call.raw)
         if parameters.keys() != written_parameters(again.raw).keys():
             return f"calls.{place} ({call.name}) has other parameters"
-        if (call.progress.status is CallStatus.DONE) != (again.progress.status is CallStatus.DONE):
+        is_done = call.progress.status is CallStatus.DONE
+        is_done_again = again.progress.status is CallStatus.DONE
+        if is_done != is_done_again:
             return f"calls.{place} ({call.name}) took another branch"
 
         for hole in holes_in(parameters):
@@ -210,8 +216,9 @@ def _other_source(
     written = other.written_reference(place, keys)
     if written is not None:
         other_sources = other.sources_of(parse_reference(written))
-        is_other = bool(sources) and _fields(sources) != _fields(other_sources)
-        return f"reads {written} there" if is_other else None
+        if sources and _fields(sources) != _fields(other_sources):
+            return f"reads {written} there"
+        return None
 
     if len(sources) == 1 and _has_other_literal(mine, other, place, keys, sources[0]):
         return f"is not the value that {text} reads there"
@@ -262,7 +269,9 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
     for record in _ended(store, caller):
         if record.id in own_runs or record.parent is not None:
             continue
-        if events + record.last_event > _EVENTS or not tools <= _tools(store, record.id):
+        if events + record.last_event > _EVENTS:
+            continue
+        if not tools <= _tools(store, record.id):
             continue
 
         examined += 1
@@ -278,10 +287,15 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
 
 
 def _tools(store: Store, run_id: str) -> set[str]:
-    return {name for step in store.ideas.of_run(run_id) for name in step.meta.tools}
+    """Return the names of the tools that a run's calls name."""
+    names: set[str] = set()
+    for step in store.ideas.of_run(run_id):
+        names.update(step.meta.tools)
+    return names
 
 
 def _ended(store: Store, caller: str) -> list[RunRecord]:
+    """Return the caller's latest runs that are done, newest first."""
     records: list[RunRecord] = []
     after: str | None = None
     while len(records) < _SEARCHED:

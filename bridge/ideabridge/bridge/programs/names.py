@@ -14,6 +14,7 @@ import re
 import sys
 import threading
 import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, Self
@@ -108,7 +109,10 @@ def _mapped(
     first, so that they stay as they are.
     """
     listed = dict.fromkeys(names)
-    real_names = {name: name for name in listed if name not in reserved and identify(name) == name}
+    unreserved = [name for name in listed if name not in reserved]
+    real_names = {name: name for name in unreserved if identify(name) == name}
+
+    # The last number that was tried for each identifier.
     numbers: dict[str, int] = {}
     for name in sorted(listed.keys() - real_names.keys()):
         base = identify(name)
@@ -138,20 +142,24 @@ class ProgramNames:
     """
 
     def __init__(self, tools: Iterable[Tool]) -> None:
-        own: dict[str, list[Tool]] = {}
+        by_server = defaultdict[str, list[Tool]](list)
         for tool in tools:
             # The reading tool is left out, because a program reads parts of values with its own
             # `tools.read`.
             if tool.module != ANONYMOUS and not is_reader(tool):
-                own.setdefault(_module_of(tool), []).append(tool)
+                by_server[_module_of(tool)].append(tool)
 
-        tools_of_process = own.pop(f"{TOOLS}:", [])
-        ideas = own.pop(f"{IDEAS}:", [])
-        modules = {name: python for python, name in _mapped(own, _OWN).items()}
-        self.servers = {python: modules[name] for python, name in _mapped(own).items()}
-        self.tools: dict[str, dict[str, Tool]] = {
-            python: _functions(own[name]) for name, python in modules.items()
-        }
+        tools_of_process = by_server.pop(f"{TOOLS}:", [])
+        ideas = by_server.pop(f"{IDEAS}:", [])
+
+        # The names in `import NAME`, from which those of the interpreter are excluded, and in
+        # `from servers import NAME`, where all names are free.
+        imported = _mapped(by_server, _OWN)
+        modules = {server: name for name, server in imported.items()}
+        self.servers = {name: modules[server] for name, server in _mapped(by_server).items()}
+        self.tools: dict[str, dict[str, Tool]] = {}
+        for name, server in imported.items():
+            self.tools[name] = _functions(by_server[server])
         self.tools[TOOLS] = _functions(tools_of_process, (READ, CLASS))
         self.tools[IDEAS] = _functions(ideas)
         self._parameters: dict[tuple[str, str], dict[str, str]] = {}
@@ -160,40 +168,24 @@ class ProgramNames:
 
     def note_places(self) -> None:
         """Record the module and function of each tool once `tools` is filled."""
-        self._places = {
-            tool.key: (module, name)
-            for module, functions in self.tools.items()
-            for name, tool in functions.items()
-        }
+        self._places = {}
+        for module, functions in self.tools.items():
+            for name, tool in functions.items():
+                self._places[tool.key] = (module, name)
 
     @classmethod
     def of(cls, journaled: JSONObject, tools: Iterable[Tool]) -> Self:
         """Read the names that `used_by` returned, for tools with the same keys."""
         names = cls(())
-        tools = list(tools)
-        unchanged = [tool for tool in tools if not tool.is_changed]
-        tools_by_key = {tool.origin: tool.real for tool in tools if tool.is_changed}
-        tools_by_key |= {_key_of(tool): tool for tool in unchanged}
-        tools_by_key |= {tool.key: tool for tool in unchanged}
         servers = journaled.get("servers")
-        modules = journaled.get("modules")
         if isinstance(servers, dict):
             names.servers = {key: str(value) for key, value in servers.items()}
 
-        for module, keys in object_or_empty(modules).items():
+        tools_by_key = _by_journaled_key(tools)
+        for module, keys in object_or_empty(journaled.get("modules")).items():
             functions = names.tools.setdefault(module, {})
             for function, key in object_or_empty(keys).items():
-                match key:
-                    case [None | str() as place, str(name)] if (place, name) in tools_by_key:
-                        functions[function] = tools_by_key[place, name]
-                    case [str() as place, str(name), dict(defaults)] if (
-                        place,
-                        name,
-                    ) in tools_by_key:
-                        change = ToolChange(function, defaults=defaults)
-                        functions[function] = changed_tool(tools_by_key[place, name], change)
-                    case _:
-                        raise ProgramError(f"the run has no tool {show(key)}")
+                functions[function] = _read_tool(function, key, tools_by_key)
 
         names.note_places()
         return names
@@ -219,13 +211,15 @@ class ProgramNames:
         words = imported.union(_MEMBER.findall(program))
         servers = {name: module for name, module in self.servers.items() if name in from_servers}
         modules: JSONObject = {}
-        for module, members in self.tools.items():
-            if module in imported or module in servers.values():
-                modules[module] = {
-                    function: _journaled(tool)
-                    for function, tool in members.items()
-                    if function in words
-                }
+        for module, functions in self.tools.items():
+            if module not in imported and module not in servers.values():
+                continue
+
+            journaled: JSONObject = {}
+            for function, tool in functions.items():
+                if function in words:
+                    journaled[function] = _journaled(tool)
+            modules[module] = journaled
 
         # Sleeping is also a call, so its tool is needed.
         sleep = self.find(TOOLS, "sleep")
@@ -439,6 +433,46 @@ def _journaled(tool: Tool) -> list[JSON]:
     return list[JSON](_key_of(tool))
 
 
+def _by_journaled_key(tools: Iterable[Tool]) -> dict[ToolKey, Tool]:
+    """Return the tools, keyed by the module and the name in entries of `_journaled`. Changed tools
+    are replaced by the real ones. If several tools have one of these keys, the tool whose own key
+    it is comes first.
+    """
+    real: dict[ToolKey, Tool] = {}
+    by_key_of: dict[ToolKey, Tool] = {}
+    by_key: dict[ToolKey, Tool] = {}
+    for tool in tools:
+        if tool.is_changed:
+            real[tool.origin] = tool.real
+        else:
+            by_key_of[_key_of(tool)] = tool
+            by_key[tool.key] = tool
+
+    return real | by_key_of | by_key
+
+
+def _read_tool(function: str, entry: JSON, tools: Mapping[ToolKey, Tool]) -> Tool:
+    """Return the tool of an entry that `_journaled` wrote.
+
+    Raises:
+        ProgramError: the entry is malformed, or names another tool.
+    """
+    tool: Tool | None = None
+    match entry:
+        case [None | str() as module, str(name)]:
+            tool = tools.get((module, name))
+        case [str() as module, str(name), dict(defaults)]:
+            real = tools.get((module, name))
+            if real is not None:
+                tool = changed_tool(real, ToolChange(function, defaults=defaults))
+        case _:
+            pass
+
+    if tool is None:
+        raise ProgramError(f"the run has no tool {show(entry)}")
+    return tool
+
+
 def _module_of(tool: Tool) -> str:
     """Return the server of a tool. If it has none, return `tools:` or `ideas:`, which cannot be
     names of servers.
@@ -462,7 +496,9 @@ def _function_of(tool: Tool) -> str:
         return tool.name
     if tool.module is not None and tool.module.startswith(IDEA):
         return tool.module.removeprefix(IDEA)
-    return tool.origin[1]
+
+    _, name = tool.origin
+    return name
 
 
 def _functions(tools: Iterable[Tool], reserved: Collection[str] = ()) -> dict[str, Tool]:

@@ -34,7 +34,10 @@ async def doctor(options: Options) -> int:
     if configuration is not None:
         topics += [f"server {name}" for name in configuration.modules]
 
-    rows = None if options.json else Rows(("", "what", "found"), (1, max(map(len, topics))))
+    rows: Rows | None = None
+    if not options.json:
+        width = max(len(topic) for topic in topics)
+        rows = Rows(("", "what", "found"), (1, width))
 
     def on_result(result: CheckResult) -> None:
         if rows is not None:
