@@ -178,8 +178,8 @@ def _reference_for(text: str, arguments: JSONObject) -> JSON | Missing:
 
 
 def _value_for(explanation: Explanation, arguments: JSONObject) -> JSON | Missing:
-    """Return the value of an explanation for an input. Return MISSING if there is none, or if it
-    depends on results.
+    """Return the value of an explanation for an input. Return MISSING if the explanation has no
+    value, or depends on results.
     """
     needed = False
 

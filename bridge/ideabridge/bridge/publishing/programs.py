@@ -115,8 +115,8 @@ class RecordedCall:
 
     @property
     def is_needed(self) -> bool:
-        """True if a program has to make the call. It need not make a call that failed, only looked
-        around, or only shaped data, which Python can do as well.
+        """True if a program has to make the call. A program need not make a call that failed, only
+        looked around, or only shaped data, which Python can do as well.
         """
         if self.is_aside or self.result.exception is not None:
             return False

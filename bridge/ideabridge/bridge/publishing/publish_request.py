@@ -21,7 +21,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
     """The request to publish what a run did as a tool. Python, the command line, the page and
-    `publish_idea` each create one from their arguments. `Bridge.publish` explains the members.
+    `publish_idea` each create a request from their arguments. `Bridge.publish` explains the
+    members.
 
     Attributes:
         ref: the run, or an idea that it ended with.

@@ -264,7 +264,7 @@ class Saver:
 
     def _document(self, ref: str, caller: str) -> tuple[JSONObject, Idea | None]:
         """Return (an idea as a document, the idea itself if it is in the store). `ref` is the id of
-        an idea, a unique prefix of it, or the id of a run that ended early.
+        an idea, a unique prefix of such an id, or the id of a run that ended early.
         """
         store = self.publisher.store
         record = store.runs.get(ref)

@@ -389,8 +389,8 @@ class Journal:
         fingerprint: str,
         summary: StoredSummary,
     ) -> None:
-        """Create a run that is already `done`, with its whole journal, because it was carried out
-        elsewhere. Call this inside a transaction.
+        """Create a run that is already `done`, with its whole journal, because the run was carried
+        out elsewhere. Call this inside a transaction.
 
         Raises:
             RunExistsError: the id is taken.

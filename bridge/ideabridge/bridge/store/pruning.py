@@ -211,7 +211,7 @@ def _best_run(database: Database, idea: int) -> Key:
 
 _READ: Final = 1024
 _DELETED: Final = 500
-"""Number of rows that one transaction deletes, which takes about 10 ms."""
+"""Number of rows that one transaction deletes. Deleting them takes about 10 ms."""
 
 
 class Reach:
@@ -415,7 +415,7 @@ class Sweep:
 # -- pruning ---------------------------------------------------------------------------------------
 
 _TOGETHER: Final = 8
-"""Number of families that one transaction deletes, which takes a few milliseconds."""
+"""Number of families that one transaction deletes. Deleting them takes a few milliseconds."""
 
 _EVENTS: Final = 2000
 """Number of events that one transaction deletes."""

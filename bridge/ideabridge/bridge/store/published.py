@@ -116,7 +116,7 @@ class PublishedGuide:
 @dataclass(frozen=True, slots=True)
 class PublishedPlan(Solution):
     """The parts of a published plan (`Publication.plan`) that a call carries out. `PlanOrigin` says
-    how the plan was made, and `context/plan_literals.py` says how it finds values that a run
+    how the plan was made, and `context/plan_literals.py` says how a plan finds values that a run
     copied. The calls of a program only name the tools that the program can call. Without an output,
     the answer is the state.
 

@@ -26,7 +26,7 @@ OF_RUN: Final = 1
 """The value that stands for the run's own fingerprint in stored metadata."""
 
 BATCH: Final = 256
-"""Number of ideas that are indexed in one transaction, which takes about 10 ms."""
+"""Number of ideas that one transaction indexes. Indexing them takes about 10 ms."""
 
 INDEXED: Final = "indexed"
 """Key of the counter that holds the row of the last indexed idea."""

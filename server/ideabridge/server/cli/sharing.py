@@ -412,7 +412,7 @@ def _say_saved(where: str, saved: SavedIdea) -> None:
 
 def list_files(words: list[str], suffixes: tuple[str, ...] = (".json",)) -> list[tuple[str, bool]]:
     """Return (file, whether a person typed exactly this path) for each word that is a file, and for
-    each file in the words that are folders.
+    each file in a folder that a word names.
     """
     files: list[tuple[str, bool]] = []
     for word in words:

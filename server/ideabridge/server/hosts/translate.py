@@ -253,7 +253,7 @@ class _Translator:
         if note not in self.notes:
             self.notes.append(note)
 
-    # -- entries that are no servers ---------------------------------------------------------------
+    # -- entries that are not servers --------------------------------------------------------------
 
     def _refuse_own_kind(self, raw: JSONObject) -> None:
         kind = raw.get("type", raw.get("source"))
@@ -416,9 +416,9 @@ class _Translator:
     def _read_env_file(self, value: JSON) -> None:
         """Read the variables in a file.
 
-        A file in the project is allowed to name only a file in the project, and the values of the
-        named file are not copied, because a repository can contain the configuration that receives
-        them.
+        A host's file in the project is allowed to name only a file in the project. The values in
+        the named file are not copied, because a repository can contain the configuration that would
+        receive them.
         """
         path = Path(
             self._variables.text(self._text("envFile", value)).replace(
