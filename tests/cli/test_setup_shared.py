@@ -47,7 +47,7 @@ def test_every_client_connects_to_the_service_and_undo_puts_every_byte_back(
     assert main(["setup", "--shared", "--dry-run"]) == 0
     shown = capsys.readouterr()
     assert "shares this state with all clients" in shown.out
-    assert "An ideabridge of its own starts for Claude Desktop" in " ".join(shown.out.split())
+    assert "A separate ideabridge starts for Claude Desktop" in " ".join(shown.out.split())
     assert machine.digests() == before
     assert stored_secrets() == []
 
