@@ -149,7 +149,7 @@ def seen(bridge: Bridge, caller: str = "local", name: str = "ask_it") -> JSONObj
 async def test_each_owner_learns_from_its_own_runs_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observed, "SECONDS", 0.0)
+    monkeypatch.setattr(observed, "INSPECTION_SECONDS", 0.0)
     world = World()
     store = tmp_path / "store.sqlite"
     async with Bridge(toolbox=world.toolbox, store=store) as bridge:
@@ -190,7 +190,7 @@ async def test_of_many_calls_few_are_looked_at(monkeypatch: pytest.MonkeyPatch) 
         return observed_shape(value)
 
     monkeypatch.setattr(observed, "observed_shape", look)
-    monkeypatch.setattr(observed, "SECONDS", 60.0)
+    monkeypatch.setattr(observed, "INSPECTION_SECONDS", 60.0)
     world = World()
     async with Bridge(toolbox=world.toolbox) as bridge:
         world.value = 1

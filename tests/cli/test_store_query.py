@@ -200,7 +200,7 @@ def test_time_rows_and_bytes_are_bounded(
     assert (code, len(answer["rows"]), answer["more"]) == (0, 10_000, True)
     assert err == "only the first 10,000 rows were read: use LIMIT and OFFSET to read the others\n"
     assert query(store, f"{ENDLESS} LIMIT 10000", {}).bound == ""
-    monkeypatch.setattr(queries, "MOST_BYTES", 1024 * 1024)
+    monkeypatch.setattr(queries, "MOST_RESULT_BYTES", 1024 * 1024)
     result = query(store, "SELECT zeroblob(500000) FROM ideas, ideas AS more", {})
     assert (len(result.rows), result.bound) == (2, "1 MB")
     with pytest.raises(QueryError, match="needs more than 512 MB of memory"):

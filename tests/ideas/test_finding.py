@@ -251,7 +251,7 @@ def test_tags_are_given_taken_away_and_searched_for(filled: Store) -> None:
 def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
     store: Store, monkeypatch: pytest.MonkeyPatch, few: int, batch: int
 ) -> None:
-    monkeypatch.setattr(table, "FEW", few)
+    monkeypatch.setattr(table, "FEW_IDEAS", few)
     made: list[tuple[IdeaMeta, set[tuple[str, str]]]] = []
     source = random.Random(7)
     for number in range(60):

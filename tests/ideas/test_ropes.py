@@ -46,7 +46,7 @@ def test_pieces_are_the_text_and_within_their_bounds(text: str) -> None:
     assert b"".join(pieces) == raw
     for piece in pieces:
         assert piece.decode()
-        assert len(piece) <= ropes.LONGEST
+        assert len(piece) <= ropes.LONGEST_PIECE
 
     assert all(len(piece) >= ropes.SHORTEST - 3 for piece in pieces[:-1])
 
@@ -106,7 +106,7 @@ def test_a_long_text_is_stored_once_by_every_database(store: Store) -> None:
     store.ideas.save(second, IdeaMeta())
     after = run_sql(store.path, "SELECT count(*), sum(length(body)) FROM contents")[0]
     # The changed pieces, and the list.
-    assert after[1] - size < 3 * ropes.LONGEST
+    assert after[1] - size < 3 * ropes.LONGEST_PIECE
     assert after[0] - count < 6
     store.ideas.save(Idea([], {}, long), IdeaMeta())
     for idea in (first, second):
@@ -116,8 +116,8 @@ def test_a_long_text_is_stored_once_by_every_database(store: Store) -> None:
 def test_a_text_that_was_stored_whole_before_is_found_and_read(store: Store) -> None:
     first = state_of(20_000)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ideabridge.bridge.store.contents.LONG", 2**30)
-        patch.setattr("ideabridge.bridge.store.ropes.LONG", 2**30)
+        patch.setattr("ideabridge.bridge.store.contents.LONG_BYTES", 2**30)
+        patch.setattr("ideabridge.bridge.store.ropes.LONG_BYTES", 2**30)
         store.ideas.save(first, IdeaMeta())
 
     rows = run_sql(store.path, "SELECT count(*) FROM contents")

@@ -13,7 +13,7 @@ from ideabridge.bridge.context.seen import grow
 from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.lifting.evidence import (
     CONTRADICTED,
-    VIEW,
+    MOST_VIEW_BYTES,
     Kind,
     Record,
     is_worth_keeping,
@@ -123,7 +123,7 @@ def test_a_view_is_bounded() -> None:
     literals = [_literal("†input.a", "†input.gone")]
 
     assert view_of(literals, lambda text: 1 if text == "†input.a" else MISSING) == {"†input.a": 1}
-    assert view_of(literals, lambda _: "x" * VIEW) is None
+    assert view_of(literals, lambda _: "x" * MOST_VIEW_BYTES) is None
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_view_is_bounded() -> None:
         ({"kind": "me"}, "evidence.kind: expected run, person or assistant"),
         ({"values": [["calls.1", 3]]}, r"evidence.values.0: expected \[place, value\]"),
         (
-            {"view": {"†input.a": "x" * VIEW}},
+            {"view": {"†input.a": "x" * MOST_VIEW_BYTES}},
             "evidence.view: expected at most 65536 bytes of JSON, found 65",
         ),
         ({"view": {"a": 1}}, "a"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.context.explanations import COPIED_PART
-from ideabridge.bridge.lifting.inside import LISTED, Texts, core_of, stands_in
+from ideabridge.bridge.lifting.inside import LISTED_CHARACTERS, Texts, core_of, stands_in
 from ideabridge.bridge.lifting.plain import OpenPoint, open_points
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -304,7 +304,7 @@ def test_exactly_the_texts_with_a_part_are_found(texts: list[str], part: str) ->
 
 def test_a_huge_text_hides_no_later_one() -> None:
     looked = Texts()
-    looked.add("huge", "word " * LISTED)
+    looked.add("huge", "word " * LISTED_CHARACTERS)
     looked.add("small", "a word here")
     assert list(looked.roots_with("word")) == ["small"]
 

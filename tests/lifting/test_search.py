@@ -10,7 +10,13 @@ from datetime import date, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ideabridge.bridge.context.explanations import MOST, Read, operand_path, read_explanation, same
+from ideabridge.bridge.context.explanations import (
+    MOST_EXPLANATIONS,
+    Read,
+    operand_path,
+    read_explanation,
+    same,
+)
 from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.lifting.index import Values
@@ -85,7 +91,7 @@ def test_every_explanation_has_the_value_and_a_form_that_can_be_read(
     values = Values(documents)
     for literal in literals:
         found = explain_literal(literal, values, "name")
-        assert 0 < len(found.by) <= MOST
+        assert 0 < len(found.by) <= MOST_EXPLANATIONS
         assert {"constant": literal} in forms(found)
         for one in found.by:
             again = read_explanation(one.to_json())

@@ -28,7 +28,7 @@ from ideabridge.bridge.modules.errors import ModuleSignInError
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import Launch
 from ideabridge.bridge.modules.sign_ins import (
-    MOST_BYTES,
+    MOST_SIGN_IN_BYTES,
     SignInError,
     SignInFile,
     forget_sign_ins,
@@ -260,7 +260,7 @@ async def test_a_sign_in_that_is_too_large_is_not_kept(monkeypatch: pytest.Monke
         async with opened(server, Browser()) as modules:
             error = modules["tickets"].status().error or ""
         assert error.startswith("server 'tickets' cannot be signed in to: its sign-in has ")
-        assert f"the limit is {MOST_BYTES:,}" in error
+        assert f"the limit is {MOST_SIGN_IN_BYTES:,}" in error
         assert not kept(server).exists()
 
 

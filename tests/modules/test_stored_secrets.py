@@ -130,8 +130,8 @@ def test_a_keyring_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatc
             return None
 
     keyrings.use(monkeypatch, Locked())
-    monkeypatch.setattr("ideabridge.bridge.keyring.SECONDS", 0.1)
-    monkeypatch.setattr("ideabridge.bridge.keyring.PAUSE", 0.2)
+    monkeypatch.setattr("ideabridge.bridge.keyring.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("ideabridge.bridge.keyring.PAUSE_SECONDS", 0.2)
     try:
         with pytest.raises(KeyringError, match=r"did not answer within .* it may be"):
             Keyring().read("github")

@@ -581,7 +581,7 @@ async def test_one_user_cannot_take_every_place_of_the_queue(
     configuration: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ideabridge.bridge.driving.queue.MOST_QUEUED", 4)
-    monkeypatch.setattr("ideabridge.bridge.driving.queue.MOST_OF_ONE", 2)
+    monkeypatch.setattr("ideabridge.bridge.driving.queue.MOST_OF_ONE_CALLER", 2)
     async with Bridge(load_configuration(configuration()), role="front") as bridge:
         plan = {"calls": [{"_tool": "where"}]}
         for number in (1, 2):
@@ -590,7 +590,7 @@ async def test_one_user_cannot_take_every_place_of_the_queue(
 
         with pytest.raises(
             LimitExceededError,
-            match=r"2 of your runs wait for a worker.* which is the limit for one user",
+            match=r"2 of your runs are waiting for a worker.* which is the limit for one user",
         ):
             await bridge.run_plan(plan, caller="user:ann")
 

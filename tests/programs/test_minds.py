@@ -21,7 +21,7 @@ from ideabridge.bridge.loop.event import CallProposed, ProgramProposed, Solution
 from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.minds.recorded import Recorded
 from ideabridge.bridge.minds.settings import ModelConfiguration
-from ideabridge.bridge.programs.names import LISTED
+from ideabridge.bridge.programs.names import LISTED_CHARACTERS
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
@@ -359,7 +359,7 @@ async def test_the_names_of_tools_have_a_bound() -> None:
     described = program_in(request["schema"])["description"]
     assert "tools: " in described
     assert "tool_99_with_a_long_name" in described
-    assert len(described) < LISTED + 800
+    assert len(described) < LISTED_CHARACTERS + 800
     assert re.search(r"\n\.\.\. 1\d\d more, named in the same way$", described)
 
 

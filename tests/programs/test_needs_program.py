@@ -24,7 +24,7 @@ from ideabridge.bridge.context.assumption import assumption_lines
 from ideabridge.bridge.loop.event import AT_TERMINAL, CallDecided, Decider
 from ideabridge.bridge.programs import sandbox
 from ideabridge.bridge.publishing.program_answer import read_program_answer
-from ideabridge.bridge.publishing.program_request import ROOM, estimated_tokens
+from ideabridge.bridge.publishing.program_request import MOST_TOKENS, estimated_tokens
 from ideabridge.bridge.publishing.publish_request import PublishRequest
 from ideabridge.bridge.publishing.rounds import Rounds
 from ideabridge.bridge.store.errors import UnknownIdeaError
@@ -213,7 +213,7 @@ async def test_the_request_is_short_and_has_what_is_needed(bridge: Bridge) -> No
     ):
         assert part in request.text
     assert "not an instruction to you" in request.text
-    assert estimated_tokens(request.text) <= ROOM
+    assert estimated_tokens(request.text) <= MOST_TOKENS
 
 
 async def test_the_request_stays_short_for_large_recordings() -> None:
@@ -232,7 +232,7 @@ async def test_the_request_stays_short_for_large_recordings() -> None:
         request = await bridge.program_request(
             await by_hand(bridge, reading, sending, output={"sent": 1})
         )
-        assert estimated_tokens(request.text) <= ROOM
+        assert estimated_tokens(request.text) <= MOST_TOKENS
         assert "more calls, calls " in request.text
         assert "output: " in request.text
 
@@ -827,7 +827,7 @@ async def test_a_large_recording_is_judged(tracker: Tracker) -> None:
             [{"_tool": "send", "text": last}],
             output={"sent": last},
         )
-        assert estimated_tokens((await bridge.program_request(run)).text) <= ROOM
+        assert estimated_tokens((await bridge.program_request(run)).text) <= MOST_TOKENS
         program = """
 import tools
 for file in input["files"]:

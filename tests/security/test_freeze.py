@@ -255,7 +255,7 @@ ATTACKS: Final[list[tuple[str, Callable[[], JSONObject]]]] = [
 async def test_a_built_in_tool_ends_at_its_deadline_and_holds_up_nobody(
     number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "SECONDS", 0.5)
+    monkeypatch.setattr(worker, "MOST_SECONDS", 0.5)
     tool, arguments = ATTACKS[number]
     given = arguments()
 
@@ -342,7 +342,7 @@ async def test_a_worker_that_was_killed_is_named_and_replaced() -> None:
 
 
 async def test_a_worker_has_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "MEMORY", 150 * 1024 * 1024)
+    monkeypatch.setattr(worker, "WORKER_MEMORY", 150 * 1024 * 1024)
     text = "".join(chr(0x4E00 + number % 20_000) for number in range(1_900_000))
     with pytest.raises(LimitExceededError, match="needs more memory than the limit of 150 MB"):
         await shaped("pick", data=text, path="length(split(@, ''))")
@@ -455,7 +455,7 @@ ENDLESS_EXPLANATIONS: Final[list[tuple[JSONObject, Callable[[], JSON]]]] = [
 async def test_a_check_that_takes_long_holds_up_nobody(
     number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "SECONDS", 0.5)
+    monkeypatch.setattr(worker, "MOST_SECONDS", 0.5)
     monkeypatch.setattr(schemas, "SECONDS_BLOCKED", 0.3)
     # On a busy machine, compiling 3,000 patterns takes nearly as long as it may, which
     # another test measures.

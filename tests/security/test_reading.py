@@ -103,7 +103,7 @@ async def test_what_takes_too_long_is_a_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
-    monkeypatch.setattr(worker, "SECONDS", 0.01)
+    monkeypatch.setattr(worker, "MOST_SECONDS", 0.01)
     async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
         run = await ended(bridge, 500)
         with pytest.raises(

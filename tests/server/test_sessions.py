@@ -20,7 +20,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import load_configuration
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.function import read_function
-from ideabridge.bridge.runs.direct import MOST_CALLS, PAUSE
+from ideabridge.bridge.runs.direct import MOST_CALLS, SESSION_PAUSE
 from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.stretch import unkept
 from ideabridge.bridge.store.errors import UnknownRunError
@@ -136,7 +136,7 @@ async def test_a_session_ends_as_a_run_that_can_be_lifted(tmp_path: Path) -> Non
     loaded = load_configuration(configuration)
     async with Bridge(loaded) as first, Bridge(loaded) as second:
         assert await first.direct_sessions.end_idle() == 0
-        later = time.time() + 2 * PAUSE
+        later = time.time() + 2 * SESSION_PAUSE
         async with anyio.create_task_group() as group:
             # Two servers on one store.
             group.start_soon(first.direct_sessions.end_idle, later)
@@ -298,7 +298,7 @@ async def test_large_results_and_secrets_are_marked_and_not_kept(tmp_path: Path)
     assert b"xxxx" * 1000 not in stored(tmp_path)
     assert secret.encode() not in stored(tmp_path)
     async with Bridge(load_configuration(configuration)) as bridge:
-        await bridge.direct_sessions.end_idle(time.time() + 2 * PAUSE)
+        await bridge.direct_sessions.end_idle(time.time() + 2 * SESSION_PAUSE)
         (session,) = bridge.direct_sessions.latest("local")
         faults = read_function(bridge.store, session.run, "local").faults
         assert [one.split(":")[0] for one in faults] == [
@@ -327,7 +327,7 @@ async def test_calls_that_no_plan_can_make_do_not_lose_the_others(tmp_path: Path
         ) in error
 
     async with Bridge(load_configuration(configuration)) as bridge:
-        await bridge.direct_sessions.end_idle(time.time() + 2 * PAUSE)
+        await bridge.direct_sessions.end_idle(time.time() + 2 * SESSION_PAUSE)
         (session,) = bridge.direct_sessions.latest("local")
         run = read_run(bridge.store, session.run)
         assert run is not None
@@ -366,7 +366,7 @@ async def test_a_session_has_a_bounded_number_of_calls(tmp_path: Path) -> None:
         assert [one["calls"] for one in await sessions_of(client)] == [1, MOST_CALLS]
 
     async with Bridge(load_configuration(configuration)) as bridge:
-        assert await bridge.direct_sessions.end_idle(time.time() + 2 * PAUSE) == 2
+        assert await bridge.direct_sessions.end_idle(time.time() + 2 * SESSION_PAUSE) == 2
         longest = bridge.direct_sessions.latest("local")[1]
         run = read_run(bridge.store, longest.run)
         assert run is not None

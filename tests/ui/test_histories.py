@@ -66,7 +66,7 @@ async def test_journals_that_are_kept_take_bounded_memory(
 ) -> None:
     runs = await runs_with_large_results(tmp_path / "ideas.sqlite", 6)
     bound = 20_000_000
-    monkeypatch.setattr(histories, "MOST_BYTES", bound)
+    monkeypatch.setattr(histories, "JOURNAL_CACHE_BYTES", bound)
     fold_here(monkeypatch)
     with Store.open(tmp_path / "ideas.sqlite") as store:
         kept = Histories(store)
@@ -93,8 +93,8 @@ async def test_a_large_journal_is_folded_only_where_that_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [run] = await runs_with_large_results(tmp_path / "ideas.sqlite", 1)
-    monkeypatch.setattr(histories, "SMALL_BYTES", 100_000)
-    monkeypatch.setattr(histories, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(histories, "FOLDED_BYTES", 100_000)
+    monkeypatch.setattr(histories, "JOURNAL_CACHE_BYTES", 1_000_000)
     with Store.open(tmp_path / "ideas.sqlite") as store:
         # A worker folds it, and keeps nothing of it here.
         kept = Histories(store)
@@ -151,7 +151,10 @@ def test_pages_of_a_large_run_are_made_whole_in_a_worker(tmp_path: Path) -> None
                 }
                 run = await bridge.run_plan({"calls": [pick, *counts, *last]})
                 assert await run.wait() in ("done", "needs_approval")
-                assert bridge.store.runs.find(run.id, caller=LOCAL).last_event > histories.HERE
+                assert (
+                    bridge.store.runs.find(run.id, caller=LOCAL).last_event
+                    > histories.FOLDED_HERE_EVENTS
+                )
                 runs.append(run.id)
             return runs[0], runs[1]
 
@@ -224,7 +227,7 @@ async def test_waiting_runs_are_folded_once_for_everybody_who_looks_at_their_que
             assert await run.wait() == "needs_approval"
             runs.append(run)
         # Fewer folded journals than there are runs can be kept.
-        monkeypatch.setattr(histories, "MOST_BYTES", 6_000_000)
+        monkeypatch.setattr(histories, "JOURNAL_CACHE_BYTES", 6_000_000)
         kept = Histories(bridge.store)
         readers = note_readers(bridge.store, monkeypatch)
         workers = note_workers(monkeypatch)
@@ -276,7 +279,7 @@ async def test_nobody_hides_the_questions_of_others_by_asking_many(tmp_path: Pat
 async def test_a_run_that_kills_its_worker_hides_no_questions_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(histories, "HERE", 0)
+    monkeypatch.setattr(histories, "FOLDED_HERE_EVENTS", 0)
     async with Bridge(ASKS, toolbox=Toolbox(pay), store=tmp_path / "ideas.sqlite") as bridge:
         runs: list[Run] = []
         for amount in range(2):

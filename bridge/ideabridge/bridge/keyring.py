@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Final, cast
 
 from ideabridge.tools.errors import IdeabridgeError
 
-SECONDS: Final = 20.0
+ANSWER_SECONDS: Final = 20.0
 """Maximum time, in seconds, that a keyring can take to answer. A locked keyring might wait for
 someone to type a password on a desktop that nobody attends.
 """
 
-PAUSE: Final = 60.0
+PAUSE_SECONDS: Final = 60.0
 """Time, in seconds, for which a keyring that did not answer is left alone."""
 
 _LEAST_PRIORITY: Final = 1
@@ -37,8 +37,9 @@ class NoKeyringError(IdeabridgeError):
 
 
 class Keyring:
-    """ideabridge's entries in the system's keyring. Each method blocks for at most `SECONDS`. After
-    a call that gets no answer, all calls in the process fail at once for the next `PAUSE` seconds.
+    """ideabridge's entries in the system's keyring. Each method blocks for at most
+    `ANSWER_SECONDS`. After a call that gets no answer, all calls in the process fail at once for
+    the next `PAUSE_SECONDS` seconds.
 
     Every method raises `NoKeyringError` if no keyring is available, and `KeyringError` if the
     keyring fails.
@@ -68,12 +69,12 @@ class Keyring:
         # The thread is a daemon, so a keyring that never answers does not keep the process alive.
         thread = threading.Thread(target=call.run, name="keyring", daemon=True)
         thread.start()
-        thread.join(SECONDS)
+        thread.join(ANSWER_SECONDS)
         if thread.is_alive():
-            Keyring._silent_until = time.monotonic() + PAUSE
+            Keyring._silent_until = time.monotonic() + PAUSE_SECONDS
             raise KeyringError(
-                f"it did not answer within {SECONDS:g} seconds; it may be locked and waiting to be "
-                "unlocked"
+                f"it did not answer within {ANSWER_SECONDS:g} seconds; it may be locked and "
+                "waiting to be unlocked"
             )
         if call.error is not None:
             raise call.error

@@ -562,7 +562,7 @@ def _placeholder(needed: list[Reference]) -> JSONObject:
     return root
 
 
-SHOWN: Final = 200
+MOST_DRAWN_CALLS: Final = 200
 """Maximum number of calls, over all instances, in a plan whose instances are all drawn. Of a larger
 plan, only one instance is drawn.
 """
@@ -606,7 +606,7 @@ def waiting_plan(machine: Machine) -> WaitingPlan | None:
     plan = machine.waiting_plan
     if question is None or plan is None:
         return None
-    if plan.solution.places is None or len(plan.solution.calls) <= SHOWN:
+    if plan.solution.places is None or len(plan.solution.calls) <= MOST_DRAWN_CALLS:
         return WaitingPlan(plan.graph, question=question, instances=len(machine.instances))
 
     # Draw the plan for the first instance only, because all instances have the same documents.

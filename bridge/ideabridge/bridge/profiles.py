@@ -22,7 +22,7 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 _BUILT_IN: Final = builtin_toolbox()
 
-_SHOWN: Final = 64
+_SHOWN_CHARACTERS: Final = 64
 
 
 class ProfileError(IdeabridgeError):
@@ -88,13 +88,18 @@ class Profile:
         """Return why something that exists cannot be used, as in "the tool 'push' is not in profile
         'review'".
         """
-        return f"the {kind} {shown_name(name)[:_SHOWN]!r} is not in profile {self.name!r}"
+        return (
+            f"the {kind} {shown_name(name)[:_SHOWN_CHARACTERS]!r} is not in profile {self.name!r}"
+        )
 
     def lack(self, kind: str, name: str) -> str:
         """Return the same reason worded as an unmet need, as in "the tool 'push', which is not in
         profile 'review'".
         """
-        return f"the {kind} {shown_name(name)[:_SHOWN]!r}, which is not in profile {self.name!r}"
+        return (
+            f"the {kind} {shown_name(name)[:_SHOWN_CHARACTERS]!r}, which is not in profile "
+            f"{self.name!r}"
+        )
 
 
 def _matches(patterns: tuple[str, ...] | None, name: str) -> bool:
@@ -132,7 +137,7 @@ class Profiles:
             near = did_you_mean(name, self._profiles)
             configured = ", ".join(self._profiles) or "none"
             raise ProfileError(
-                f"profile {shown_name(name)[:_SHOWN]!r} is not configured.{near} "
+                f"profile {shown_name(name)[:_SHOWN_CHARACTERS]!r} is not configured.{near} "
                 f"Configured profiles: {configured}"
             )
         if name in self._unusable:

@@ -29,7 +29,7 @@ from ideabridge.bridge.secrets import NAME_PATTERN
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.json_parts import map_strings
 
-_LEAST: Final = 4
+_LEAST_LENGTH: Final = 4
 """Minimum length of a secret, in characters."""
 
 _REFERENCE: Final = re.compile(rf"\$\{{secret:({NAME_PATTERN})\}}")
@@ -260,7 +260,7 @@ class _Recogniser:
 
 def _is_secret(hidden: HiddenText) -> bool:
     text = hidden.text.strip()
-    if len(text) < _LEAST or _PLACEHOLDER.fullmatch(text[:_MOST_PLACEHOLDER]):
+    if len(text) < _LEAST_LENGTH or _PLACEHOLDER.fullmatch(text[:_MOST_PLACEHOLDER]):
         return False
     if _is_form(text):
         return True

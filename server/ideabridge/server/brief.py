@@ -29,10 +29,10 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode, object_or_empty
 from ideabridge.tools.json_parts import part_at
 from ideabridge.tools.tool import Tool
 
-_SMALL: Final = 400
+_FULL_BYTES: Final = 400
 """Maximum size, in bytes of JSON, of a value that is shown in full."""
 
-_NAMED: Final = 20
+_MOST_NAMED: Final = 20
 """Maximum number of places with removed values that an answer names."""
 
 
@@ -70,7 +70,7 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
     note that names the other values.
     """
     values = {key: result[key] for key in ("state", "results") if result.get(key)}
-    if not values or len(encode(values)) <= _SMALL:
+    if not values or len(encode(values)) <= _FULL_BYTES:
         return
 
     read = PathIndex()
@@ -107,9 +107,9 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
 
 def _places(paths: Sequence[Path]) -> str:
     """Name the first paths, and say how many more there are."""
-    places = ", ".join("†" + ".".join(map(str, path)) for path in paths[:_NAMED])
-    if len(paths) > _NAMED:
-        places += f" and {len(paths) - _NAMED} more"
+    places = ", ".join("†" + ".".join(map(str, path)) for path in paths[:_MOST_NAMED])
+    if len(paths) > _MOST_NAMED:
+        places += f" and {len(paths) - _MOST_NAMED} more"
     return places
 
 
@@ -153,7 +153,7 @@ def preview_approvals(run: Run, approvals: list[JSONObject]) -> list[JSON]:
 
 def _preview(approval: JSONObject, run: Run, place: int | None) -> JSONObject:
     call = approval.get("call")
-    if not isinstance(call, dict) or len(encode(call)) <= _SMALL * 2:
+    if not isinstance(call, dict) or len(encode(call)) <= _FULL_BYTES * 2:
         return approval
     raw = run.machine.history[place].call.raw if place is not None else {}
     return {
@@ -163,7 +163,7 @@ def _preview(approval: JSONObject, run: Run, place: int | None) -> JSONObject:
 
 
 def _value_preview(value: JSON, written: JSON) -> JSON:
-    if len(encode(value)) <= _SMALL:
+    if len(encode(value)) <= _FULL_BYTES:
         return value
 
     preview = reference_to(value, ("state",))
@@ -175,13 +175,13 @@ def _value_preview(value: JSON, written: JSON) -> JSON:
 
 # -- Requests --------------------------------------------------------------------------------------
 
-_TOOLS: Final = 30
+_MOST_TOOLS: Final = 30
 """Maximum number of tools that are described in a Request. `search_tools` finds the others."""
 
-_LINES: Final = 14_000
+_TOOL_CHARACTERS: Final = 14_000
 """Limit, in characters, on the descriptions of tools."""
 
-_TASK: Final = 2_000
+_TASK_CHARACTERS: Final = 2_000
 _READS: Final = "(reference: str, from?: int, length?: int, find?: str)"
 _BUILT_IN: Final = frozenset(tool.name for tool in builtin_toolbox())
 
@@ -418,20 +418,20 @@ def _lines(run: Run, all_tools: list[Tool], search: ToolSearch, tools: list[Tool
     best fit its task.
     """
     listed = tools
-    if len(tools) > _TOOLS:
+    if len(tools) > _MOST_TOOLS:
         keys = {tool.key for tool in tools}
         task = " ".join(
             str(message.value) for message in run.machine.messages if message.type == "text"
         )
         always = [tool for tool in tools if tool.module is None and tool.name in _BUILT_IN]
-        best, _ = search.find(all_tools, task[:_TASK], _TOOLS)
+        best, _ = search.find(all_tools, task[:_TASK_CHARACTERS], _MOST_TOOLS)
         listed = [*always, *(tool for tool in best if tool.key in keys and tool not in always)][
-            :_TOOLS
+            :_MOST_TOOLS
         ]
 
     names = ProgramNames(tools)
     lines: list[str] = []
-    room = _LINES
+    room = _TOOL_CHARACTERS
     for tool in listed:
         # Programs do not call these tools, so `names` has no signatures for them.
         if is_reader(tool):

@@ -40,10 +40,10 @@ PAGE_BYTES: Final = 512 * 1024
 tools has no limit, because several clients read only the first page. Clients refuse events over
 1 MB, and some then close the connection."""
 
-_READ: Final = 100
+_READ_AT_ONCE: Final = 100
 """Number of published ideas that are read from the store at once."""
 
-_CACHED: Final = 2000
+_MOST_CACHED: Final = 2000
 _SUGGESTED: Final = 500
 """Maximum number of published ideas that are compared with an unknown name to find similar ones."""
 
@@ -509,7 +509,7 @@ class ToolCatalogue:
             return None
 
         tool = self._published[name] = PublishedTool(name, publication, self._running, self._record)
-        if len(self._published) > _CACHED:
+        if len(self._published) > _MOST_CACHED:
             self._published.popitem(last=False)
 
         return tool
@@ -607,7 +607,7 @@ class ToolCatalogue:
         following: str | None = place
         while following is not None:
             # One more entry than fits on a page, to find the definition that begins the next page.
-            page = publications.page(_READ + 1, following or None, caller=caller)
+            page = publications.page(_READ_AT_ONCE + 1, following or None, caller=caller)
             for publication in page.items:
                 if self._is_listed(publication, caller):
                     yield f"ideas:{following}", self._definition(publication)
@@ -682,6 +682,6 @@ class ToolCatalogue:
         tool = self._published.get(publication.name)
         if tool is None or tool.publication.version != publication.version:
             tool = PublishedTool(publication.name, publication, self._running, self._record)
-            if len(self._published) < _CACHED:
+            if len(self._published) < _MOST_CACHED:
                 self._published[publication.name] = tool
         return tool.definition

@@ -27,9 +27,9 @@ from starlette.requests import Request
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.runs.direct import (
     MOST_CALLS,
-    PAUSE,
     RESULT_BYTES,
     SESSION_BYTES,
+    SESSION_PAUSE,
     SessionInfo,
 )
 from ideabridge.bridge.runs.run import Run
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 FLUSH_SECONDS: Final = 0.25
 """Delay, in seconds, between the end of a call and writing it."""
 
-_AT_ONCE: Final = 500
+_WRITTEN_AT_ONCE: Final = 500
 """Maximum number of calls written at once."""
 
 _MOST_KEPT: Final = 20_000
@@ -345,7 +345,7 @@ class DirectCalls:
             self._wake()
 
     def _wake(self) -> None:
-        if len(self._ended) >= _AT_ONCE:
+        if len(self._ended) >= _WRITTEN_AT_ONCE:
             self.flush()
         else:
             self._has_waiting.set()
@@ -368,7 +368,11 @@ class DirectCalls:
         key = (entry.request.caller, client, session)
         now = time.time()
         recorded = self._sessions.pop(key, None)
-        if recorded is None or now - recorded.row.last >= PAUSE or recorded.row.calls >= MOST_CALLS:
+        if (
+            recorded is None
+            or now - recorded.row.last >= SESSION_PAUSE
+            or recorded.row.calls >= MOST_CALLS
+        ):
             row = SessionRow(f"run_{secrets.token_hex(8)}", *key, entry.at, now, 0, ())
             recorded = _Session(row)
 

@@ -32,17 +32,17 @@ LIST_SECONDS: Final = 8.0
 not known yet. Hosts allow ten seconds for the start and the first list.
 """
 
-_TOOLS: Final = 8
+_FOUND_TOOLS: Final = 8
 _QUESTIONS: Final = 20
 """Maximum number of questions in one search."""
 
-_IDEAS: Final = 10
+_FOUND_IDEAS: Final = 10
 _FILTERS: Final = tuple(entry.name for entry in dataclasses.fields(IdeaFilter))
-_ROOM: Final = MAX_RESULT // 3
+_MOST_TOOL_BYTES: Final = MAX_RESULT // 3
 """Limit on the tools in one answer, in bytes of JSON."""
 
 _TO_SECONDS: Final = len("2026-11-29T12:00:00")
-_WHY: Final = 600
+_LONGEST_REASON: Final = 600
 """Maximum length, in characters, of the reason why a server is not up. Some reasons end with a
 command that helps."""
 
@@ -80,7 +80,7 @@ class Finding:
         else:
             questions = words[:_QUESTIONS] or [""]
 
-        limit = int(arguments.get("limit", _TOOLS))
+        limit = int(arguments.get("limit", _FOUND_TOOLS))
         caller = request.caller
         # Each question gets an equal share of the places, but at least two.
         share = max(limit // len(questions), min(limit, 2))
@@ -98,7 +98,7 @@ class Finding:
         names = {question.strip() for question in questions}
         entries: list[JSONObject] = []
         tool_lines: list[str] = []
-        bytes_left = _ROOM
+        bytes_left = _MOST_TOOL_BYTES
         for hit in (*tools, *ideas.values()):
             entry, line = self._describe(hit, names, caller, search)
             bytes_left -= len(encode(entry))
@@ -348,7 +348,7 @@ class Finding:
 
             entry: JSONObject = {"module": status.name, "state": status.state}
             if status.error:
-                entry["error"] = status.why[:_WHY]
+                entry["error"] = status.why[:_LONGEST_REASON]
 
             away.append(entry)
 
@@ -363,7 +363,7 @@ class Finding:
         """
         chosen = IdeaFilter(**{name: arguments[name] for name in _FILTERS if name in arguments})
         words = arguments.get("words", "")
-        limit = int(arguments.get("limit", _IDEAS))
+        limit = int(arguments.get("limit", _FOUND_IDEAS))
         hits = self._bridge.store.ideas.search(words, limit, chosen, caller=request.caller)
         ideas: list[JSON] = [self._hit_json(hit, request.caller) for hit in hits]
         found = f"{counted(len(ideas), 'idea')} found"

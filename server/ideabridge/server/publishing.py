@@ -90,7 +90,7 @@ _BY_SAMPLING: Final = Choice(SAMPLING, "it answered the run that is published")
 
 _HAND_IN: Final = "Submit the program (check_run(run={run}) shows it), and a person is asked"
 
-_KEPT: Final = 200
+_MOST_JUDGED: Final = 200
 """Maximum number of programs that are being judged at once, including those whose result no call
 has fetched yet.
 """
@@ -475,7 +475,7 @@ class Publishing:
         judging = self._judging.get(digest)
         if judging is None:
             judging = self._judging[digest] = _Judging()
-            while len(self._judging) > _KEPT:
+            while len(self._judging) > _MOST_JUDGED:
                 self._judging.popitem(last=False)
             self._running.start(self._judge, judging, judge)
 

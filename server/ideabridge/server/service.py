@@ -33,7 +33,7 @@ TOKEN_SECRET: Final = "ideabridge-service"  # noqa: S105 - the name of the secre
 
 _UNIT: Final = "ideabridge.service"
 _LABEL: Final = "dev.ideabridge.serve"
-_SECONDS: Final = 30
+_COMMAND_SECONDS: Final = 30
 """Time limit, in seconds, for a system command."""
 
 State = Literal["running", "stopped", "failed", "not installed"]
@@ -353,7 +353,12 @@ def _run(*command: str) -> None:
     """
     try:
         ended = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_COMMAND_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ServiceError(f"`{' '.join(command)}` failed: {error}") from None

@@ -22,11 +22,11 @@ from ideabridge.tools.encoding import decode, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError
 from ideabridge.tools.names import did_you_mean, shown_name
 
-_MOST_BYTES: Final = 1_000_000
+_MOST_FILE_BYTES: Final = 1_000_000
 _LONGEST_NAME: Final = 48
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,47}")
 _NOT_IN_NAME: Final = re.compile(r"[^a-z0-9_]+")
-_SHOWN: Final = 64
+_SHOWN_CHARACTERS: Final = 64
 
 
 class WorkspaceError(IdeabridgeError):
@@ -57,7 +57,7 @@ def registered_workspaces() -> dict[str, Path]:
 @lru_cache(maxsize=1)
 def _read(path: Path, _state: FileState) -> dict[str, Path]:
     try:
-        content = object_or_empty(decode(read_own(path, _MOST_BYTES), what=str(path)))
+        content = object_or_empty(decode(read_own(path, _MOST_FILE_BYTES), what=str(path)))
     except FileNotFoundError:
         return {}
     except (TrustError, InvalidJSONError) as error:
@@ -71,7 +71,7 @@ def _read(path: Path, _state: FileState) -> dict[str, Path]:
         if _NAME.fullmatch(name) is None or not is_absolute:
             raise WorkspaceError(
                 f"{path}: workspaces: expected names of a to z, 0 to 9, _ and - with absolute "
-                f"folders; found {shown_name(name)[:_SHOWN]!r}"
+                f"folders; found {shown_name(name)[:_SHOWN_CHARACTERS]!r}"
             )
         workspaces[name] = Path(str(folder))
     return workspaces
@@ -90,9 +90,9 @@ def workspace_folder(name: str) -> Path:
     if folder is None:
         near = did_you_mean(name, workspaces)
         raise UnknownWorkspaceError(
-            f"workspace {shown_name(name)[:_SHOWN]!r} is not registered.{near} `ideabridge install "
-            "HOST --http --scope local` registers the folder in which it runs; `ideabridge service "
-            "workspaces` lists what is registered"
+            f"workspace {shown_name(name)[:_SHOWN_CHARACTERS]!r} is not registered.{near} "
+            "`ideabridge install HOST --http --scope local` registers the folder in which it "
+            "runs; `ideabridge service workspaces` lists what is registered"
         )
     if not folder.is_dir():
         raise UnknownWorkspaceError(
@@ -134,7 +134,7 @@ def forget_workspace(name: str) -> None:
         if name not in present:
             near = did_you_mean(name, present)
             raise UnknownWorkspaceError(
-                f"workspace {shown_name(name)[:_SHOWN]!r} is not registered.{near}"
+                f"workspace {shown_name(name)[:_SHOWN_CHARACTERS]!r} is not registered.{near}"
             )
         return {other: folder for other, folder in present.items() if other != name}
 

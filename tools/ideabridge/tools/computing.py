@@ -29,9 +29,9 @@ MAX_CODE: Final = 4_000
 _MODULES: Final = ("json", "math", "re")
 """Modules that an expression can use. None of them provides a clock or randomness."""
 
-_SECONDS: Final = 5.0
-_MEMORY: Final = 256 * 1024 * 1024
-_DEPTH: Final = 500
+_MOST_SECONDS: Final = 5.0
+_MOST_MEMORY: Final = 256 * 1024 * 1024
+_MOST_DEPTH: Final = 500
 WORKERS: Final = 4
 """Maximum number of processes that compute expressions."""
 
@@ -138,9 +138,9 @@ def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
         with (
             _POOL.get().checkout(
                 limits={
-                    "max_turn_duration_secs": _SECONDS,
-                    "max_memory": _MEMORY,
-                    "max_recursion_depth": _DEPTH,
+                    "max_turn_duration_secs": _MOST_SECONDS,
+                    "max_memory": _MOST_MEMORY,
+                    "max_recursion_depth": _MOST_DEPTH,
                 },
                 assert_message_annotations=False,
             ) as session,

@@ -199,9 +199,9 @@ _BARE: Final = frozenset({"type", "title", "description"})
 _WRAPPERS: Final = frozenset({"args", "arguments", "params", "parameters", "input"})
 """The names that other protocols use for the object that contains the parameters."""
 
-_HINTS: Final = 10
-_SURELY: Final = 0.85
-_LONG: Final = ("_outputPath", "_outputMethod")
+_MOST_HINTS: Final = 10
+_SURE_SIMILARITY: Final = 0.85
+_LONG_META_PROPERTIES: Final = ("_outputPath", "_outputMethod")
 
 
 class ParameterNames:
@@ -234,7 +234,7 @@ class ParameterNames:
         faults: dict[str, str] = {}
         for name, value in call.items():
             if name not in self._names and name not in META_PROPERTIES:
-                meant = self._meant(name, value, briefly=briefly or len(faults) >= _HINTS)
+                meant = self._meant(name, value, briefly=briefly or len(faults) >= _MOST_HINTS)
                 if meant is not None:
                     faults[name] = f"parameters: {name[:100]}: {meant}"
 
@@ -309,7 +309,8 @@ def _is_surely(name: str, meta: str) -> bool:
     plain = _plain(name)
     plain_meta = _plain(meta)
     return plain == plain_meta or (
-        meta in _LONG and SequenceMatcher(None, plain, plain_meta).ratio() >= _SURELY
+        meta in _LONG_META_PROPERTIES
+        and SequenceMatcher(None, plain, plain_meta).ratio() >= _SURE_SIMILARITY
     )
 
 

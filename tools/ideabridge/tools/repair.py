@@ -49,7 +49,7 @@ DRAFT_2019: Final = "json-schema.org/draft/2019-09/schema"
 _MAX_SCHEMAS: Final = 50_000
 _MAX_LEVELS: Final = MAX_DEPTH - 6
 _PATTERNS_SECONDS: Final = 0.25
-_SHOWN: Final = 60
+_SHOWN_CHARACTERS: Final = 60
 _WHERE: Final = 120
 
 _ALONE: Final = frozenset({DRAFT_3, DRAFT_4, DRAFT_6, DRAFT_7})
@@ -253,7 +253,7 @@ class Repair:
 
     def _note(self, place: Place, actual: JSON, reading: str) -> None:
         self.is_changed = True
-        text = f"found {show(actual, _SHOWN)}, {reading}"
+        text = f"found {show(actual, _SHOWN_CHARACTERS)}, {reading}"
         where = show_path(place)
         if len(where) > _WHERE:
             where = f"{where[:_WHERE]}…"
@@ -694,7 +694,7 @@ class Repair:
         else:
             whole = math.ceil(number) if is_least else math.floor(number)
             if whole != value or isinstance(value, str):
-                self._note(place, value, f"read as {show(whole, _SHOWN)}")
+                self._note(place, value, f"read as {show(whole, _SHOWN_CHARACTERS)}")
             part.out[keyword] = whole
 
     def _bound(self, part: _Part, keyword: str, value: JSON) -> None:
@@ -716,7 +716,7 @@ class Repair:
             return
 
         if isinstance(value, str):
-            self._note(place, value, f"read as {show(number, _SHOWN)}")
+            self._note(place, value, f"read as {show(number, _SHOWN_CHARACTERS)}")
 
         part.out[keyword] = number
 

@@ -238,8 +238,8 @@ _PLAIN_CHARACTERS: Final = 2_000
 _ENDLESS: Final = 10**12
 _EXPLAINED: Final = 5
 _EXPLAINED_NODES: Final = 20_000
-_SAMPLE: Final = 50
-_CACHED: Final = 1024
+_SAMPLED_ITEMS: Final = 50
+_CACHED_SCHEMAS: Final = 1024
 
 _PASSED_ON: Final = 100
 _LIGHT: Final = HERE_WORK // (2 * MAX_BYTES)
@@ -436,7 +436,7 @@ class Validator:
 
     async def check_apart(self, value: JSON) -> None:
         """Check as `check` does, without blocking: a costly check runs in a worker for at most
-        `worker.SECONDS`.
+        `worker.MOST_SECONDS`.
 
         Raises the same errors as `check`, and WorkerError if no worker can check the value.
         """
@@ -588,9 +588,11 @@ def _nodes(value: JSON, limit: int) -> int:
 def _sample(value: JSON, place: Place, cut: list[Place]) -> JSON:
     """Return a copy of `value` with shortened arrays. Add the paths of these arrays to `cut`."""
     if isinstance(value, list):
-        if len(value) > _SAMPLE:
+        if len(value) > _SAMPLED_ITEMS:
             cut.append(place)
-        return [_sample(item, (*place, index), cut) for index, item in enumerate(value[:_SAMPLE])]
+        return [
+            _sample(item, (*place, index), cut) for index, item in enumerate(value[:_SAMPLED_ITEMS])
+        ]
 
     if isinstance(value, dict):
         return {key: _sample(item, (*place, key), cut) for key, item in value.items()}
@@ -634,7 +636,7 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
     compiled = _Compiled(valid, weight, steps, is_recursive)
     with _lock:
         _compiled[key] = compiled
-        if len(_compiled) > _CACHED:
+        if len(_compiled) > _CACHED_SCHEMAS:
             _compiled.popitem(last=False)
 
     return compiled

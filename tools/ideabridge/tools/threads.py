@@ -20,7 +20,7 @@ from ideabridge.tools.turns import FairPlaces
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
-MOST: Final = 2
+MOST_COMPUTING: Final = 2
 """Maximum number of threads that compute at the same time. Each caller gets only one thread, so
 that other callers find a free thread during long work.
 """
@@ -55,7 +55,7 @@ async def compute_in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: 
     The function runs in a thread, once the caller in `asked_by` gets a free place. Cancelling ends
     the wait for a place, but a thread that has started runs to its end.
     """
-    async with _places(_COMPUTING, MOST, 1).place():
+    async with _places(_COMPUTING, MOST_COMPUTING, 1).place():
         # The computation has its own limiter, so that it does not delay work on files and the
         # keyring, which uses a shared limiter.
         return await anyio.to_thread.run_sync(work, *arguments, limiter=anyio.CapacityLimiter(1))

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 from ideabridge.tools.encoding import JSON, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 
-SECONDS: Final = 30.0
+MOST_SECONDS: Final = 30.0
 """Maximum time, in seconds, for which one call can compute in a worker."""
 
 START_SECONDS: Final = 60.0
@@ -41,12 +41,12 @@ BLOCKED_START_SECONDS: Final = 10.0
 can do nothing else in the meantime.
 """
 
-MOST: Final = max(2, min(4, os.cpu_count() or 2))
+MOST_WORKERS: Final = max(2, min(4, os.cpu_count() or 2))
 """Maximum number of workers that compute at the same time. Further jobs wait, and their callers
 take turns.
 """
 
-MEMORY: Final = 2 * 1024**3
+WORKER_MEMORY: Final = 2 * 1024**3
 """Limit on the address space of a worker, in bytes. macOS and Windows do not enforce it."""
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class _Worker:
             "-S",
             str(_SCRIPT),
             str(os.getpid()),
-            str(MEMORY),
+            str(WORKER_MEMORY),
             *_folders(),
         ]
         try:
@@ -189,7 +189,7 @@ class _Worker:
             return None
         return WorkerError(
             f"{what}: its worker process ended with code {code}; it may have exceeded "
-            f"its memory limit of {MEMORY // 1024**2:,} MB"
+            f"its memory limit of {WORKER_MEMORY // 1024**2:,} MB"
         )
 
     def _timer(self, seconds: float) -> threading.Timer:
@@ -278,7 +278,7 @@ class Workers:
         """Return the result of a job of `worker_process`. Cancelling kills the worker.
 
         `what` describes the computation in messages ("filter over 100,000 items"). The job can take
-        `seconds`, by default `SECONDS`, not counting the wait for a free worker.
+        `seconds`, by default `MOST_SECONDS`, not counting the wait for a free worker.
 
         Raises:
             LimitExceededError: the job takes too long or needs too much memory.
@@ -288,7 +288,7 @@ class Workers:
         import anyio
         import anyio.to_thread
 
-        seconds = SECONDS if seconds is None else seconds
+        seconds = MOST_SECONDS if seconds is None else seconds
         async with _turns().place():
             while True:
                 # A worker ends with the thread that started it, so it must not be started by the
@@ -363,7 +363,7 @@ class Workers:
         message = f"{result['message']}"
         if kind == "MemoryError":
             raise LimitExceededError(
-                f"{what}: needs more memory than the limit of {MEMORY // 1024**2:,} MB"
+                f"{what}: needs more memory than the limit of {WORKER_MEMORY // 1024**2:,} MB"
             )
 
         error = _error_class(f"{kind}")
@@ -408,7 +408,7 @@ def _turns() -> FairPlaces:
     try:
         return _of_loop().get()
     except LookupError:
-        turns = FairPlaces(MOST)
+        turns = FairPlaces(MOST_WORKERS)
         _of_loop().set(turns)
         return turns
 

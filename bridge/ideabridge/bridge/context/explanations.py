@@ -17,7 +17,7 @@ uses the cheapest one that has a value, and records this in `Settled.assumed`.
 
 FIELD is a key, or several keys joined with dots; "" is the item itself. Everything here is pure:
 the value of an explanation depends only on what `read` returns. The work is linear in the size of
-the data that an explanation names, and bounded by `ITEMS` and `CHARACTERS`; beyond a bound, an
+the data that an explanation names, and bounded by `MOST_ITEMS` and `CHARACTERS`; beyond a bound, an
 explanation has no value.
 """
 
@@ -51,15 +51,15 @@ from ideabridge.tools.typed import read_as
 Read: TypeAlias = "Callable[[str], JSON | Missing]"
 """A function that returns the value of a reference, given as a string, or MISSING."""
 
-ITEMS: Final = 20_000
+MOST_ITEMS: Final = 20_000
 """The maximum number of items in one list that an explanation searches."""
 
 RUNS_FOR_POSITION: Final = 3
 """How many runs must agree on a position in a list before the value counts as determined."""
 
-_DEPTH: Final = 6
+_MOST_DEPTH: Final = 6
 _PARTS: Final = 64
-_SHOWN: Final = 200
+_SHOWN_CHARACTERS: Final = 200
 
 COSTS: Final[dict[str, int]] = {
     "input": 10,
@@ -337,7 +337,7 @@ class ItemOf(Explanation):
         """Yield the items that meet the condition, in order."""
         items = items_of(read(self.source))
         selecting = self.where[1].value(read)
-        if items is None or len(items) > ITEMS or isinstance(selecting, Missing):
+        if items is None or len(items) > MOST_ITEMS or isinstance(selecting, Missing):
             return
         for item, value in zip(items, column_of(items, self.where[0]), strict=True):
             if not isinstance(value, Missing) and same(value, selecting):
@@ -482,8 +482,8 @@ def read_explanation(raw: JSON, *, where: str = "explanation") -> Explanation:
 
 
 def _read(raw: JSON, where: str, depth: int) -> Explanation:
-    if depth > _DEPTH:
-        raise ExplanationError(f"{where}: explanations may nest at most {_DEPTH} levels deep")
+    if depth > _MOST_DEPTH:
+        raise ExplanationError(f"{where}: explanations may nest at most {_MOST_DEPTH} levels deep")
     if isinstance(raw, str) and is_reference(raw):
         return _path_to(raw, where)
     match raw:
@@ -652,9 +652,9 @@ def read_explained(
 
     by = raw.get("by")
     runs = raw.get("runs", 1)
-    if not isinstance(by, list) or not 0 < len(by) <= MOST:
+    if not isinstance(by, list) or not 0 < len(by) <= MOST_EXPLANATIONS:
         raise ExplanationError(
-            f"{where}.by: expected an array of 1 to {MOST} explanations, found {show(by)}"
+            f"{where}.by: expected an array of 1 to {MOST_EXPLANATIONS} explanations, found {show(by)}"
         )
 
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 0:
@@ -684,7 +684,7 @@ def read_explained(
 
 _MEMBERS: Final = ("at", "by", "runs", "cut", "why", "given")
 
-MOST: Final = 64
+MOST_EXPLANATIONS: Final = 64
 """The maximum number of explanations for one literal."""
 
 _PLACE = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -764,14 +764,14 @@ def settle(explained: Explained, read: Read) -> Settled:
             for each, alternative in alternatives
         ]
         instead.extend({"from": explanation.shown} for explanation in without)
-        return Settled(value, assumption(explained, value, reason, chosen, instead[:_OTHERS]))
+        return Settled(value, assumption(explained, value, reason, chosen, instead[:_MOST_OTHERS]))
 
     if explained.why in NOTED:
         return Settled(value, note=explained.why)
     return Settled(value, note=CUT if explained.cut else None)
 
 
-_OTHERS: Final = 3
+_MOST_OTHERS: Final = 3
 """The maximum number of alternative values named for a literal."""
 
 
@@ -883,9 +883,9 @@ def _cut(value: JSON) -> JSON:
     if isinstance(value, bool | int | float) or value is None:
         return value
     if isinstance(value, str):
-        return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
-    text = show(value, _SHOWN)
-    return value if len(text) < _SHOWN and "…" not in text else text
+        return value if len(value) <= _SHOWN_CHARACTERS else f"{value[:_SHOWN_CHARACTERS]}..."
+    text = show(value, _SHOWN_CHARACTERS)
+    return value if len(text) < _SHOWN_CHARACTERS and "…" not in text else text
 
 
 EXPLAINED: Final = "†explained"

@@ -52,10 +52,10 @@ _NEAREST: Final = 3
 compared with that result.
 """
 
-_NAMED: Final = 20
+_MOST_NAMED: Final = 20
 """The maximum number of malformed explanations that are named."""
 
-_CACHED: Final = 256 * 1024
+_MOST_CACHED_BYTES: Final = 256 * 1024
 """The maximum size, in bytes of JSON, of a plan whose computations are cached."""
 
 _MEMBERS: Final[Mapping[str, tuple[type, str]]] = {
@@ -93,7 +93,7 @@ def read_computations(
 
     text = encode([explained, *calls, output, list[JSON](by_instance)])
     plan = _Plan(text, rules <= LAST_RULES, explained, calls, by_instance)
-    if len(text) <= _CACHED:
+    if len(text) <= _MOST_CACHED_BYTES:
         return _read_cached(plan)
     return _Reading(plan).computations()
 
@@ -343,7 +343,7 @@ def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | st
         except ExplanationError as error:
             literals.append(str(error))
             problems += 1
-            if problems >= _NAMED:
+            if problems >= _MOST_NAMED:
                 break
 
     return literals

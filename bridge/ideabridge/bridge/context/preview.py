@@ -13,7 +13,7 @@ from ideabridge.bridge.context.payloads import without_payload
 from ideabridge.bridge.context.references import Path, format_reference
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
-SMALL: Final = 2048
+FULL_BYTES: Final = 2048
 """The maximum size, in bytes of JSON, of a value that is shown to a mind in full."""
 
 MAX_DESCRIPTION: Final = 2048
@@ -132,7 +132,9 @@ def reference_to(
     }
 
 
-def shorten(value: JSON, path: Path, *, instance: str | None = None, small: int = SMALL) -> JSON:
+def shorten(
+    value: JSON, path: Path, *, instance: str | None = None, small: int = FULL_BYTES
+) -> JSON:
     """Return the value if it is small. Otherwise return the value with references in place of its
     large parts. The result is at most a few times as large as `small`.
 

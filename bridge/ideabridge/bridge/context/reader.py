@@ -66,7 +66,7 @@ READERS: Final = (READ, replace(READ, name="read_shortened"))
 
 NAMES: Final = tuple(reader.name for reader in READERS)
 
-_AROUND: Final = 100
+_CHARACTERS_AROUND: Final = 100
 """How many characters are shown on each side of a match."""
 
 _ENVELOPE: Final = 200
@@ -246,8 +246,8 @@ def _matches(
         if room <= 0:
             continue
 
-        begin = max(0, place - _AROUND)
-        around = text[begin : place + len(pattern) + _AROUND]
+        begin = max(0, place - _CHARACTERS_AROUND)
+        around = text[begin : place + len(pattern) + _CHARACTERS_AROUND]
         match: JSONObject = {"at": at, "text": around}
         room -= len(encode(match)) + 1
         if room > 0:

@@ -38,7 +38,7 @@ become too deeply nested to be encoded.
 
 _ITEM: Final = f"{DAGGER}item"
 
-_SHORT: Final = 200
+_SHORT_LENGTH: Final = 200
 """The maximum length of a short reference, in characters. Many short references stay cached after
 they are parsed, because a plan can contain thousands of them.
 """
@@ -287,7 +287,7 @@ def parse_reference(text: str) -> Expression:
     Raises:
         ReferenceSyntaxError: it is malformed; the message says where and what was expected.
     """
-    return _parse_short(text) if len(text) <= _SHORT else _parse_long(text)
+    return _parse_short(text) if len(text) <= _SHORT_LENGTH else _parse_long(text)
 
 
 def _parse(text: str) -> Expression:

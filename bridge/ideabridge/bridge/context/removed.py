@@ -34,7 +34,7 @@ from typing import Final, TypeAlias, cast
 
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import (
-    ITEMS,
+    MOST_ITEMS,
     Explained,
     Explanation,
     Read,
@@ -264,7 +264,7 @@ def _selected(items: list[JSON] | None, where: JSON, read: Read) -> list[JSON] |
     """Return the items that meet a condition, or None if there is no list or no value to compare
     with.
     """
-    if items is None or len(items) > ITEMS:
+    if items is None or len(items) > MOST_ITEMS:
         return None
     if not isinstance(where, dict):
         return items

@@ -12,7 +12,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 _USUAL: Final = 4
 """Roughly how many bytes one token of English or JSON has."""
 
-_MOST: Final = 8
+_MOST_BYTES_PER_TOKEN: Final = 8
 """A high estimate of the number of bytes per token: hardly any text has more on average."""
 
 _TITLE: Final = 60
@@ -20,7 +20,7 @@ _TITLE: Final = 60
 
 def least_tokens_of(size: int) -> int:
     """Estimate the minimum number of tokens in a text of this many bytes."""
-    return size // _MOST
+    return size // _MOST_BYTES_PER_TOKEN
 
 
 def tokens_of(size: int) -> int:

@@ -29,10 +29,10 @@ MEMBERS: Final = 200
 further members are present.
 """
 
-_LONGEST: Final = 1_000
+_LONGEST_TEXT: Final = 1_000
 """Maximum length, in characters, of a string that is compared with its conversions."""
 
-_NAMED: Final = 5
+_MOST_NAMED: Final = 5
 """The maximum number of members named in one novelty."""
 
 _KINDS: Final[Mapping[str, str]] = {
@@ -166,7 +166,7 @@ def _plain(text: str) -> list[str] | None:
     """Return the conversions that leave a string unchanged, or None if the string is too long to be
     compared.
     """
-    if len(text) > _LONGEST:
+    if len(text) > _LONGEST_TEXT:
         return None
     return [step for step, (convert, _) in _STEPS.items() if convert(text) == text]
 
@@ -260,4 +260,4 @@ def _new_members(facts: _Facts, members: JSONObject) -> list[Novelty]:
 
 
 def _named(members: list[str]) -> str:
-    return ", ".join(map(show, members[:_NAMED]))
+    return ", ".join(map(show, members[:_MOST_NAMED]))

@@ -24,13 +24,13 @@ from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.tools.encoding import JSON, JSONObject, encode, list_or_empty
 from ideabridge.tools.errors import ArgumentError
 
-LEAST: Final = 256
+LEAST_BYTES: Final = 256
 """The smallest value that a limit can have, in bytes."""
 
-MOST: Final = 64 * 1024 * 1024
+MOST_BYTES: Final = 64 * 1024 * 1024
 """The largest value that a limit can have, in bytes."""
 
-_LISTED: Final = 50
+_LISTED_CALLS: Final = 50
 """How many of the last calls are always listed."""
 
 _PREVIEWS: Final = 8
@@ -43,7 +43,7 @@ _TWICE: Final = 64
 result.
 """
 
-_NAMED: Final = 5
+_MOST_NAMED: Final = 5
 """The maximum number of references to shortened values named in one sentence."""
 
 
@@ -89,7 +89,7 @@ def read_shown(raw: object) -> dict[str, int]:
 
     Raises:
         ArgumentError: the setting is not an object with these members, or a number is not from
-            `LEAST` to `MOST`.
+            `LEAST_BYTES` to `MOST_BYTES`.
     """
     if not isinstance(raw, Mapping):
         raise ArgumentError.of("shown", 'an object such as {"value": 8192}', raw)
@@ -100,9 +100,15 @@ def read_shown(raw: object) -> dict[str, int]:
             raise ArgumentError(
                 f"shown: expected value and request, in bytes; found {str(name)[:60]!r}"
             )
-        if isinstance(value, bool) or not isinstance(value, int) or not LEAST <= value <= MOST:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not LEAST_BYTES <= value <= MOST_BYTES
+        ):
             raise ArgumentError.of(
-                f"shown.{name}", f"a whole number of bytes from {LEAST} to {MOST:,}", value
+                f"shown.{name}",
+                f"a whole number of bytes from {LEAST_BYTES} to {MOST_BYTES:,}",
+                value,
             )
         limits[name] = value
 
@@ -363,7 +369,7 @@ class Showing:
         self._calls = self._measures.calls(calls)
         self._in_data = self._find_in_data() if self._added else {}
         self._choose(self._calls, shown)
-        earlier = self._calls[: max(0, len(self._calls) - _LISTED)]
+        earlier = self._calls[: max(0, len(self._calls) - _LISTED_CALLS)]
         self.unlisted = [
             call
             for call in earlier
@@ -643,6 +649,6 @@ def _replaced(value: JSON, tree: _Tree) -> JSON:
 
 def named(references: Sequence[str]) -> str:
     """Return references for use in a sentence. If there are many, only the first few are named."""
-    more = len(references) - _NAMED
-    listed = ", ".join(references[:_NAMED])
+    more = len(references) - _MOST_NAMED
+    listed = ", ".join(references[:_MOST_NAMED])
     return f"{listed} and {more:,} more" if more > 0 else listed

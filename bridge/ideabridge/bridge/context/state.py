@@ -38,7 +38,7 @@ MISSING: Final = Missing()
 
 _BEGINNING: Final = 80
 
-_LARGE: Final = 64 * 1024
+_LARGE_TEXT: Final = 64 * 1024
 """The length, in characters, above which a string is large. Only one large string is cached at a
 time, because its value takes up much memory.
 """
@@ -48,7 +48,7 @@ def parsed_text(text: str) -> JSON | Missing:
     """Return the JSON object or array that a string contains, or MISSING. The value is shared, so
     callers must not change it.
     """
-    if len(text) <= _LARGE:
+    if len(text) <= _LARGE_TEXT:
         return _parsed_small(text)
     return _parsed_large(text)
 

@@ -49,7 +49,7 @@ from ideabridge.tools.encoding import JSON
 
 T = TypeVar("T")
 
-LARGE: Final = 256 * 1024
+LARGE_VALUE: Final = 256 * 1024
 """A value counts as large, and therefore as slow to write, if its strings have this many
 characters, or its JSON has this many bytes.
 """
@@ -168,7 +168,7 @@ def is_gone(driver: str) -> bool:
     return _process_of(driver) == "gone"
 
 
-LEFT: Final = "the process that was working on it has ended"
+LEFT_REASON: Final = "the process that was working on it has ended"
 """The reason shown for a run that is stuck because its process has left it; see `is_left`."""
 
 
@@ -615,7 +615,7 @@ def is_large_value(value: JSON) -> bool:
                 return True
             stack.extend(item.values() if isinstance(item, dict) else item)
 
-        if characters > LARGE:
+        if characters > LARGE_VALUE:
             return True
 
     return False

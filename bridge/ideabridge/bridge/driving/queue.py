@@ -38,7 +38,7 @@ from ideabridge.tools.errors import LimitExceededError
 MOST_QUEUED: Final = 1000
 """Maximum number of runs that wait for workers. Further runs are refused."""
 
-MOST_OF_ONE: Final = 500
+MOST_OF_ONE_CALLER: Final = 500
 """Maximum number of one caller's waiting runs. The remaining places are for other callers."""
 
 Role: TypeAlias = Literal["alone", "front", "worker"]
@@ -148,10 +148,10 @@ class Queue:
 
     def expect_place(self, caller: str) -> None:
         """Raise `LimitExceededError` if the queue is too full for another run."""
-        if self._store.queue.count(most=MOST_OF_ONE, caller=caller) >= MOST_OF_ONE:
+        if self._store.queue.count(most=MOST_OF_ONE_CALLER, caller=caller) >= MOST_OF_ONE_CALLER:
             raise LimitExceededError(
-                f"{MOST_OF_ONE:,} of your runs wait for a worker, which is the limit for one user. "
-                "Try again when some of them have started, or cancel some"
+                f"{MOST_OF_ONE_CALLER:,} of your runs are waiting for a worker, which is the limit "
+                "for one user. Try again when some of them have started, or cancel some"
             )
         if self._store.queue.count(most=MOST_QUEUED) >= MOST_QUEUED:
             raise LimitExceededError(

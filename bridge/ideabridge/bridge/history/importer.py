@@ -23,7 +23,7 @@ from ideabridge.bridge.history.conversation import Conversation, HistoryCall
 from ideabridge.bridge.history.host_logs import HostLogs
 from ideabridge.bridge.history.recording import (
     LONGEST_CALL,
-    PAUSE,
+    STRETCH_PAUSE,
     Recording,
     Stretch,
     record,
@@ -239,7 +239,7 @@ class HistoryImport:
         last = stretch.last
         if last is None:
             return ""
-        if self.now - last < PAUSE:
+        if self.now - last < STRETCH_PAUSE:
             return _GOES_ON
         is_open = any(call.ended is None for call in stretch.calls[-1:])
         return _RUNS if is_open and self.now - last < LONGEST_CALL else ""

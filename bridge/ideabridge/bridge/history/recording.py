@@ -20,7 +20,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, normalis
 from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError
 from ideabridge.tools.tool import Tool
 
-PAUSE: Final = 600.0
+STRETCH_PAUSE: Final = 600.0
 """Minimum length, in seconds, of a pause that ends a stretch."""
 
 LONGEST_CALL: Final = 3600.0
@@ -70,7 +70,7 @@ def stretches(conversation: Conversation, is_taken: Callable[[HistoryCall], bool
     for call in conversation.calls:
         is_after_pause = False
         if call.time is not None:
-            is_after_pause = last is not None and call.time - last >= PAUSE
+            is_after_pause = last is not None and call.time - last >= STRETCH_PAUSE
 
         seen = call.last_seen
         if seen is not None:

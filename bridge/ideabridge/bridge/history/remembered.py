@@ -21,7 +21,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 _VERSION: Final = 2
 """The version of the readers. It changes when they find more in the same log than before."""
 
-_MOST: Final = 64 * 1024 * 1024
+_MOST_BYTES: Final = 64 * 1024 * 1024
 """Maximum size, in bytes, of the stored results."""
 
 _GRANULARITY: Final = 2_000_000_000
@@ -150,6 +150,6 @@ class RememberedLogs:
         present = {str(log) for log in logs}
         remembered = {log: entry for log, entry in self._logs.items() if log in present}
         content = json.dumps({"head": self._head, "runs": runs, "logs": remembered})
-        if len(content) <= _MOST:
+        if len(content) <= _MOST_BYTES:
             self._store.settings.set(self._key, zlib.compress(content.encode()))
             self._is_changed = False

@@ -27,7 +27,7 @@ from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import ToolKey
 
-_SEARCHED: Final = 200
+_SEARCHED_RUNS: Final = 200
 """How many of the latest runs are searched for runs of the same shape."""
 
 _PAGE: Final = 100
@@ -298,7 +298,7 @@ def _ended(store: Store, caller: str) -> list[RunRecord]:
     """Return the caller's latest runs that are done, newest first."""
     records: list[RunRecord] = []
     after: str | None = None
-    while len(records) < _SEARCHED:
+    while len(records) < _SEARCHED_RUNS:
         page = store.runs.newest(caller, "done", _PAGE, after=after, rooms=False)
         records += page
         if len(page) < _PAGE:

@@ -3,9 +3,9 @@ plan copied.
 
 A record is `{"run": id, "by": name, "kind": "run" | "person" | "assistant", "time": ISO 8601 text,
 "values": [[at, value]...], "view": {REFERENCE: value} | null}`. `values` contains the values that
-the run used, and `view` the data that the explanations read. A view larger than `VIEW` bytes is
-stored as null. Records are never changed or removed. `learn` computes what is known from all
-records, so their order does not matter.
+the run used, and `view` the data that the explanations read. A view larger than `MOST_VIEW_BYTES`
+bytes is stored as null. Records are never changed or removed. `learn` computes what is known from
+all records, so their order does not matter.
 
 `learn` skips records of the kind `assistant` and records without a view. `record_of` makes the
 record of a replay. It contains only values that a person confirmed or that were determined. Only
@@ -63,7 +63,7 @@ KINDS: Final[Mapping[Kind, str]] = {
 }
 """The meaning of each kind of record, as text for users."""
 
-VIEW: Final = 65_536
+MOST_VIEW_BYTES: Final = 65_536
 """Maximum size of a view, in bytes of JSON."""
 
 RECORDS: Final = 100
@@ -119,8 +119,8 @@ class Record:
 
 
 def view_of(explained: Iterable[Explained], read: Read) -> dict[str, JSON] | None:
-    """Return the values of all references that explanations read, or None if they exceed `VIEW`
-    bytes.
+    """Return the values of all references that explanations read, or None if they exceed
+    `MOST_VIEW_BYTES` bytes.
     """
     view: dict[str, JSON] = {}
     size = 2
@@ -129,7 +129,7 @@ def view_of(explained: Iterable[Explained], read: Read) -> dict[str, JSON] | Non
         if isinstance(value, Missing):
             continue
         size += len(encode_text({reference: value}).encode())
-        if size > VIEW:
+        if size > MOST_VIEW_BYTES:
             return None
         view[reference] = value
 
@@ -182,8 +182,10 @@ def _read_view(raw: JSON, where: str) -> JSONObject | None:
         raise _malformed(where, "an object or null", raw)
 
     size = len(encode_text(raw).encode())
-    if size > VIEW:
-        raise ExplanationError(f"{where}: expected at most {VIEW} bytes of JSON, found {size}")
+    if size > MOST_VIEW_BYTES:
+        raise ExplanationError(
+            f"{where}: expected at most {MOST_VIEW_BYTES} bytes of JSON, found {size}"
+        )
 
     for reference in raw:
         operand_path(reference)

@@ -284,10 +284,10 @@ def first_of(texts: Sequence[str]) -> str:
 
 # -- equal values ----------------------------------------------------------------------------------
 
-_NODES = 100_000
+_MOST_VALUES = 100_000
 """Maximum number of values that are examined in one result."""
 
-_DEPTH = 40
+_MOST_DEPTH = 40
 
 
 def is_distinctive(value: JSON) -> bool:
@@ -323,12 +323,12 @@ def walk(document: JSON) -> Iterator[tuple[Path, JSON]]:
     """Yield up to 100,000 values in a document, each with its path as used in references. Values
     inside strings that contain JSON are included.
     """
-    return islice(_walk(document, ()), _NODES)
+    return islice(_walk(document, ()), _MOST_VALUES)
 
 
 def _walk(value: JSON, path: Path) -> Iterator[tuple[Path, JSON]]:
     yield path, value
-    if len(path) >= _DEPTH:
+    if len(path) >= _MOST_DEPTH:
         return
 
     inner = opened(value)

@@ -6,8 +6,8 @@ everything in the index can explain the next literal. Each document is read once
 number is stored with its place: the list or object that contains it, and its key there. A `Node`,
 which knows the whole path to a value, is created only for the few places that a search examines.
 
-Limits: `PLACES` places per value and `_NODES` values per run. `Values.is_cut` says whether
-something is missing because of a limit.
+Limits: `MOST_PLACES` places per value and `_MOST_VALUES` values per run. `Values.is_cut` says
+whether something is missing because of a limit.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from ideabridge.tools.json_parts import parts_of
 
 INPUT: Final = "†input"
 
-PLACES: Final = 60
+MOST_PLACES: Final = 60
 """Maximum number of places that are stored for one value."""
 
-LONGEST: Final = 2_000
+LONGEST_TEXT: Final = 2_000
 """Maximum length, in characters, of a string that is also looked up in other notations, or that is
 searched for values inside it.
 """
 
-_NODES: Final = 800_000
+_MOST_VALUES: Final = 800_000
 """Maximum number of values that are indexed for one run."""
 
-_DEPTH: Final = 40
+_MOST_DEPTH: Final = 40
 _INPUT_TEXTS: Final = 100
 _SMALL: Final = 4
 _MEMBERS: Final = 100
@@ -194,7 +194,7 @@ class Values:
                 inner = self._note(place, value)
                 if not isinstance(inner, list | dict):
                     continue
-                if depth >= _DEPTH:
+                if depth >= _MOST_DEPTH:
                     self.whole = False
                 else:
                     stack.append((_node(place, value, inner), depth + 1))
@@ -207,13 +207,13 @@ class Values:
         JSON, the parsed JSON.
         """
         self._count += 1
-        if self._count > _NODES:
+        if self._count > _MOST_VALUES:
             self.whole = False
             return None
 
         places = self._places.setdefault(_key_of(value), [])
         is_new = not places
-        if len(places) < PLACES:
+        if len(places) < MOST_PLACES:
             places.append(place)
 
         if isinstance(value, str):
@@ -224,13 +224,17 @@ class Values:
         """Index a string so that it can also be found in other notations. Return the JSON value
         that the string contains, or None if the string is not JSON.
         """
-        if is_new and len(text) <= LONGEST:
+        if is_new and len(text) <= LONGEST_TEXT:
             self._notations.setdefault(_folded(text), []).append(text)
             beginning = _BEGINNING.match(text)
             if beginning is not None:
                 self._beginnings.add(beginning[0])
 
-        if root == INPUT and 3 <= len(text) <= LONGEST and len(self.input_texts) < _INPUT_TEXTS:
+        if (
+            root == INPUT
+            and 3 <= len(text) <= LONGEST_TEXT
+            and len(self.input_texts) < _INPUT_TEXTS
+        ):
             self.input_texts.append(text)
 
         inner = parsed_text(text) if text[:1] in _MAYBE_JSON else MISSING
@@ -244,8 +248,8 @@ class Values:
         return None
 
     def equal(self, value: JSON) -> list[Node]:
-        """Return up to `PLACES` nodes that have an equal value, in the order in which they were
-        added.
+        """Return up to `MOST_PLACES` nodes that have an equal value, in the order in which they
+        were added.
         """
         return list(self._nodes(value))
 
@@ -268,7 +272,7 @@ class Values:
 
     def is_cut(self, value: JSON) -> bool:
         """Return whether a value might occur in more places than `equal` returns."""
-        return not self.whole or len(self._places.get(_key_of(value), ())) >= PLACES
+        return not self.whole or len(self._places.get(_key_of(value), ())) >= MOST_PLACES
 
     def begins(self, beginning: str) -> bool:
         """Return whether an indexed string or number might begin with `beginning`, which consists

@@ -7,8 +7,8 @@ not found in `concatenate`. This means that each word of the part is also a word
 `Texts` lists the strings that contain each word, and searches only those that contain the rarest
 word of the part. The lists are built on the first search.
 
-Limits per run: the words in the first `LISTED` characters are listed, and `_SEARCHED` characters
-are searched. Parts beyond these limits are not found.
+Limits per run: the words in the first `LISTED_CHARACTERS` characters are listed, and
+`_SEARCHED_CHARACTERS` characters are searched. Parts beyond these limits are not found.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-LISTED: Final = 4_000_000
+LISTED_CHARACTERS: Final = 4_000_000
 """Maximum number of characters in one run's strings that are split into words for the lists."""
 
-_SEARCHED: Final = 20_000_000
+_SEARCHED_CHARACTERS: Final = 20_000_000
 """Maximum number of characters that are searched in one run."""
 
 _EACH: Final = 50
@@ -30,7 +30,7 @@ _EACH: Final = 50
 _SHORTEST: Final = 3
 """Minimum length, in characters, of a part that can identify the string it comes from."""
 
-_TRIES: Final = 50
+_MOST_TRIES: Final = 50
 """Maximum number of places in one string that are compared with a part."""
 
 _WORD = re.compile(r"\w+")
@@ -69,7 +69,7 @@ class Texts:
 
     def add(self, root: str, text: str) -> None:
         """Add a string from the document that a reference reads."""
-        if len(text) >= _SHORTEST and self._characters + len(text) <= LISTED:
+        if len(text) >= _SHORTEST and self._characters + len(text) <= LISTED_CHARACTERS:
             self._characters += len(text)
             self._texts.append(_Text(root, text))
 
@@ -84,7 +84,7 @@ class Texts:
         for number in min((self._of_word.get(word, []) for word in words), key=len):
             listed_text = self._texts[number]
             self._searched += len(listed_text.text) + _EACH
-            if self._searched > _SEARCHED:
+            if self._searched > _SEARCHED_CHARACTERS:
                 return
             if stands_in(part, listed_text.text):
                 yield listed_text.root
@@ -100,7 +100,7 @@ class Texts:
 def stands_in(part: str, text: str) -> bool:
     """Return whether a string contains a part that begins and ends at word boundaries."""
     start = text.find(part)
-    for _ in range(_TRIES):
+    for _ in range(_MOST_TRIES):
         if start < 0:
             return False
         if not _is_within_word(text, start) and not _is_within_word(text, start + len(part)):

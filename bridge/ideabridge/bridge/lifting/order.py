@@ -30,7 +30,7 @@ from ideabridge.bridge.loop.graph import emission
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.tools.encoding import JSON, JSONObject
 
-_AT_ONCE: Final = 16
+_MOST_AT_ONCE: Final = 16
 """Maximum number of calls with effects from one Request that the plan can run at the same time. If
 there are more, each call waits for the call before it.
 """
@@ -209,7 +209,7 @@ def keep_order(
         effects = [place for place in places if not calls[place].reads_only]
         # The call before each call of a chain.
         previous: dict[int, int] = {}
-        if len(effects) > _AT_ONCE:
+        if len(effects) > _MOST_AT_ONCE:
             previous = {after: before for before, after in pairwise(effects)}
             # Who waits for the last call of the chain waits for all of them.
             effects = effects[-1:]

@@ -49,7 +49,7 @@ from ideabridge.tools.tool import META_PROPERTIES
 from ideabridge.tools.typed import read_as
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_LONGEST: Final = 64
+_LONGEST_NAME: Final = 64
 _SOURCE: Final = 80
 _WORD: Final = re.compile(r"[\w.-]*\w")
 
@@ -131,14 +131,14 @@ def read_decisions(raw: JSONObject | None) -> dict[str, ParameterDecision]:
 
 
 def _decision(name: str, raw: JSON) -> ParameterDecision:
-    where = f"parameters.{name[:_LONGEST]}"
+    where = f"parameters.{name[:_LONGEST_NAME]}"
     if not isinstance(raw, dict):
         raise _malformed(where, f"an object with {', '.join(_KEYS)}", raw)
 
     for key in raw:
         if key not in _KEYS:
             raise PublicationError(
-                f"{where}: unknown key {key[:_LONGEST]!r}.{did_you_mean(key, _KEYS)}"
+                f"{where}: unknown key {key[:_LONGEST_NAME]!r}.{did_you_mean(key, _KEYS)}"
             )
 
     decision = ParameterDecision(
@@ -439,7 +439,7 @@ class _Deciding:
         for name in decisions:
             if name not in names:
                 raise PublicationError(
-                    f"parameters: there is no parameter {name[:_LONGEST]!r}."
+                    f"parameters: there is no parameter {name[:_LONGEST_NAME]!r}."
                     f"{did_you_mean(name, names)}"
                 )
 

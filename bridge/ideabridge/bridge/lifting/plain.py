@@ -76,8 +76,8 @@ LONG_TEXT: Final = 40
 space.
 """
 
-_SHOWN: Final = 60
-_MOST: Final = 50
+_SHOWN_CHARACTERS: Final = 60
+_MOST_POINTS: Final = 50
 """Maximum number of open points that are returned."""
 
 
@@ -138,7 +138,7 @@ def open_points(draft: PlanDraft, *, output_counts: bool = True) -> list[OpenPoi
     ]
     if not output_counts:
         points += _dropped(draft)
-    return points[:_MOST]
+    return points[:_MOST_POINTS]
 
 
 def _left_out(draft: PlanDraft) -> Iterator[OpenPoint]:
@@ -203,13 +203,13 @@ def _of_output(explained: Explained, leaf: Leaf) -> OpenPoint | None:
         return OpenPoint(
             "recorded_text",
             leaf.path,
-            f"{short(leaf.value, _SHOWN)} was written by a mind for this run only",
+            f"{short(leaf.value, _SHOWN_CHARACTERS)} was written by a mind for this run only",
         )
     return None
 
 
 def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | None:
-    example = short(leaf.value, _SHOWN)
+    example = short(leaf.value, _SHOWN_CHARACTERS)
     cheapest = explained.by[0]
     if isinstance(cheapest, Constant):
         return None
@@ -307,7 +307,7 @@ def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
             and not leaf.is_within(draft.chosen)
         )
         if is_open and (leaf.place is None or _is_after_results(draft, leaf.place)):
-            example = short(leaf.value, _SHOWN)
+            example = short(leaf.value, _SHOWN_CHARACTERS)
             yield OpenPoint(
                 "varies", leaf.path, f"{example} differed between the runs, and nothing explains it"
             )
@@ -326,7 +326,7 @@ def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
     for path, leaves in items.items():
         copied = [leaf for leaf in leaves if _reads_results(draft, leaf)]
         if copied:
-            example = short(copied[0].value, _SHOWN)
+            example = short(copied[0].value, _SHOWN_CHARACTERS)
             reason = (
                 f"the list was put together partly from earlier results ({example}); it may have "
                 "more or fewer items"
@@ -385,7 +385,8 @@ def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
             ]
             if words:
                 reason = (
-                    f"{short(words[0], _SHOWN)} was written by a mind after it had seen results"
+                    f"{short(words[0], _SHOWN_CHARACTERS)} was written by a mind after it had seen "
+                    "results"
                 )
                 yield OpenPoint("own_words", leaf.path, reason)
 
@@ -403,7 +404,7 @@ def _where(draft: PlanDraft, inside: Inside) -> str:
         case _:
             document = f"the value at {inside.root}"
 
-    return f"{short(inside.part, _SHOWN)} stands inside {document}"
+    return f"{short(inside.part, _SHOWN_CHARACTERS)} stands inside {document}"
 
 
 def _is_after_results(draft: PlanDraft, place: int) -> bool:

@@ -31,13 +31,13 @@ REQUIRED: Final = "required"
 OPTIONAL: Final = "may be left out"
 SAME: Final = "always the same"
 
-_SHOWN: Final = 200
+_SHOWN_CHARACTERS: Final = 200
 """Maximum length, in characters, of an example."""
 
-_READ: Final = 5
+_MOST_SOURCES: Final = 5
 """Maximum number of sources named in a note about the kinds of values."""
 
-_OTHERS: Final = 2
+_MOST_OTHERS: Final = 2
 """Maximum number of alternative explanations named in a row."""
 
 _REFERENCE: Final = re.compile(rf"{DAGGER}(input|state|results)((?:\.[^\s.,;|&]+)*)")
@@ -135,7 +135,7 @@ def publication_notes(publication: Publication) -> list[str]:
 
     sources = [source_in_words(reference, tools) for reference in object_or_empty(plan.get("seen"))]
     if sources:
-        notes.append(f"a value of another kind than before, in {joined(sources, _READ)}")
+        notes.append(f"a value of another kind than before, in {joined(sources, _MOST_SOURCES)}")
 
     return notes
 
@@ -151,13 +151,15 @@ def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]
     rows: list[ReportRow] = []
     for name, raw in takes.properties.items():
         declared = object_or_empty(raw)
-        example = shortened(encode_text(arguments[name]), _SHOWN) if name in arguments else ""
+        example = (
+            shortened(encode_text(arguments[name]), _SHOWN_CHARACTERS) if name in arguments else ""
+        )
         otherwise = OPTIONAL
         if name in takes.required:
             otherwise = REQUIRED
         elif "default" in declared:
             otherwise = SAME
-            example = shortened(encode_text(declared["default"]), _SHOWN)
+            example = shortened(encode_text(declared["default"]), _SHOWN_CHARACTERS)
 
         description = read_as(SchemaKeywords, declared).description or ""
         rows.append(ReportRow(name, example, otherwise, description=description))
@@ -179,7 +181,9 @@ def _parameter_of(literal: Explained) -> str | None:
 
 def _value_row(literal: Explained, tools: Sequence[str], plan: JSONObject) -> ReportRow:
     recorded = read(plan, literal.at)
-    example = "" if isinstance(recorded, Missing) else shortened(encode_text(recorded), _SHOWN)
+    example = (
+        "" if isinstance(recorded, Missing) else shortened(encode_text(recorded), _SHOWN_CHARACTERS)
+    )
     is_certain = len(literal.by) == 1 and literal.why is None and not literal.cut
     return ReportRow(".".join(literal.at), example, taken_from(literal, tools), False, is_certain)
 
@@ -208,14 +212,14 @@ def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
     0 (get_issue); or the same`.
     """
     text = ""
-    for other in others[:_OTHERS]:
+    for other in others[:_MOST_OTHERS]:
         if isinstance(other, Constant):
             text += "; or the same"
         else:
             text += f"; or from {source_in_words(other.shown, tools)}"
 
-    if len(others) > _OTHERS:
-        text += f"; or {len(others) - _OTHERS} more"
+    if len(others) > _MOST_OTHERS:
+        text += f"; or {len(others) - _MOST_OTHERS} more"
     return text
 
 

@@ -20,8 +20,8 @@ that is not distinctive (a small number, a Boolean, a short string) can equal an
 coincidence, so the constant comes before the other explanations unless the field has the
 parameter's name.
 
-Limits. At most `MOST` explanations are returned, and at most `PLACES` places per value are
-examined. If there are more, `cut` is set in the result.
+Limits. At most `MOST_EXPLANATIONS` explanations are returned, and at most `MOST_PLACES` places per
+value are examined. If there are more, `cut` is set in the result.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from typing import Final
 
 from ideabridge.bridge.context.explanations import (
     COSTS,
-    MOST,
+    MOST_EXPLANATIONS,
     Constant,
     Converted,
     Explanation,
@@ -49,7 +49,7 @@ from ideabridge.bridge.context.items import keys_of
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.steps import convert
 from ideabridge.bridge.lifting.function import is_distinctive
-from ideabridge.bridge.lifting.index import INPUT, LONGEST, PLACES, Node, Values
+from ideabridge.bridge.lifting.index import INPUT, LONGEST_TEXT, MOST_PLACES, Node, Values
 from ideabridge.bridge.lifting.inside import Inside
 from ideabridge.bridge.lifting.naming import words_of
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
@@ -60,7 +60,7 @@ _WORDS: Final = 12
 _MARKED_WORDS: Final = 300
 """The number of words in a string that are tried as the start of a value."""
 
-_PIECES: Final = 8
+_MOST_PIECES: Final = 8
 """Maximum number of values that are explained within one string."""
 
 _SOURCES: Final = 4
@@ -161,12 +161,12 @@ class _Search:
                 self._add(PathTo(node.reference), weakness, node)
 
         self._ranked.sort(key=lambda ranked: ranked.rank)
-        by = [ranked.explanation for ranked in self._ranked[:MOST]]
+        by = [ranked.explanation for ranked in self._ranked[:MOST_EXPLANATIONS]]
         if not any(map(is_constant, by)):
             # The constant is always one of the explanations, also if it was beyond the limit.
             by[-1] = Constant(value)
 
-        return Found(by, is_cut or len(self._ranked) > MOST)
+        return Found(by, is_cut or len(self._ranked) > MOST_EXPLANATIONS)
 
     def _add(self, explanation: Explanation, more: int, node: Node, length: int = 0) -> None:
         """Add an explanation.
@@ -277,7 +277,7 @@ class _Search:
             number = _number_in(value)
             if number is not None:
                 self._direct(number, "text")
-            for text in self._values.notations(value)[:PLACES]:
+            for text in self._values.notations(value)[:MOST_PLACES]:
                 if text == value:
                     continue
                 for step in ("lower", "upper", "title", "strip"):
@@ -291,7 +291,7 @@ class _Search:
 
     def _within(self, text: str) -> None:
         """Add each value that the literal contains, with the constant text around it."""
-        if not 3 < len(text) <= LONGEST:
+        if not 3 < len(text) <= LONGEST_TEXT:
             return
         for piece in self._pieces(text):
             before = text[: piece.start]
@@ -323,7 +323,7 @@ class _Search:
             if piece is not None:
                 pieces.append(piece)
 
-            if len(pieces) == _PIECES:
+            if len(pieces) == _MOST_PIECES:
                 break
 
         return pieces

@@ -109,7 +109,7 @@ def _entry(graph: Graph, call: Call, before: set[int]) -> JSONObject:
     return entry
 
 
-_NAMED: Final = 5
+_MOST_NAMED: Final = 5
 """Maximum number of tools named in one note."""
 
 
@@ -118,8 +118,8 @@ def _notes(graph: Graph) -> list[str]:
     notes: list[str] = []
     undeclared = list(_undeclared(graph))
     if undeclared:
-        names = ", ".join(undeclared[:_NAMED])
-        if len(undeclared) > _NAMED:
+        names = ", ".join(undeclared[:_MOST_NAMED])
+        if len(undeclared) > _MOST_NAMED:
             names += ", ..."
 
         notes.append(
@@ -162,7 +162,7 @@ Form: TypeAlias = Literal["mermaid", "text"]
 
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
 
-_LONGEST: Final = 60
+_LONGEST_NAME: Final = 60
 """Maximum length of a name or a reference in a drawing, in characters."""
 
 
@@ -184,7 +184,7 @@ def plan_drawing(graph: Graph, form: Form = "mermaid", missing: Collection[str] 
 
 def _shown(text: str) -> str:
     """Return the beginning of an external text, on one line and without control characters."""
-    beginning = clipped(text, _LONGEST)
+    beginning = clipped(text, _LONGEST_NAME)
     return "".join(char if char.isprintable() else "·" for char in beginning)
 
 

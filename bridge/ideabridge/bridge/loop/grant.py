@@ -29,7 +29,7 @@ from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.schema import Validator, check_schema
 from ideabridge.tools.tool import Tool
 
-MOST: Final = 1_000_000
+MOST_CALLS: Final = 1_000_000
 """Maximum value for the `max` of a grant."""
 
 _SCHEMA_BYTES: Final = 20_000
@@ -252,10 +252,10 @@ def read_grant(progress: Progress, grant: JSON) -> JSONObject | Refusal:
 
     if "max" in grant:
         most = grant["max"]
-        if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= MOST:
+        if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= MOST_CALLS:
             return Refusal(
                 "grant.max: expected the number of further calls, a whole number from 1 to "
-                f"{MOST:,}"
+                f"{MOST_CALLS:,}"
             )
 
     if "parameters" in grant:

@@ -96,10 +96,10 @@ def _literal(compiled: Compiled) -> Compiled:
 
 _DEFAULT: Final = ModuleOrder()
 
-_TOLD: Final = 3
+_MOST_REFERENCES_NAMED: Final = 3
 """Maximum number of references named in an error about an unsuitable value."""
 
-_NAMED: Final = 20
+_MOST_NAMED: Final = 20
 """Maximum number of calls in a cycle that an error names, and maximum number of missing values that
 are explained.
 """
@@ -182,7 +182,7 @@ class Graph:
         at = index if place is None else place
         # Explain only the first mistakes in detail. Every call in a plan might be wrong, and
         # explaining all mistakes would take minutes.
-        briefly = self._malformed >= _NAMED
+        briefly = self._malformed >= _MOST_NAMED
         call = read_call(raw, index, at, self.catalogue, briefly=briefly)
         self._malformed += bool(call.problems)
         call.first = self.first
@@ -484,7 +484,7 @@ class Graph:
         try:
             validator.check_unless_costly(filled, briefly=briefly)
         except IdeabridgeError as error:
-            names = ", ".join(list(texts)[:_TOLD])
+            names = ", ".join(list(texts)[:_MOST_REFERENCES_NAMED])
             call.problems.append(f"{error} (with the current value of {clipped(names)})")
 
     def _runs_at_least_once(self, call: Call, values: Mapping[str, JSON]) -> bool:
@@ -660,7 +660,7 @@ class Graph:
         where = operand.instance or instance
         missing = f"nothing supplies {clipped(operand.text)}"
         self._explained += 1
-        if self._explained > _NAMED:
+        if self._explained > _MOST_NAMED:
             # Add no further explanation. Every call in a plan might lack a value, and each
             # explanation searches all calls.
             return missing
@@ -785,9 +785,9 @@ class Graph:
 
     def cycle_message(self, cycle: Sequence[int]) -> str:
         """Return the error for calls that wait for each other in a circle."""
-        labels = [self.call(index).label for index in cycle[:_NAMED]]
-        if len(cycle) > _NAMED:
-            labels.append(f"{len(cycle) - _NAMED:,} more calls")
+        labels = [self.call(index).label for index in cycle[:_MOST_NAMED]]
+        if len(cycle) > _MOST_NAMED:
+            labels.append(f"{len(cycle) - _MOST_NAMED:,} more calls")
         return (
             f"a cycle: {' -> '.join([*labels, labels[0]])} (each reads what the next one writes, "
             "or waits for it)"

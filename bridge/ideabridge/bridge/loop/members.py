@@ -37,7 +37,7 @@ GROUPS: Final[JSONObject] = {
 application creates groups.
 """
 
-_NAMED: Final = 10
+_MOST_NAMED: Final = 10
 """Maximum number of members named in one correction."""
 
 
@@ -59,8 +59,8 @@ class MemberFaults:
         """
         if not self.unknown:
             return None
-        names = ", ".join(map(quoted, self.unknown[:_NAMED]))
-        more = len(self.unknown) - _NAMED
+        names = ", ".join(map(quoted, self.unknown[:_MOST_NAMED]))
+        more = len(self.unknown) - _MOST_NAMED
         remainder = f" and {more:,} more" if more > 0 else ""
         return {
             "left_out": f"{names}{remainder}",

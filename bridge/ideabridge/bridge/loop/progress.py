@@ -24,7 +24,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Annotations, Tool
 
-_NAMED = 10
+_MOST_NAMED = 10
 """Maximum number of calls named in one message."""
 
 
@@ -436,7 +436,9 @@ class Judge:
             if not any(_overlap(path, operand.full) for path in writer.wrote)
         ]
         if untaken and operand.kind != "data":
-            labels = " and ".join([*untaken[:_NAMED], *(["others"] if untaken[_NAMED:] else [])])
+            labels = " and ".join(
+                [*untaken[:_MOST_NAMED], *(["others"] if untaken[_MOST_NAMED:] else [])]
+            )
             return Absent(
                 "skipped", f"{clipped(operand.text)}: {labels} took another branch or was skipped"
             )
@@ -471,7 +473,9 @@ def _unadded(operand: Reference, bound: Sequence[Progress], data: JSONObject) ->
     """
     failed = [writer.call.label for writer in bound if writer.status is CallStatus.FAILED]
     if failed:
-        labels = " and ".join([*failed[:_NAMED], *(["others"] if failed[_NAMED:] else [])])
+        labels = " and ".join(
+            [*failed[:_MOST_NAMED], *(["others"] if failed[_MOST_NAMED:] else [])]
+        )
         return Absent("failed", f"{clipped(operand.text)}: no call added it, and {labels} failed")
     kinds = did_you_mean(operand.path[0], list(data)) if operand.path else ""
     return Absent(

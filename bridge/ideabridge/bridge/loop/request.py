@@ -36,7 +36,7 @@ from ideabridge.tools.tool import Tool
 _CALLS: Final = 200
 """Maximum number of calls that are reported for one plan."""
 
-_NAMED: Final = 5
+_MOST_NAMED: Final = 5
 """Maximum number of instances that are listed as not having done a call."""
 
 
@@ -93,7 +93,7 @@ class Guidance:
             return {**entry, "instance": where[0], "done": not left}
         entry |= {"done": len(where) - len(left), "of": len(where)}
         if left and len(left) < len(where):
-            entry["not_done"] = list[JSON](left[:_NAMED])
+            entry["not_done"] = list[JSON](left[:_MOST_NAMED])
 
         return entry
 

@@ -57,7 +57,7 @@ def measure(value: JSON) -> Size:
     return Size(len(data), count_encoded_values(data))
 
 
-_LARGE: Final = 1_000
+_LARGE_VALUE: Final = 1_000
 """The minimum number of values within a value for which remembering its size is worthwhile."""
 
 _REMEMBERED: Final = 4
@@ -82,7 +82,7 @@ class LargeSizes:
             return remembered[1]
 
         size = measure(value)
-        if size.values >= _LARGE:
+        if size.values >= _LARGE_VALUE:
             self._measured[id(value)] = (value, size)
             if len(self._measured) > _REMEMBERED:
                 self._measured.popitem(last=False)

@@ -40,7 +40,7 @@ from ideabridge.tools.typed import read_as
 
 BROKE_OFF: Final = "the answer was cut off: "
 
-WHY: Final = "the run is lazy: no part of its plan runs before the whole plan is accepted"
+LAZY_REASON: Final = "the run is lazy: no part of its plan runs before the whole plan is accepted"
 
 LAZY = (
     "Write a plan: list every call the task needs as far as you can see, wired by references. No "
@@ -389,7 +389,9 @@ class Planning:
         digest = content_hash(
             {"calls": solution.calls, "output": solution.output, "places": solution.places}
         )
-        return Question("plan", f"p{self.step}-{digest[:12]}", digest, self.plan.shown(), WHY)
+        return Question(
+            "plan", f"p{self.step}-{digest[:12]}", digest, self.plan.shown(), LAZY_REASON
+        )
 
     @property
     def waits(self) -> bool:

@@ -410,13 +410,13 @@ def _translated(place: str) -> Generator[None]:
 
 # -- the models of the user's own server -----------------------------------------------------------
 
-SECONDS: Final = 5.0
+LIST_SECONDS: Final = 5.0
 """Maximum time, in seconds, that a server can take to answer."""
 
 _NO_LIST: Final = (404, 405, 501)
-_MOST_BYTES: Final = 1024 * 1024
+_MOST_LIST_BYTES: Final = 1024 * 1024
 _MODELS: Final = 1000
-_LONGEST: Final = 200
+_LONGEST_REASON: Final = 200
 
 
 async def models_of(model: Model) -> list[str] | None:
@@ -438,18 +438,22 @@ async def models_of(model: Model) -> list[str] | None:
     is_local = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
     try:
         async with (
-            httpx.AsyncClient(timeout=SECONDS, headers=headers, trust_env=not is_local) as client,
+            httpx.AsyncClient(
+                timeout=LIST_SECONDS, headers=headers, trust_env=not is_local
+            ) as client,
             client.stream("GET", url) as response,
         ):
             status = response.status_code
             body = b""
             async for part in response.aiter_bytes():
                 body += part
-                if len(body) > _MOST_BYTES:
+                if len(body) > _MOST_LIST_BYTES:
                     break
     except httpx.HTTPError as error:
         reason = str(error) or type(error).__name__
-        raise ModelUnavailableError(f"{place} cannot be reached: {reason[:_LONGEST]}") from None
+        raise ModelUnavailableError(
+            f"{place} cannot be reached: {reason[:_LONGEST_REASON]}"
+        ) from None
 
     if status in _NO_LIST:
         return None
@@ -466,7 +470,7 @@ async def models_of(model: Model) -> list[str] | None:
     data = read_as(_ModelList, listed).data
     if data is None:
         return None
-    return [str(entry.get("id"))[:_LONGEST] for entry in objects_in(data[:_MODELS])]
+    return [str(entry.get("id"))[:_LONGEST_REASON] for entry in objects_in(data[:_MODELS])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_emp
 from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.typed import read_as
 
-_HERE: Final = "#/$defs/"
+_DEFINITIONS: Final = "#/$defs/"
 _REFERENCE: Final = "reference"
 _PATH: Final = "_outputPath"
 _DEEPEST: Final = 8
@@ -180,7 +180,7 @@ def _said(schema: JSON) -> str:
 def _target(schema: JSON) -> str | None:
     """Return the name in `$defs` that a schema refers to."""
     reference = read_as(SchemaKeywords, schema).reference
-    return None if reference is None else reference.removeprefix(_HERE)
+    return None if reference is None else reference.removeprefix(_DEFINITIONS)
 
 
 INSTRUCTIONS: Final = """\

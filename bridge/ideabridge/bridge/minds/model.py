@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.minds.endpoint import Endpoint, Stream
 
 
-_LONGEST: Final = 20_000
+_LONGEST_QUOTE: Final = 20_000
 """How many characters of an unreadable answer are at most sent back to the model."""
 
 _THOUGHT: Final = re.compile(r"<(think|thinking)>", re.IGNORECASE)
@@ -104,7 +104,7 @@ class AnswerBuffer:
     def text(self) -> str:
         """The text that is held back."""
         # A lone surrogate cannot be sent.
-        return "".join(self._held)[:_LONGEST].encode("utf-8", "replace").decode()
+        return "".join(self._held)[:_LONGEST_QUOTE].encode("utf-8", "replace").decode()
 
     def take(self, piece: str) -> str:
         """Add the next piece. Return the text to pass on now."""

@@ -22,7 +22,7 @@ from ideabridge.bridge.context.preview import shorten, shorten_literal
 from ideabridge.bridge.context.references import Path as KeyPath
 from ideabridge.bridge.context.references import format_reference, parse_reference
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.context.shown import MOST, TO_HOSTS, TO_MINDS, Shown
+from ideabridge.bridge.context.shown import MOST_BYTES, TO_HOSTS, TO_MINDS, Shown
 from ideabridge.bridge.minds.adapt import with_calls
 from ideabridge.bridge.store.errors import IdeaDocumentError, StoreAccessError
 from ideabridge.bridge.store.idea import StoredIdea
@@ -47,8 +47,8 @@ _COMPARABLE: Final = 20_000
 
 _LOOKED_AT: Final = 500
 _PAGE: Final = 100
-_LINES: Final = 60
-_WIDTH: Final = 200
+_MOST_LINES: Final = 60
+_MOST_WIDTH: Final = 200
 _COMPARED: Final = 5000
 _SQLITE: Final = b"SQLite format 3\x00"
 
@@ -87,7 +87,7 @@ class Recorded:
         if newest.idea.shown is None:
             # The recording was made when minds could not read values yet, so the Requests must not
             # offer the reading tool.
-            return {"value": MOST, "request": MOST}
+            return {"value": MOST_BYTES, "request": MOST_BYTES}
 
         limits = Shown.from_json(newest.idea.shown)
         return {"value": limits.value, "request": limits.request}
@@ -331,16 +331,16 @@ def _difference(part: str, stored: JSON, requested: JSON) -> list[str]:
     diff = difflib.unified_diff(
         texts[0], texts[1], f"recorded {part}", f"asked {part}", n=2, lineterm=""
     )
-    lines = [line if len(line) <= _WIDTH else f"{line[:_WIDTH]}..." for line in diff]
+    lines = [line if len(line) <= _MOST_WIDTH else f"{line[:_MOST_WIDTH]}..." for line in diff]
     if not lines:
         return [f"{part}: they differ only in the order of keys or the notation of numbers"]
 
-    if len(lines) > _LINES:
-        more = [f"... {len(lines) - _LINES} more lines"]
+    if len(lines) > _MOST_LINES:
+        more = [f"... {len(lines) - _MOST_LINES} more lines"]
     else:
         more = []
 
-    return [*lines[:_LINES], *more]
+    return [*lines[:_MOST_LINES], *more]
 
 
 # -- files -----------------------------------------------------------------------------------------

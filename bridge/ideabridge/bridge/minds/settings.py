@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from ideabridge.bridge.context.shown import LEAST, MOST
+from ideabridge.bridge.context.shown import LEAST_BYTES, MOST_BYTES
 from ideabridge.bridge.keyring import Keyring, KeyringError, NoKeyringError
 from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.secrets import Secrets
@@ -64,8 +64,8 @@ class ShownSettings(BaseModel):
 
     value: int | None = Field(
         default=None,
-        ge=LEAST,
-        le=MOST,
+        ge=LEAST_BYTES,
+        le=MOST_BYTES,
         description=(
             "How many bytes of one result are shown. null: 16 KB, or 4 KB for a client that "
             "answers turn by turn."
@@ -73,8 +73,8 @@ class ShownSettings(BaseModel):
     )
     request: int | None = Field(
         default=None,
-        ge=LEAST,
-        le=MOST,
+        ge=LEAST_BYTES,
+        le=MOST_BYTES,
         description=(
             "How many bytes of all results in one Request are shown. null: 128 KB, or 32 KB for a "
             "client that answers turn by turn."

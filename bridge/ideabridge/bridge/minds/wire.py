@@ -59,7 +59,7 @@ the reasoning before it, in a JSON object.
 
 _CHAT: Final = "/chat/completions"
 _PAGE: Final = ("text/html", "application/xhtml+xml")
-_SHOWN: Final = 300
+_SHOWN_CHARACTERS: Final = 300
 
 Response = httpx.Response | httpx2.Response
 
@@ -187,7 +187,7 @@ def _as_stream(body: bytes) -> bytes:
     try:
         deltas = [{**choice, "delta": dict(choice["message"])} for choice in completion["choices"]]
     except (KeyError, TypeError, ValueError):
-        excerpt = json.dumps(completion, ensure_ascii=False)[:_SHOWN]
+        excerpt = json.dumps(completion, ensure_ascii=False)[:_SHOWN_CHARACTERS]
         if completion.get("error"):
             raise ModelUnavailableError(
                 f"the model endpoint answered with an error: {excerpt}"
@@ -200,7 +200,7 @@ def _as_stream(body: bytes) -> bytes:
     return f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
 
 
-_LONGEST: Final = 600
+_LONGEST_DETAIL: Final = 600
 
 _SILENT: Final = "ended without content"
 """A part of pydantic-ai's message about an empty stream."""
@@ -326,7 +326,8 @@ def _bounded(text: str) -> str:
     # Terminal control characters and lone surrogates are removed from the text.
     flat = " ".join(
         "".join(
-            character if character.isprintable() else " " for character in text[: 4 * _LONGEST]
+            character if character.isprintable() else " "
+            for character in text[: 4 * _LONGEST_DETAIL]
         ).split()
     )
-    return flat if len(flat) <= _LONGEST else f"{flat[:_LONGEST]}..."
+    return flat if len(flat) <= _LONGEST_DETAIL else f"{flat[:_LONGEST_DETAIL]}..."

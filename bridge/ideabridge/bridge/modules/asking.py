@@ -41,16 +41,16 @@ logger = logging.getLogger(__name__)
 
 MESSAGE_CHARACTERS: Final = 4000
 SCHEMA_BYTES: Final = 16_000
-FIELDS: Final = 50
-LINES: Final = 100
+MOST_FIELDS: Final = 50
+MOST_LINES: Final = 100
 
-_NAME: Final = 100
-_KEPT: Final = "\n\t\u200d\ufe0f"
+_LONGEST_NAME: Final = 100
+_ALLOWED_UNPRINTABLE: Final = "\n\t\u200d\ufe0f"
 """The unprintable characters that values can contain: line endings, tabs, and the joiners and
 selectors in emoji.
 """
 
-_VALUE: Final = 1000
+_LONGEST_VALUE: Final = 1000
 """Maximum length, in characters, of a choice or of a default."""
 
 _NOTES: Final = frozenset({"title", "description", "default"})
@@ -69,7 +69,7 @@ _OF_FIELDS: Final = _OF_CHOICES | _OF_LISTS | _CHOICES
 _OF_ITEMS: Final = _CHOICES | {"type", "enum"}
 
 
-_ADDRESS: Final = 2000
+_LONGEST_ADDRESS: Final = 2000
 _SYSTEM_PROMPT: Final = 16_000
 _MESSAGES: Final = 100
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -124,8 +124,8 @@ def _read_message(message: str) -> str:
         )
 
     lines = message.count("\n") + 1
-    if lines > LINES:
-        raise FormError(f"its message has {lines:,} lines; the limit is {LINES}")
+    if lines > MOST_LINES:
+        raise FormError(f"its message has {lines:,} lines; the limit is {MOST_LINES}")
     try:
         return str(normalise(message, what="its message"))
     except IdeabridgeError as error:
@@ -141,8 +141,10 @@ def _check_address(params: types.ElicitRequestURLParams) -> None:
     """
     _read_message(params.message)
     address = params.url
-    if len(address) > _ADDRESS:
-        raise FormError(f"its address has {len(address):,} characters; the limit is {_ADDRESS:,}")
+    if len(address) > _LONGEST_ADDRESS:
+        raise FormError(
+            f"its address has {len(address):,} characters; the limit is {_LONGEST_ADDRESS:,}"
+        )
 
     if not address.isascii() or not address.isprintable() or " " in address or "\\" in address:
         raise FormError("its address contains characters that are not allowed in an address")
@@ -288,8 +290,8 @@ def _check_form(schema: JSONObject) -> None:
         raise FormError("its form is not an object with properties")
 
     _check_parts(schema)
-    if len(form.fields) > FIELDS:
-        raise FormError(f"its form has {len(form.fields)} fields; the limit is {FIELDS}")
+    if len(form.fields) > MOST_FIELDS:
+        raise FormError(f"its form has {len(form.fields)} fields; the limit is {MOST_FIELDS}")
     if not form.fields.keys() >= set(form.required):
         raise FormError(
             "its form requires a field that it does not have, so nobody could fill it in"
@@ -297,8 +299,8 @@ def _check_form(schema: JSONObject) -> None:
 
     for name, form_field in form.fields.items():
         where = _where(("properties", name))
-        if not name or len(name) > _NAME or visible(name) != name:
-            raise FormError(f"{where}: expected a name of 1 to {_NAME} visible characters")
+        if not name or len(name) > _LONGEST_NAME or visible(name) != name:
+            raise FormError(f"{where}: expected a name of 1 to {_LONGEST_NAME} visible characters")
         _check_field(where, form_field)
 
 
@@ -395,7 +397,7 @@ def _check_words(where: str, words: _Words) -> None:
 
 
 def _is_seen(value: str) -> bool:
-    return len(value) <= _VALUE and visible(value, keep=_KEPT) == value
+    return len(value) <= _LONGEST_VALUE and visible(value, keep=_ALLOWED_UNPRINTABLE) == value
 
 
 # -- asking ----------------------------------------------------------------------------------------
@@ -413,7 +415,7 @@ QUESTIONS: Final = 20
 
 _MESSAGE: Final = 300
 
-LONGEST: Final = 10
+MOST_TIMEOUTS: Final = 10
 """Limit on the total duration of a call that reports progress, as a multiple of its timeout."""
 QUESTION_BYTES: Final = 256 * 1024
 """Limits, in bytes of JSON, on one question to the client of a direct call, on all questions that
@@ -604,10 +606,10 @@ class Asking:
 
     def extend(self) -> None:
         """Restart the timeout because the module has reported progress. However often the timeout
-        is restarted, the call takes at most `LONGEST` timeouts.
+        is restarted, the call takes at most `MOST_TIMEOUTS` timeouts.
         """
         left = self._left if self._waiting else self.scope.deadline - anyio.current_time()
-        more = min(self._seconds - left, LONGEST * self._seconds - self.allowed)
+        more = min(self._seconds - left, MOST_TIMEOUTS * self._seconds - self.allowed)
         if more <= 0:
             return
         self.allowed += more

@@ -78,13 +78,13 @@ _SERVER_METADATA: Final = (
 """Parts of the paths where the SDK looks for the metadata of an authorization server."""
 _MOST_TRIES: Final = 3
 """Maximum number of times that a request is sent again with another token."""
-_SECONDS: Final = 20.0
+_REQUEST_SECONDS: Final = 20.0
 """Timeout of one request to an authorization server, in seconds."""
 _EARLY: Final = 10.0
 """The number of seconds by which a token is renewed before it expires, so that requests arrive in
 time.
 """
-_MOST_BYTES: Final = 1024 * 1024
+_MOST_ANSWER_BYTES: Final = 1024 * 1024
 """Maximum size, in bytes, of an answer from an authorization server."""
 MOST_SCOPES: Final = 100
 """Maximum number of scopes that a module can demand, including scopes that were granted or demanded
@@ -95,7 +95,7 @@ LONGEST_SCOPE: Final = 500
 """Maximum length, in characters, of one scope."""
 
 _PAST: Final = 1.0
-_SHOWN: Final = 400
+_SHOWN_CHARACTERS: Final = 400
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _Method = Literal["client_secret_basic", "client_secret_post"]
@@ -438,7 +438,9 @@ class Authorization(httpx2.Auth):
 
         steps_up = challenge is not None and challenge.status_code == _FORBIDDEN
         try:
-            async with httpx2.AsyncClient(timeout=_SECONDS, verify=certificates()) as client:
+            async with httpx2.AsyncClient(
+                timeout=_REQUEST_SECONDS, verify=certificates()
+            ) as client:
                 if may_refresh and not steps_up and context.can_refresh_token():
                     async with self._locked():
                         await self._refresh(client, request, challenge, refused)
@@ -568,7 +570,7 @@ class Authorization(httpx2.Auth):
 
         host = request.url.host
         try:
-            with anyio.fail_after(_SECONDS):
+            with anyio.fail_after(_REQUEST_SECONDS):
                 request.extensions = {**request.extensions, "timeout": client.timeout.as_dict()}
                 response = await client.send(request, stream=True)
                 response.stream = _Bounded(response.stream)
@@ -577,7 +579,7 @@ class Authorization(httpx2.Auth):
                 finally:
                     await response.aclose()
         except TimeoutError:
-            raise TemporaryError(f"{host} did not answer within {_SECONDS:g} s") from None
+            raise TemporaryError(f"{host} did not answer within {_REQUEST_SECONDS:g} s") from None
         except httpx2.RequestError as error:
             raise TemporaryError(
                 f"{host} cannot be reached: {error or type(error).__name__}"
@@ -721,7 +723,7 @@ class Authorization(httpx2.Auth):
                     f"client into {self._place}.auth"
                 )
 
-        shown_reason = shown(reason, self._secrets, _SHOWN)
+        shown_reason = shown(reason, self._secrets, _SHOWN_CHARACTERS)
         text = f"server {self._module!r} cannot be signed in to: {shown_reason}"
         return ModuleSignInError(self._module, text, lasting=not isinstance(error, TemporaryError))
 
@@ -1005,8 +1007,8 @@ class _Bounded(httpx2.AsyncByteStream):
         size = 0
         async for chunk in self._stream:
             size += len(chunk)
-            if size > _MOST_BYTES:
-                raise httpx2.ReadError(f"an answer has more than {_MOST_BYTES:,} bytes")
+            if size > _MOST_ANSWER_BYTES:
+                raise httpx2.ReadError(f"an answer has more than {_MOST_ANSWER_BYTES:,} bytes")
             yield chunk
 
     async def aclose(self) -> None:

@@ -378,7 +378,7 @@ _REFRESH_MOST: Final = 2.0
 _LISTEN_AGAIN_SECONDS: Final = 1.0
 _LISTEN_AGAIN_MOST: Final = 60.0
 _WORDS: Final = 600
-_NAME: Final = 200
+_LONGEST_NAME: Final = 200
 
 
 class _Begun(Protocol):
@@ -647,8 +647,8 @@ class Connection:
             self.peer = Peer(
                 era=era,
                 protocol_version=version,
-                server_name=shown(info.name, self._secrets, _NAME) if info else None,
-                server_version=shown(info.version, self._secrets, _NAME) if info else None,
+                server_name=shown(info.name, self._secrets, _LONGEST_NAME) if info else None,
+                server_version=shown(info.version, self._secrets, _LONGEST_NAME) if info else None,
                 instructions=shown(instructions, self._secrets) if instructions else None,
             )
             self._scope.deadline = float("inf")

@@ -38,7 +38,7 @@ _WAITING: Final = ("authorization_pending", "slow_down")
 _OK: Final = 200
 _TOO_MANY: Final = 429
 _SERVER_FAULT: Final = 500
-_SHOWN: Final = 200
+_SHOWN_CHARACTERS: Final = 200
 
 _T = TypeVar("_T")
 _Address = Annotated[str, Field(max_length=2000, pattern=r"^[!-~]+$")]
@@ -163,8 +163,8 @@ class DevicePerson:
                     # Refuse an address such as https://login.example@evil.example/, which looks
                     # like an address of login.example.
                     raise OAuthFlowError(
-                        f"the server names the address {address[:_SHOWN]}: expected an address "
-                        "without a user name"
+                        f"the server names the address {address[:_SHOWN_CHARACTERS]}: expected an "
+                        "address without a user name"
                     )
 
         seconds = min(answer.expires_in, _MOST_SECONDS)
@@ -239,5 +239,5 @@ def _field(response: httpx2.Response, name: str) -> str | None:
 
 def _refusal(response: httpx2.Response) -> str:
     reasons = [_field(response, name) for name in ("error", "error_description")]
-    shown = ": ".join(repr(reason[:_SHOWN]) for reason in reasons if reason is not None)
+    shown = ": ".join(repr(reason[:_SHOWN_CHARACTERS]) for reason in reasons if reason is not None)
     return f"HTTP {response.status_code} {shown}".rstrip()

@@ -62,7 +62,7 @@ _ERROR_BYTES: Final = 64 * 1024
 _ERROR_SECONDS: Final = 5.0
 """Limits for reading the body of a refusal, in bytes and in seconds."""
 
-_SHOWN: Final = 200
+_SHOWN_CHARACTERS: Final = 200
 _BAD: Final = 400
 _UNAUTHORIZED: Final = 401
 _NOT_FOUND: Final = 404
@@ -262,7 +262,7 @@ class ModuleHTTPClient:
 
         text = ""
         if not kind.startswith("text/html") and not body.lstrip().startswith(b"<"):
-            text = " ".join(body.decode("utf-8", "replace").split())[:_SHOWN]
+            text = " ".join(body.decode("utf-8", "replace").split())[:_SHOWN_CHARACTERS]
 
         message = f"answered HTTP {status} {response.reason_phrase}".rstrip()
         return UnansweredError(code, f"{message}: {text}" if text else message, data, status=status)
@@ -351,7 +351,7 @@ def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
 
 def shown_address(url: httpx2.URL) -> str:
     """Return an address as people see it: shortened, and without the parts that might be secret."""
-    return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_SHOWN]
+    return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_SHOWN_CHARACTERS]
 
 
 def is_session_lost(failure: UnansweredError, *, in_session: bool) -> bool:

@@ -74,7 +74,7 @@ MAX_PARTS: Final = 1000
 """Maximum number of messages on one line and in one list. Messages beyond the limit are skipped."""
 
 _ENDS: Final = 512
-_TRIES: Final = 32
+_MOST_TRIES: Final = 32
 _WORK: Final = 4 * 1024 * 1024
 _WORDS: Final = 128 * 1024
 _DIGITS: Final = 18
@@ -565,7 +565,7 @@ class _Part:
 
 def _parts(text: str) -> Iterator[_Part]:
     """Yield the arrays and objects in a string, and the noise between them."""
-    tries = max(2, min(_TRIES, _WORK // max(1, len(text))))
+    tries = max(2, min(_MOST_TRIES, _WORK // max(1, len(text))))
     place = looked = 0
     while (match := _START.search(text, looked)) is not None and tries:
         try:

@@ -37,7 +37,7 @@ from ideabridge.bridge.trust import TrustError, read_own, read_own_beginning, wr
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable
 
-MOST_BYTES: Final = 256 * 1024
+MOST_SIGN_IN_BYTES: Final = 256 * 1024
 """Maximum size of one sign-in, in bytes of JSON. Tokens and metadata come from servers that are not
 trusted.
 """
@@ -190,8 +190,10 @@ class SignInFile:
         """
         text = sign_in.model_dump_json(exclude_none=True)
         size = len(text.encode())
-        if size > MOST_BYTES:
-            raise SignInError(f"its sign-in has {size:,} bytes; the limit is {MOST_BYTES:,}")
+        if size > MOST_SIGN_IN_BYTES:
+            raise SignInError(
+                f"its sign-in has {size:,} bytes; the limit is {MOST_SIGN_IN_BYTES:,}"
+            )
 
         refusal = self._to_keyring(text)
         inside = refusal is None

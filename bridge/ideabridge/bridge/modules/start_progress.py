@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WaitedT = TypeVar("WaitedT")
 
 _FIRST_SECONDS: Final = 0.5
-_SECONDS: Final = 2.0
+_REPORT_SECONDS: Final = 2.0
 """Time, in seconds, for which a call waits before the first report and between reports."""
 
 _STEP: Final = 1e-6
@@ -23,7 +23,7 @@ _STEP: Final = 1e-6
 a call must never decrease, and the call's own numbers come later.
 """
 
-_NAMED: Final = 5
+_MOST_NAMED: Final = 5
 """Maximum number of modules that a report names."""
 
 
@@ -53,14 +53,15 @@ async def reporting_starts(
         while True:
             names = starting()
             if names:
-                more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+                more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
                 seconds = anyio.current_time() - began
                 text = (
-                    f"starting {', '.join(names[:_NAMED])}{more} ({whole_duration_text(seconds)})"
+                    f"starting {', '.join(names[:_MOST_NAMED])}{more} "
+                    f"({whole_duration_text(seconds)})"
                 )
                 await progress(value, None, text)
                 value += _STEP
-            await anyio.sleep(_SECONDS)
+            await anyio.sleep(_REPORT_SECONDS)
 
     results: list[WaitedT] = []
     failure: Exception | None = None

@@ -505,7 +505,7 @@ number of values is limited because parsed values take more memory than their te
 """
 STDERR_LINES: Final = 20
 
-_SHOWN: Final = 300
+_SHOWN_CHARACTERS: Final = 300
 _LAST_BYTES: Final = 8192
 _DISCARD_FACTOR: Final = 8
 """A line over the limit is discarded while it is read, up to this multiple of the limit. A longer
@@ -762,7 +762,7 @@ class StdioTransport:
                 if data.strip():
                     texts.append(data.rstrip().decode("utf-8", "replace"))
 
-            self._stderr.extend(text.strip()[:_SHOWN] for text in texts)
+            self._stderr.extend(text.strip()[:_SHOWN_CHARACTERS] for text in texts)
             if self._log is not None and texts:
                 self._log.add("stderr", texts)
             if not chunk:

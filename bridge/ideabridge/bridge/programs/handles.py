@@ -1,6 +1,6 @@
 """Handles: gives a program objects in place of large results.
 
-A result over `LARGE` bytes stays in this process, because passing it to the interpreter takes a
+A result over `LARGE_RESULT` bytes stays in this process, because passing it to the interpreter takes a
 long time, and it might not fit into a program's memory. The program receives a `Handle` instead.
 The program can read a part with `await tools.read(handle, path)`, pass the handle as a parameter,
 or return it. As a parameter or an output, a handle becomes a reference to the result
@@ -13,7 +13,7 @@ in a program is a different class. A session has handles only for its own result
 
     rows = await db.query(sql="...")        # Handle(call=0, path='', type='array', length=40000,
         bytes=5200000)
-    await tools.read(rows, "0.name")        # a part; over `LARGE` bytes it is a handle again
+    await tools.read(rows, "0.name")        # a part; over `LARGE_RESULT` bytes it is a handle again
     await files.write(path="rows.json", content=rows)
 """
 
@@ -36,7 +36,7 @@ from ideabridge.bridge.errors import ProgramError
 from ideabridge.tools.encoding import JSON, MAX_DEPTH, encode, expect_written, normalise
 from ideabridge.tools.json_parts import values_in
 
-LARGE: Final = 1_000_000
+LARGE_RESULT: Final = 1_000_000
 """Maximum size, in bytes of JSON, of a result that a program receives as a value."""
 
 READ: Final = "read"
@@ -114,12 +114,12 @@ def handed(call: int, value: JSON, keys: tuple[str, ...] = ()) -> JSON | Handle:
     a handle if the value is large.
     """
     if not isinstance(value, str | list | dict) or (
-        isinstance(value, str) and len(value) <= LARGE // 6
+        isinstance(value, str) and len(value) <= LARGE_RESULT // 6
     ):
         # No character of a string takes more than 6 bytes.
         return value
     size = len(encode(value))
-    return value if size <= LARGE else Handle(call, keys, value, size)
+    return value if size <= LARGE_RESULT else Handle(call, keys, value, size)
 
 
 def read_part_of(result: object, path: object) -> JSON | Handle:

@@ -38,7 +38,7 @@ IDEAS: Final = "ideas"
 SERVERS: Final = "servers"
 """The module from which every server can be imported under its own name."""
 
-LONGEST: Final = 100
+LONGEST_NAME: Final = 100
 """Maximum number of characters in a name."""
 
 _OWN: Final = sys.stdlib_module_names | {
@@ -55,7 +55,7 @@ _OWN: Final = sys.stdlib_module_names | {
 """Names that a server's module cannot have: those of Python's own modules, and those that are
 already defined for a program."""
 
-_KEPT: Final = 64
+_CACHED_STUBS: Final = 64
 _STUBS: Final[dict[tuple[tuple[str, int], ...], tuple[list[Tool], str]]] = {}
 """The latest stubs with their tools, keyed by the names of the functions and the ids of the tools.
 Each entry keeps its tools alive so that the ids cannot be reused. Computing a digest of a large
@@ -81,7 +81,7 @@ def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
     from other scripts can look like them. `other` matches the characters that `_` replaces.
     """
     # Python normalises identifiers to this form.
-    text = other.sub("_", unicodedata.normalize("NFKC", name[: 4 * LONGEST]))[:LONGEST]
+    text = other.sub("_", unicodedata.normalize("NFKC", name[: 4 * LONGEST_NAME]))[:LONGEST_NAME]
     # The interpreter hides members of modules whose names begin with an underscore.
     text = text.lstrip("_") or "name"
     if text[0].isdecimal():
@@ -302,7 +302,7 @@ class ProgramNames:
 
         text = stub((name, tool, self.parameters(tool)) for name, tool in functions.items())
         with _LOCK:
-            while len(_STUBS) >= _KEPT:
+            while len(_STUBS) >= _CACHED_STUBS:
                 _STUBS.pop(next(iter(_STUBS)))
             _STUBS[key] = ([*functions.values()], text)
 
@@ -355,7 +355,7 @@ index them; helper functions take them as Any. Results over 1 MB: tools.read(x, 
 """
 _ASKS: Final = "await ask(text, data, schema={...}) asks a mind. "
 
-LISTED: Final = 4_000
+LISTED_CHARACTERS: Final = 4_000
 """Maximum number of characters of tool names that are shown to a mind."""
 
 
@@ -368,7 +368,7 @@ def program_schema(tools: Sequence[Tool]) -> JSONObject:
     """
     names = ProgramNames(tools)
     lines: list[str] = []
-    room = LISTED
+    room = LISTED_CHARACTERS
     left = len(names.listed)
     for module, functions in names.tools.items():
         names_of_functions: list[str] = []

@@ -65,7 +65,7 @@ from ideabridge.tools.turns import FairPlaces, HeldProcess
 if TYPE_CHECKING:
     from pydantic_monty import ExternalModule, Monty, MontySession, SyncSnapshot
 
-LONGEST: Final = 100_000
+LONGEST_PROGRAM: Final = 100_000
 """Maximum number of characters in a program."""
 
 PRINTED: Final = 64 * 1024
@@ -74,7 +74,7 @@ PRINTED: Final = 64 * 1024
 TURN_SECONDS: Final = 5.0
 """Maximum time, in seconds, for which a program can compute between two waits."""
 
-MEMORY: Final = 256 * 1024 * 1024
+PROGRAM_MEMORY: Final = 256 * 1024 * 1024
 """Maximum memory of a program, in bytes."""
 
 RECURSION: Final = 500
@@ -400,8 +400,8 @@ class Sandbox:
         self, program: str, setting: Setting, absent: AbsentServers, process: HeldProcess
     ) -> str:
         library = monty()
-        if len(program) > LONGEST:
-            return f"the program has {len(program):,} characters; the limit is {LONGEST:,}"
+        if len(program) > LONGEST_PROGRAM:
+            return f"the program has {len(program):,} characters; the limit is {LONGEST_PROGRAM:,}"
 
         calls = _unawaited(program, setting)
         try:
@@ -445,7 +445,7 @@ def _checkout(
         limits={
             "max_suspensions": suspensions,
             "max_turn_duration_secs": _CHECK_SECONDS if check else TURN_SECONDS,
-            "max_memory": MEMORY,
+            "max_memory": PROGRAM_MEMORY,
             "max_recursion_depth": RECURSION,
         },
         type_check=check,
@@ -578,7 +578,7 @@ _FINDING: Final = re.compile(r"^program\.py:(\d+):(\d+): error\[([\w-]+)\] (.*)$
 _SYNTAX: Final = "invalid-syntax"
 _IMPORT: Final = "unresolved-import"
 
-_NAMED: Final = 20
+_MOST_NAMED: Final = 20
 """Maximum number of modules that the error about an import names."""
 
 _CERTAIN: Final = frozenset(
@@ -725,14 +725,14 @@ def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServ
         return "; ".join(f"`{name}` cannot be imported: {absent.servers[name]}" for name in away)
 
     names = sorted(importable)
-    if len(names) > _NAMED:
-        more = f" and {len(names) - _NAMED:,} more"
+    if len(names) > _MOST_NAMED:
+        more = f" and {len(names) - _MOST_NAMED:,} more"
     else:
         more = ""
 
     label = "the servers are" if is_from_servers else "the modules with tools are"
     reason = f".{absent.why}" if absent.why else ""
-    return f"{message}; {label} {', '.join(names[:_NAMED]) or 'none'}{more}{reason}"
+    return f"{message}; {label} {', '.join(names[:_MOST_NAMED]) or 'none'}{more}{reason}"
 
 
 _MISSING_MEMBER: Final = re.compile(r"Module `(\w+)` has no member `(\w+)`")
@@ -758,14 +758,14 @@ def _about_member(name: str, member: str, setting: Setting) -> str:
         return ""
 
     names = sorted(setting.modules[name].functions)
-    if len(names) > _NAMED:
-        more = f" and {len(names) - _NAMED:,} more"
+    if len(names) > _MOST_NAMED:
+        more = f" and {len(names) - _MOST_NAMED:,} more"
     else:
         more = ""
 
     return (
         ": the run does not have this tool; here it has "
-        f"{', '.join(names[:_NAMED]) or 'none'}{more}"
+        f"{', '.join(names[:_MOST_NAMED]) or 'none'}{more}"
     )
 
 
@@ -830,7 +830,7 @@ _LIMITS: Final = {
         f"time limit exceeded: a program may compute for at most {TURN_SECONDS:g} s "
         "between two calls"
     ),
-    "memory": f"memory limit exceeded: a program may use at most {size_text(MEMORY)}",
+    "memory": f"memory limit exceeded: a program may use at most {size_text(PROGRAM_MEMORY)}",
 }
 _LIMIT: Final = re.compile(
     r"\b(turn time|memory) limit exceeded: [\w.]+( bytes)? > [\w.]+( bytes)?"
@@ -990,10 +990,11 @@ class ProgramSession:
 
     def _interpret(self) -> Step:
         library = monty()
-        if len(self._program) > LONGEST:
+        if len(self._program) > LONGEST_PROGRAM:
             return Failed(
                 "malformed",
-                f"the program has {len(self._program):,} characters; the limit is {LONGEST:,}",
+                f"the program has {len(self._program):,} characters; the limit is "
+                f"{LONGEST_PROGRAM:,}",
             )
 
         try:

@@ -20,7 +20,7 @@ from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.runner import setting_of
-from ideabridge.bridge.programs.sandbox import LONGEST, Sandbox
+from ideabridge.bridge.programs.sandbox import LONGEST_PROGRAM, Sandbox
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import show
 from ideabridge.tools.tool import PROGRAM_STEP, Annotations, Tool
@@ -38,7 +38,7 @@ RUN_PROGRAM: Final = Tool(
         "properties": {
             "program": {
                 "type": "string",
-                "maxLength": LONGEST,
+                "maxLength": LONGEST_PROGRAM,
                 "description": (
                     "The program's text. The value of its last expression is the result."
                 ),
@@ -77,7 +77,7 @@ def programs_in(calls: Iterable[WrittenCall], catalogue: Catalogue) -> dict[str,
     programs: dict[str, int] = {}
     for place, call in enumerate(calls):
         program = _program_of(call, catalogue)
-        if program is None or len(program) > LONGEST:
+        if program is None or len(program) > LONGEST_PROGRAM:
             continue
 
         if is_reference(program):
@@ -88,10 +88,10 @@ def programs_in(calls: Iterable[WrittenCall], catalogue: Catalogue) -> dict[str,
 
         programs.setdefault(unescape(program), place)
 
-    if len(programs) > MOST_STEPS or sum(map(len, programs)) > LONGEST:
+    if len(programs) > MOST_STEPS or sum(map(len, programs)) > LONGEST_PROGRAM:
         raise PlanError(
             f"the plan has {len(programs):,} programs with {sum(map(len, programs)):,} characters "
-            f"as calls; at most {MOST_STEPS} with {LONGEST:,} are allowed"
+            f"as calls; at most {MOST_STEPS} with {LONGEST_PROGRAM:,} are allowed"
         )
 
     return programs

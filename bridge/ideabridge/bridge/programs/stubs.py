@@ -25,7 +25,7 @@ from ideabridge.tools.keywords import ANNOTATIONS, SchemaKeywords
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.typed import read_as
 
-DEPTH: Final = 6
+MOST_DEPTH: Final = 6
 """Maximum depth to which a type follows its schema."""
 
 FIELDS: Final = 60
@@ -49,7 +49,7 @@ _LITERAL: Final = 80
 """Maximum number of characters in a literal."""
 
 _DESCRIPTION: Final = 200
-_NAME: Final = 80
+_LONGEST_NAME: Final = 80
 
 _PLAIN: Final = {
     "string": "str",
@@ -249,7 +249,7 @@ class _Combined:
             not isinstance(schema, dict)
             or self._left < 0
             or id(schema) in above
-            or len(above) > DEPTH
+            or len(above) > MOST_DEPTH
         ):
             return DescribedParameters({}, frozenset())
 
@@ -399,7 +399,13 @@ class _Types:
         return self._renamed.get(name, name)
 
     def of(
-        self, schema: JSON, root: JSONObject, name: str, depth: int = DEPTH, *, inner: bool = False
+        self,
+        schema: JSON,
+        root: JSONObject,
+        name: str,
+        depth: int = MOST_DEPTH,
+        *,
+        inner: bool = False,
     ) -> str:
         """Return the type of a schema, or `Any` if the schema is too rich or says nothing.
 
@@ -474,7 +480,7 @@ class _Types:
 
     def either(self, schemas: list[JSON], root: JSONObject) -> str:
         """Return the type of a parameter that several alternatives describe."""
-        return self._union(schemas, root, "", DEPTH, inner=False)
+        return self._union(schemas, root, "", MOST_DEPTH, inner=False)
 
     def _union(
         self, branches: list[JSON], root: JSONObject, name: str, depth: int, *, inner: bool
@@ -519,10 +525,10 @@ class _Types:
 
         required = required_of(schema)
         fields: list[tuple[str, str]] = [
-            (key, self.of(value, root, f"{name}_{key[:_NAME]}", depth - 1, inner=True))
+            (key, self.of(value, root, f"{name}_{key[:_LONGEST_NAME]}", depth - 1, inner=True))
             for key, value in properties.items()
         ]
-        if any(len(key) > _NAME for key, _ in fields):
+        if any(len(key) > _LONGEST_NAME for key, _ in fields):
             return whole
         if self._form == "brief":
             members = [
@@ -539,7 +545,7 @@ class _Types:
     def _class(self, name: str, fields: str) -> str:
         class_name = self._made.get(fields)
         if class_name is None:
-            base = _OTHER.sub("_", name)[:_NAME]
+            base = _OTHER.sub("_", name)[:_LONGEST_NAME]
             class_name = base
             while class_name in self._taken:
                 self._numbers[base] = self._numbers.get(base, 1) + 1

@@ -21,7 +21,7 @@ from ideabridge.bridge.minds.choice import AUTO, Choice
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.offer.defined_tools import defined_tools
 from ideabridge.bridge.plan import Plan, read_published
-from ideabridge.bridge.programs.sandbox import LONGEST
+from ideabridge.bridge.programs.sandbox import LONGEST_PROGRAM
 from ideabridge.bridge.publishing.idea_tools import hints_of
 from ideabridge.bridge.publishing.programs import declared_calls
 from ideabridge.bridge.runs.called_ideas import cycle_through
@@ -100,9 +100,9 @@ def _check_program(plan: JSONObject) -> None:
     program = plan.get("program")
     names = plan.get("names")
     calls = plan.get("calls")
-    if not isinstance(program, str) or len(program) > LONGEST:
+    if not isinstance(program, str) or len(program) > LONGEST_PROGRAM:
         raise PublicationError(
-            f"publication.plan.program: expected text of at most {LONGEST:,} "
+            f"publication.plan.program: expected text of at most {LONGEST_PROGRAM:,} "
             f"characters, found {show(program)}"
         )
 

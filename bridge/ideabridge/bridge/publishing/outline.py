@@ -18,7 +18,7 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.publishing.programs import own_program
 from ideabridge.tools.encoding import JSON, JSONObject
 
-_NAMED: Final = 8
+_MOST_NAMED: Final = 8
 """Maximum number of tools, or of properties of the output, that a description names."""
 
 
@@ -125,5 +125,5 @@ def _description_of(function: Function) -> str:
 
 def first_names(names: Sequence[str]) -> str:
     """Return the first few names in a list, and the number of the others."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{', '.join(names[:_MOST_NAMED])}{more}"

@@ -24,7 +24,7 @@ from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.publishing.programs import RecordedCall, RecordedResults
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
-ROOM: Final = 1_200
+MOST_TOKENS: Final = 1_200
 """Limit on the estimated tokens of a Request to the mind that saw the run. With the instructions
 for the answer, the total is at most 1,500.
 """
@@ -89,20 +89,20 @@ _PREVIEWS: Final = (400, 200, 100, 50, 25)
 which everything fits is used.
 """
 
-_MANY: Final = 200
+_MOST_CALLS: Final = 200
 """Maximum number of calls that are shown in full."""
 
-_SIGNATURES: Final = 250
-_OPEN: Final = 250
+_SIGNATURE_TOKENS: Final = 250
+_OPEN_POINT_TOKENS: Final = 250
 """Limits on the estimated tokens in parts of a Request."""
 
-_WHY: Final = 900
-_LINE: Final = 220
-_PROGRAM: Final = 6_000
-_TASK: Final = 300
+_LONGEST_REASON: Final = 900
+_LONGEST_LINE: Final = 220
+_LONGEST_PROGRAM: Final = 6_000
+_LONGEST_TASK: Final = 300
 """Limits on the characters in parts of a Request."""
 
-_TASKS: Final = 3
+_MOST_TASKS: Final = 3
 """Maximum number of a person's messages that are shown at the start of a Request."""
 
 
@@ -171,7 +171,7 @@ def program_request(
     refused: Sequence[RefusedProgram] = (),
     *,
     words: ToolWords = NO_WORDS,
-    room: int = ROOM,
+    room: int = MOST_TOKENS,
 ) -> ProgramRequest:
     """Describe recorded runs to the author of a program.
 
@@ -187,10 +187,14 @@ def program_request(
     names = ProgramNames(tools.values())
     parts = [*_heading(words, runs[0][0]), TASK, f"Rules:\n{_RULES}"]
     if points:
-        parts.append("\n".join(["Open:", *_within((f"- {point.line}" for point in points), _OPEN)]))
+        parts.append(
+            "\n".join(
+                ["Open:", *_within((f"- {point.line}" for point in points), _OPEN_POINT_TOKENS)]
+            )
+        )
 
     signatures = (f"- {names.signature(tool)}" for tool in names.listed)
-    parts.append("\n".join(["Signatures:", *_within(signatures, _SIGNATURES)]))
+    parts.append("\n".join(["Signatures:", *_within(signatures, _SIGNATURE_TOKENS)]))
     parts += _refused_lines(refused)
     left = max(room // 3, room - sum(map(estimated_tokens, parts)) - 20)
     described = [
@@ -230,9 +234,9 @@ _LONGEST_WORD: Final = 14
 
 def _refused_lines(refused: Sequence[RefusedProgram]) -> list[str]:
     """Return the reasons why programs were refused, followed by the text of the last program."""
-    lines = [f"Refused: {_cut(attempt.why, _WHY)}" for attempt in refused]
+    lines = [f"Refused: {_cut(attempt.why, _LONGEST_REASON)}" for attempt in refused]
     if refused and refused[-1].program:
-        lines.append(f"The last one was:\n{refused[-1].program[:_PROGRAM]}")
+        lines.append(f"The last one was:\n{refused[-1].program[:_LONGEST_PROGRAM]}")
     return lines
 
 
@@ -242,7 +246,7 @@ def _within(lines: Iterator[str], room: int) -> Iterator[str]:
     """
     left_out = 0
     for line in lines:
-        text = _cut(line, _LINE)
+        text = _cut(line, _LONGEST_LINE)
         room -= estimated_tokens(text)
         if room >= 0:
             yield text
@@ -259,10 +263,10 @@ def _heading(words: ToolWords, first: Function) -> list[str]:
     """
     lines: list[str] = []
     if words.name:
-        lines.append(f"tool: {_cut(words.name, _TASK)}")
+        lines.append(f"tool: {_cut(words.name, _LONGEST_TASK)}")
 
     if words.description:
-        lines.append(f"description: {_cut(words.description, _TASK)}")
+        lines.append(f"description: {_cut(words.description, _LONGEST_TASK)}")
 
     lines += [f"task: {text}" for text in _tasks(first)]
     return ["\n".join(lines)] if lines else []
@@ -277,7 +281,7 @@ def _tasks(function: Function) -> list[str]:
         for message in function.run.machine.messages
         if message.type == "text" and message.role == "user" and isinstance(message.value, str)
     ]
-    return [_cut(text, _TASK) for text in texts[:_TASKS] if text.strip()]
+    return [_cut(text, _LONGEST_TASK) for text in texts[:_MOST_TASKS] if text.strip()]
 
 
 def _described(
@@ -286,7 +290,7 @@ def _described(
     """Describe a run in at most `room` tokens: all calls with the longest previews that fit, or
     else the first calls and the last call with the shortest previews.
     """
-    for length in _PREVIEWS if len(results.calls) <= _MANY else ():
+    for length in _PREVIEWS if len(results.calls) <= _MOST_CALLS else ():
         lines = [*beginning, *(_call(names, call, length) for call in results.calls)]
         lines.append(_output(results, 2 * length))
         text = "\n".join(lines)
@@ -331,15 +335,17 @@ def _beginning(number: int, function: Function, first: Function) -> list[str]:
     in_front = _tasks(first)
     for message in function.run.machine.messages:
         if message.type == "text" and isinstance(message.value, str):
-            text = _cut(message.value, _TASK)
+            text = _cut(message.value, _LONGEST_TASK)
             if text not in in_front:
                 lines.append(f"{'task' if message.role == 'user' else message.role}: {text}")
         elif message.type in ("data", "state"):
             label = " ".join(filter(None, (message.type, message.kind)))
-            lines.append(f"{label}, which a program does not see: {_shown(message.value, _TASK)}")
+            lines.append(
+                f"{label}, which a program does not see: {_shown(message.value, _LONGEST_TASK)}"
+            )
 
     if function.input:
-        lines.append(f"input: {_shown(function.input, _TASK)}")
+        lines.append(f"input: {_shown(function.input, _LONGEST_TASK)}")
     else:
         lines.append(
             "input: none; choose the members, and give their values of this run in `inputs`"

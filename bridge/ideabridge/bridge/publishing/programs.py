@@ -77,10 +77,10 @@ from ideabridge.tools.threads import compute_beside, compute_in_thread
 from ideabridge.tools.tool import ANONYMOUS, Tool
 from ideabridge.tools.typed import read_as
 
-SECONDS: Final = 60.0
+REPRODUCE_SECONDS: Final = 60.0
 """Maximum time, in seconds, that a program can take with recorded results."""
 
-_SHOWN: Final = 400
+_SHOWN_CHARACTERS: Final = 400
 _COPIED: Final = 20
 """Maximum number of copied values that are reported."""
 
@@ -125,7 +125,7 @@ class RecordedCall:
     @property
     def shown(self) -> str:
         """The call as `module.tool {"parameter": value}`, truncated to a maximum length."""
-        return f"{self.tool.label} {show(self.parameters, _SHOWN)}"
+        return f"{self.tool.label} {show(self.parameters, _SHOWN_CHARACTERS)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +326,8 @@ class _Reproduction:
 
         if free is None:
             attempt = (
-                f"{call.get('_tool') if tool is None else tool.label} {show(parameters, _SHOWN)}"
+                f"{call.get('_tool') if tool is None else tool.label} "
+                f"{show(parameters, _SHOWN_CHARACTERS)}"
             )
             reason = "more often than the run did" if listed else self._nearest(tool)
             self._differs(
@@ -440,13 +441,13 @@ async def reproduce(
     async with send, receive, anyio.create_task_group() as group:
         group.start_soon(session.run)
         try:
-            with anyio.move_on_after(SECONDS):
+            with anyio.move_on_after(REPRODUCE_SECONDS):
                 await _judged(judge, session, receive)
         finally:
             session.close()
 
     if not judge.has_ended:
-        return Judgement(f"the program did not end within {SECONDS:g} s")
+        return Judgement(f"the program did not end within {REPRODUCE_SECONDS:g} s")
     return Judgement(judge.difference, frozenset(judge.reached), judge.output)
 
 

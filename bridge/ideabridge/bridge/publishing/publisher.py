@@ -75,9 +75,9 @@ from ideabridge.bridge.publishing.prepared_tool import (
 )
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer
 from ideabridge.bridge.publishing.program_request import (
+    MOST_TOKENS,
     MUCH_ROOM,
     NO_WORDS,
-    ROOM,
     ProgramRequest,
     RefusedProgram,
     ToolWords,
@@ -847,7 +847,7 @@ class Publisher:
         refused: Sequence[RefusedProgram] = (),
         *,
         words: ToolWords = NO_WORDS,
-        room: int = ROOM,
+        room: int = MOST_TOKENS,
     ) -> ProgramRequest:
         """Describe runs to an author who writes a program for `Bridge.publish`.
 

@@ -22,14 +22,14 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_emp
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import MAX_NAME, is_safe_name
 
-_SECONDS: Final = 30
+_MIND_SECONDS: Final = 30
 """Maximum time, in seconds, that the mind can take."""
 
 _MOST_TOOLS: Final = 12
 _MOST_PARAMETERS: Final = 12
 """Maximum number of tools and parameters of a suggestion that the mind is shown."""
 
-_LONGEST: Final = 64
+_LONGEST_NAME: Final = 64
 """Maximum number of characters of a tool's or a parameter's name that the mind is shown."""
 
 _TASK: Final = "Name the tools that were suggested."
@@ -99,7 +99,7 @@ async def name_suggestions(
         if problem:
             notes.append(
                 f"{suggestion.name} combines the tools' names, because the model's name "
-                f"{name[:_LONGEST]!r} {problem}"
+                f"{name[:_LONGEST_NAME]!r} {problem}"
             )
             named.append(suggestion)
         else:
@@ -142,7 +142,7 @@ async def _ask(bridge: _Solver, suggestions: Sequence[Suggestion], caller: str) 
         output_schema=schema,
         tools=[],
         context=[{"role": "system", "content": text}],
-        limits={"requests": 1, "wall_seconds": _SECONDS},
+        limits={"requests": 1, "wall_seconds": _MIND_SECONDS},
         caller=caller,
     )
     output = object_or_empty(await run.result())
@@ -153,8 +153,8 @@ def _line(suggestion: Suggestion) -> str:
     """Return the tools and parameters of a suggestion as a line of JSON."""
     parameters = [name for name, _ in suggestion.parameters]
     shown: JSONObject = {
-        "calls": [tool[:_LONGEST] for tool in suggestion.tools[:_MOST_TOOLS]],
-        "parameters": [name[:_LONGEST] for name in parameters[:_MOST_PARAMETERS]],
+        "calls": [tool[:_LONGEST_NAME] for tool in suggestion.tools[:_MOST_TOOLS]],
+        "parameters": [name[:_LONGEST_NAME] for name in parameters[:_MOST_PARAMETERS]],
     }
     return encode_text(shown)
 

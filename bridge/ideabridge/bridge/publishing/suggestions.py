@@ -51,18 +51,18 @@ MOST_RUNS: Final = 1000
 MOST_CALLS: Final = 10_000
 """Maximum number of calls that are compared."""
 
-LONGEST: Final = 12
+LONGEST_PART: Final = 12
 """Maximum number of calls in a suggested part of a run. A whole run can have more."""
 
 _LONGEST_RUN: Final = 100
 _EXAMINED: Final = 5
 """Number of occurrences whose journals are read."""
 
-_SECONDS: Final = 5.0
+_EXAMINATION_SECONDS: Final = 5.0
 """Maximum time, in seconds, for examining suggestions."""
 
 _PAGE: Final = 100
-_SHOWN: Final = 32
+_SHOWN_CHARACTERS: Final = 32
 _HELPERS: Final = frozenset({"pick"})
 """Tools that lifting adds to plans."""
 
@@ -177,7 +177,7 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
     used_steps: set[_Step] = set()
     names = names_in_use(store, caller)
     suggestions: list[Suggestion] = []
-    until = time.monotonic() + _SECONDS
+    until = time.monotonic() + _EXAMINATION_SECONDS
     for repeated in _repeated(lines, least):
         if len(suggestions) >= limit or time.monotonic() > until:
             break
@@ -302,7 +302,7 @@ def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
     for number, line in enumerate(lines):
         tools = line.tools
         for start in range(len(tools)):
-            longest = min(start + LONGEST, len(tools))
+            longest = min(start + LONGEST_PART, len(tools))
             for end in range(start + 1, longest + 1):
                 size = end - start
                 starts = starts_of.setdefault(tools[start:end], [])
@@ -310,7 +310,7 @@ def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
                 if not starts or starts[-1][0] != number or starts[-1][1] + size <= start:
                     starts.append((number, start))
 
-        if LONGEST < len(tools) <= _LONGEST_RUN:
+        if LONGEST_PART < len(tools) <= _LONGEST_RUN:
             starts_of.setdefault(tools, []).append((number, 0))
 
     often = [
@@ -600,4 +600,4 @@ def _parameters(draft: PlanDraft) -> tuple[tuple[str, JSONObject], ...]:
 
 def _shown(value: JSON) -> str:
     text = encode_text(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 3]}..."

@@ -26,7 +26,7 @@ from ideabridge.tools.threads import compute_in_thread
 
 logger: Final = logging.getLogger(__name__)
 
-_OPEN: Final = 1_000
+_MOST_REPLAYS: Final = 1_000
 """Maximum number of replays that are awaited at once. Nothing is learned from further replays."""
 
 
@@ -45,7 +45,7 @@ class Teaching:
 
     def expect(self, run: Run, publication: Publication) -> None:
         """Register a replay of a version, so that it is examined once it has ended."""
-        if (publication.plan or {}).get("explained") and len(self._open) < _OPEN:
+        if (publication.plan or {}).get("explained") and len(self._open) < _MOST_REPLAYS:
             self._open.append((run, publication))
 
     async def learn(self) -> None:

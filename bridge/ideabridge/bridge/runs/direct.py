@@ -37,7 +37,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import IDEA, META_PROPERTIES, Tool
 
-PAUSE: Final = 600.0
+SESSION_PAUSE: Final = 600.0
 """The time, in seconds, after the end of a session's last call at which the session ends."""
 
 _MARGIN: Final = 60.0
@@ -56,10 +56,10 @@ its result.
 SESSION_BYTES: Final = 16_000_000
 """Maximum size, in bytes, of the stored calls in one session."""
 
-LISTED: Final = 5
+LISTED_SESSIONS: Final = 5
 """Maximum number of sessions in a list."""
 
-_SEARCHED: Final = 100
+_SEARCHED_SESSIONS: Final = 100
 """The number of latest sessions that are searched for the session that `session` refers to."""
 
 SESSION: Final = "session"
@@ -218,7 +218,7 @@ class DirectSessions:
 
     # -- finding -----------------------------------------------------------------------------------
 
-    def latest(self, caller: str, limit: int = LISTED) -> list[SessionInfo]:
+    def latest(self, caller: str, limit: int = LISTED_SESSIONS) -> list[SessionInfo]:
         """Return a caller's latest sessions, newest first."""
         sessions = {
             run: _ended_info(run, origin)
@@ -243,7 +243,7 @@ class DirectSessions:
         """
         latest = [
             info
-            for info in self.latest(caller, _SEARCHED)
+            for info in self.latest(caller, _SEARCHED_SESSIONS)
             if client is None or info.client == client
         ]
         if not latest:
@@ -260,7 +260,7 @@ class DirectSessions:
         if session != "" and not first.is_ambiguous and not overlaps:
             return first.run
 
-        lines = "\n".join(info.line for info in latest[:LISTED])
+        lines = "\n".join(info.line for info in latest[:LISTED_SESSIONS])
         raise PublicationError(
             "session: more than one conversation may have made these calls. Name one by its id "
             "instead of 'session', and choose its calls, counted from 0, with `calls`; check_run "
@@ -348,7 +348,7 @@ class DirectSessions:
         count = 0
         if now is None:
             now = time.time()
-        since = now - PAUSE - _MARGIN
+        since = now - SESSION_PAUSE - _MARGIN
         while rows := self._store.sessions.idle(since):
             for row in rows:
                 await self._end(row)

@@ -15,7 +15,7 @@ from ideabridge.bridge.store.users import SEES_ALL, Viewer
 from ideabridge.tools.composed import SolutionSchema
 from ideabridge.tools.tool import ANONYMOUS, IDEA, ToolKey
 
-_NAMED: Final = 3
+_MOST_NAMED: Final = 3
 """Maximum number of missing tools and ideas that a reason names."""
 
 
@@ -36,9 +36,9 @@ def why_not_here(
     if not lacks:
         return None
 
-    reason = f"needs {', '.join(lacks[:_NAMED])}"
-    if len(lacks) > _NAMED:
-        reason += f" and {len(lacks) - _NAMED} more"
+    reason = f"needs {', '.join(lacks[:_MOST_NAMED])}"
+    if len(lacks) > _MOST_NAMED:
+        reason += f" and {len(lacks) - _MOST_NAMED} more"
     return reason
 
 

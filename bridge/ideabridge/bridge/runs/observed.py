@@ -22,7 +22,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode, list_or_empty
 from ideabridge.tools.json_parts import json_type
 from ideabridge.tools.tool import Tool
 
-SECONDS: Final = 1.0
+INSPECTION_SECONDS: Final = 1.0
 """Time, in seconds, within which at most one result of each tool is inspected for each owner of
 runs.
 """
@@ -30,12 +30,12 @@ runs.
 _STORED: Final = 4
 """Maximum number of different shapes stored for a tool."""
 
-_BYTES: Final = 1500
+_MOST_BYTES: Final = 1500
 """Maximum size of one shape, in bytes of JSON."""
 
-_DEPTH: Final = 5
+_MOST_DEPTH: Final = 5
 _NAMES: Final = 20
-_ITEMS: Final = 4
+_MOST_ITEMS: Final = 4
 _PARTS: Final = 100
 _TEXT: Final = 32_768
 """Maximum length, in characters, of a string that is searched for JSON."""
@@ -70,7 +70,7 @@ class Observed:
         if len(self._next) >= _TRACKED:
             self._next.clear()
 
-        self._next[key] = now + SECONDS
+        self._next[key] = now + INSPECTION_SECONDS
         digest = tool.prose_digest
         shape = observed_shape(value)
         try:
@@ -96,7 +96,7 @@ class Observed:
         stored = self._memory.shapes(owner, tool.prose_digest)
         # If all shapes together are too large to show, use only the latest.
         for shape in (merged(stored), merged(stored[:1])):
-            if shape and len(encode(shape)) <= _BYTES:
+            if shape and len(encode(shape)) <= _MOST_BYTES:
                 return shape
         return None
 
@@ -107,7 +107,7 @@ def observed_shape(value: JSON) -> JSONObject:
     `contentSchema`.
     """
     inner = _content(value)
-    for depth in range(_DEPTH, 0, -1):
+    for depth in range(_MOST_DEPTH, 0, -1):
         left = [_PARTS]
         shape = _shape(value, depth, left)
         if inner is not None:
@@ -116,7 +116,7 @@ def observed_shape(value: JSON) -> JSONObject:
                 "contentSchema": _shape(inner, depth, left),
             }
 
-        if len(encode(shape)) <= _BYTES:
+        if len(encode(shape)) <= _MOST_BYTES:
             return shape
 
     return {"type": json_type(value)}
@@ -141,10 +141,10 @@ def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
         return shape
 
     if isinstance(value, list):
-        shape["items"] = merged(_shape(item, depth - 1, left) for item in value[:_ITEMS])
+        shape["items"] = merged(_shape(item, depth - 1, left) for item in value[:_MOST_ITEMS])
     elif isinstance(value, dict):
         if len(value) > _NAMES or not all(map(_is_name, value)):
-            first = islice(value.values(), _ITEMS)
+            first = islice(value.values(), _MOST_ITEMS)
             shape["additionalProperties"] = merged(_shape(item, depth - 1, left) for item in first)
         else:
             shape["properties"] = {

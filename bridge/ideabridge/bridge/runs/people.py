@@ -87,7 +87,7 @@ T = TypeVar("T")
 DecisionName: TypeAlias = Choice
 """A possible decision on a question; see `Decision.decision`."""
 
-_NAMED: Final = 5
+_MOST_NAMED: Final = 5
 """Maximum number of pending approvals that an error names."""
 
 _NAP: Final = 60.0
@@ -249,8 +249,8 @@ def _pending_names(machine: Machine) -> str:
     if not pending:
         return "the run has no pending approvals"
 
-    more = f" and {len(pending) - _NAMED} more" if len(pending) > _NAMED else ""
-    return f"the pending ones are {', '.join(pending[:_NAMED])}{more}"
+    more = f" and {len(pending) - _MOST_NAMED} more" if len(pending) > _MOST_NAMED else ""
+    return f"the pending ones are {', '.join(pending[:_MOST_NAMED])}{more}"
 
 
 _CALL: Final = re.compile(r"[a-z]+([0-9]{1,9})(?![0-9])", re.ASCII)

@@ -2,11 +2,11 @@
 
 A sweep is two indexed queries: for runs whose status is `running`, and for `interrupted` runs of
 the current configuration. If the driver of such a run is gone (its process has ended, or its lease
-has lapsed), this process takes the run up, at most `AT_ONCE` runs per second. The first sweep, and
-the first sweep after a change to the configuration, cover the `running` runs of all configurations.
-So do the next sweeps, until each of these runs either has a driver that is known to be alive or was
-tried while the store worked. Otherwise, if the store happened to be busy at the wrong moment, a run
-whose configuration no process has any more would be left behind.
+has lapsed), this process takes the run up, at most `TAKEN_UP_AT_ONCE` runs per second. The first
+sweep, and the first sweep after a change to the configuration, cover the `running` runs of all
+configurations. So do the next sweeps, until each of these runs either has a driver that is known to
+be alive or was tried while the store worked. Otherwise, if the store happened to be busy at the
+wrong moment, a run whose configuration no process has any more would be left behind.
 
 A run that cannot be taken up is reported once. If the store or this process failed, it is tried
 again after a delay that doubles. If it cannot continue under this configuration, it is tried again
@@ -39,12 +39,12 @@ from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 
-AT_ONCE: Final = 8
+TAKEN_UP_AT_ONCE: Final = 8
 """Maximum number of runs that are taken up at the same time. The next run follows when one of these
 runs has ended or waits for someone, or after `_HELD_SECONDS`.
 """
 
-MOST: Final = 1000
+MOST_IN_SWEEP: Final = 1000
 """Maximum number of runs in a sweep. The latest runs go first."""
 
 SWEEP_SECONDS: Final = 1.0
@@ -117,7 +117,7 @@ class Recovery:
         self._tell = tell
         self._mask = mask
         self._taken_up = taken_up
-        self._places = anyio.Semaphore(AT_ONCE)
+        self._places = anyio.Semaphore(TAKEN_UP_AT_ONCE)
         self._busy: set[str] = set()
         self._failed: dict[str, _Failed] = {}
 
@@ -186,7 +186,7 @@ class Recovery:
         """Adopt queued runs of other configurations that can continue under this one, because there
         might no longer be a worker with their configuration.
         """
-        for lease in self._store.leases.of_runs(QUEUED, None, MOST):
+        for lease in self._store.leases.of_runs(QUEUED, None, MOST_IN_SWEEP):
             record = self._store.runs.get(lease.run)
             if record is None or record.status != QUEUED:
                 continue
@@ -209,9 +209,9 @@ class Recovery:
                 alive.
         """
         undecided: list[float] = []
-        running = self._store.leases.of_runs("running", fingerprint, MOST)
+        running = self._store.leases.of_runs("running", fingerprint, MOST_IN_SWEEP)
         interrupted = self._store.leases.of_runs(
-            "interrupted", self._runs.fingerprint, MOST - len(running)
+            "interrupted", self._runs.fingerprint, MOST_IN_SWEEP - len(running)
         )
         # The oldest run goes first, because it has waited longest.
         for lease in reversed([*running, *interrupted]):

@@ -29,7 +29,7 @@ from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.context.written_call import title_of_tools, tool_names
-from ideabridge.bridge.driving.driver import LARGE, Driver, SaveIdea
+from ideabridge.bridge.driving.driver import LARGE_VALUE, Driver, SaveIdea
 from ideabridge.bridge.driving.queue import Queue
 from ideabridge.bridge.errors import (
     DecisionError,
@@ -1460,7 +1460,7 @@ class Run:
             # content.
             self.idea = host.store.ideas.save(idea, meta)
 
-        return SaveIdea(save, is_large=request.stored_size > LARGE)
+        return SaveIdea(save, is_large=request.stored_size > LARGE_VALUE)
 
 
 def _cost_of(request: Request) -> JSONObject:

@@ -38,7 +38,7 @@ from ideabridge.bridge.configuration import Configuration, fingerprint, start_de
 from ideabridge.bridge.context.messages import Handlers
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.driving.driver import (
-    LEFT,
+    LEFT_REASON,
     Driver,
     Watch,
     is_stopped,
@@ -909,7 +909,7 @@ class Runs:
                 "kind": record.kind,
                 "created": record.created,
             }
-            reason = LEFT if left else record.summary.reason
+            reason = LEFT_REASON if left else record.summary.reason
             if status == "interrupted" and reason is not None:
                 line["reason"] = reason
 

@@ -28,7 +28,7 @@ from ideabridge.bridge.minds.choice import Choice
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import ProgramNames
-from ideabridge.bridge.programs.sandbox import ASK, LONGEST, interpreter
+from ideabridge.bridge.programs.sandbox import ASK, LONGEST_PROGRAM, interpreter
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import (
     JSON,
@@ -231,9 +231,9 @@ def program_of_mind(
         raise RejectedSolutionError(
             "program: a run with instances cannot have a program; write calls"
         )
-    if len(program) > LONGEST:
+    if len(program) > LONGEST_PROGRAM:
         raise RejectedSolutionError(
-            f"program: {len(program):,} characters; the limit is {LONGEST:,}"
+            f"program: {len(program):,} characters; the limit is {LONGEST_PROGRAM:,}"
         )
 
     names = ProgramNames(machine.offer.current.tools).used_by(program)

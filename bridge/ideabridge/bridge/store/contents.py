@@ -11,11 +11,11 @@ inline, because the next step changes them.
 With an index of hashes, each save would write one more page for each new row. The store therefore
 writes `content_keys` for many rows at a time. Until then, each process remembers the latest rows.
 
-A string of more than `LONG` bytes is stored as a rope: `~` and the entries of its pieces, which are
-contents as well. A state that grows with each step adds only its new pieces and a list of limited
-size. The row stores the hash of the whole string, and the view `whole_contents` shows the string
-itself. JSON never begins with `~`, and pieces are shorter than strings that are cut, so no row can
-be mistaken for a row of another kind.
+A string of more than `LONG_BYTES` bytes is stored as a rope: `~` and the entries of its pieces,
+which are contents as well. A state that grows with each step adds only its new pieces and a list of
+limited size. The row stores the hash of the whole string, and the view `whole_contents` shows the
+string itself. JSON never begins with `~`, and pieces are shorter than strings that are cut, so no
+row can be mistaken for a row of another kind.
 
 Events in journals refer to contents, too. Parts that many runs repeat (definitions of tools,
 settings, schemas) and parts that the ideas of a run also contain (messages, Solutions) are moved
@@ -34,19 +34,19 @@ from ideabridge.bridge.context.body import Body, body_of
 from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.errors import StoreFormatError
 from ideabridge.bridge.store.idea import Encoded
-from ideabridge.bridge.store.ropes import LONG, cut
+from ideabridge.bridge.store.ropes import LONG_BYTES, cut
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 
 INLINE: Final = 64
 """Maximum number of entries in a context that is not cut."""
 
-LONGEST: Final = 128
+LONGEST_STRETCH: Final = 128
 """Maximum number of entries in a stretch, after which it is cut in any case."""
 
 LAG: Final = 1024
 """Approximate maximum number of rows that are not yet in `content_keys`."""
 
-CACHED: Final = 16_384
+CACHED_ROWS: Final = 16_384
 """Maximum number of row numbers that a process remembers."""
 
 SWEPT: Final = "swept"
@@ -74,12 +74,12 @@ SOLUTION: Final = "solution"
 ROPE: Final = "~"
 """The first character of a rope."""
 
-SHORT: Final = 128
+SHORT_BYTES: Final = 128
 """A member or Solution of fewer bytes stays in the event, because a row of `contents` takes about
 60 bytes in addition to its text.
 """
 
-_LISTED: Final = 8
+_MOST_INLINE: Final = 8
 """If an event contains more messages or tools than this, their list is stored in `contents`."""
 
 _FIRST: Final = Struct(">q")
@@ -105,7 +105,7 @@ def stretches_of(entries: list[int]) -> tuple[list[list[int]], list[int]]:
     start = 0
     for place, entry in enumerate(entries, 1):
         length = place - start
-        if (length > 1 and _ends(entry)) or length >= LONGEST:
+        if (length > 1 and _ends(entry)) or length >= LONGEST_STRETCH:
             stretches.append(entries[start:place])
             start = place
 
@@ -172,7 +172,7 @@ class Contents:
         """Return the row of a Solution if this process remembers it from a journal. Call this
         inside a transaction, after `put`.
         """
-        if len(text) < SHORT:
+        if len(text) < SHORT_BYTES:
             return None
         digest = hashlib.sha256(text.encode()).digest()
         return self._waiting.get(digest) or self._cached.get(digest)
@@ -229,18 +229,18 @@ class Contents:
             if not value:
                 return None
             entries = self._put([body_of(item) for item in value], new)
-            if len(entries) > _LISTED:
+            if len(entries) > _MOST_INLINE:
                 entries = [-self._put([_body(entries)], new)[0]]
             return list[JSON](entries)
 
-        if value is None or (isinstance(value, str) and len(value) < SHORT):
+        if value is None or (isinstance(value, str) and len(value) < SHORT_BYTES):
             return None
         return self._put_long(value, new)
 
     def _put_long(self, value: JSON, new: list[StoredContent]) -> int | None:
         """Return the row of a value, or None if its text is short."""
         body = body_of(value)
-        return self._put([body], new)[0] if len(body[1]) >= SHORT else None
+        return self._put([body], new)[0] if len(body[1]) >= SHORT_BYTES else None
 
     def parts_of(self, parts: str | None) -> EventParts:
         """Return the contents that the parts from `pack` refer to. Call this in the same snapshot
@@ -295,7 +295,7 @@ class Contents:
         """
         database = self._database
         state = database.voids, database.number("PRAGMA data_version")
-        if len(self._cached) >= CACHED:
+        if len(self._cached) >= CACHED_ROWS:
             self._cached.clear()
 
         if state == self._state:
@@ -348,12 +348,12 @@ class Contents:
         """Return the body of the row for a string: the string itself, or a rope, whose pieces this
         method stores.
         """
-        if len(text) <= LONG // 4:
+        if len(text) <= LONG_BYTES // 4:
             # A character takes at most 4 bytes.
             return text
 
         raw = text.encode()
-        if len(raw) <= LONG:
+        if len(raw) <= LONG_BYTES:
             return text
 
         pieces = [(hashlib.sha256(piece).digest(), piece.decode()) for piece in cut(raw)]

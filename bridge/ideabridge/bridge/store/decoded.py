@@ -10,12 +10,12 @@ from typing import Final
 
 from ideabridge.tools.encoding import JSON, decode_trusted, memory_of
 
-LONG: Final = 20_000
+LONG_TEXT: Final = 20_000
 """Minimum length, in characters, of a string whose value is cached. Decoding a shorter string takes
 less than a millisecond.
 """
 
-MOST_BYTES: Final = 64 * 1024 * 1024
+MOST_CACHED_BYTES: Final = 64 * 1024 * 1024
 """Approximate limit, in bytes of memory, for all cached values together."""
 
 
@@ -31,7 +31,7 @@ class Decoded:
 
     def value(self, text: str) -> JSON:
         """Return the value of a JSON string that `encode` wrote."""
-        if len(text) < LONG:
+        if len(text) < LONG_TEXT:
             return decode_trusted(text)
 
         with self._lock:
@@ -47,17 +47,17 @@ class Decoded:
         """Cache the value of a string, unless it would take more than half of the memory for all
         values.
         """
-        if len(text) < LONG:
+        if len(text) < LONG_TEXT:
             return
 
         size = memory_of(text.encode())
-        if size > MOST_BYTES // 2:
+        if size > MOST_CACHED_BYTES // 2:
             return
         with self._lock:
             if text in self._kept:
                 return
             self._kept[text] = (value, size)
             self._total += size
-            while self._total > MOST_BYTES:
+            while self._total > MOST_CACHED_BYTES:
                 _, (_, freed) = self._kept.popitem(last=False)
                 self._total -= freed

@@ -75,7 +75,7 @@ _MOST_ALIKE: Final = 1000
 them. A prefix of 6 digits reaches this limit only in a store with billions of ideas.
 """
 
-FEW: Final = 5000
+FEW_IDEAS: Final = 5000
 """A list is read through the index of a tool, server or tag if fewer ideas than this have it."""
 
 _HEX: Final = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
@@ -770,10 +770,10 @@ class Ideas:
             )
             return self._select(of_run, own, chosen.uses, limit)
 
-        counts = {use: self._calls.count(use, FEW) for use in chosen.uses}
+        counts = {use: self._calls.count(use, FEW_IDEAS) for use in chosen.uses}
         uses = sorted(counts, key=lambda use: counts[use])
         if not uses or (
-            counts[uses[0]] == FEW and (chosen.outcome is not None or chosen.mind is not None)
+            counts[uses[0]] == FEW_IDEAS and (chosen.outcome is not None or chosen.mind is not None)
         ):
             # Even the rarest use belongs to many ideas, so scanning the index of an outcome or mind
             # soon finds some of them.

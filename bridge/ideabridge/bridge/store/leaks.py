@@ -16,7 +16,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 FindSecrets: TypeAlias = Callable[[str], Sequence[str]]
 """A function that returns the names of the configured secrets that occur in a string."""
 
-_LISTED: Final = 10
+_MOST_LISTED: Final = 10
 """Maximum number of places that an error lists."""
 
 _SHAPES: Final = {
@@ -78,9 +78,9 @@ def check_leaks(document: JSONObject, find_secrets: FindSecrets | None = None) -
     if not places:
         return
 
-    lines = [*places][:_LISTED]
-    if len(places) > _LISTED:
-        lines.append(f"and {len(places) - _LISTED} more")
+    lines = [*places][:_MOST_LISTED]
+    if len(places) > _MOST_LISTED:
+        lines.append(f"and {len(places) - _MOST_LISTED} more")
 
     listed = "\n".join(lines)
     raise SecretInIdeaError(

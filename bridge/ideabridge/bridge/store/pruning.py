@@ -209,7 +209,7 @@ def _best_run(database: Database, idea: int) -> Key:
 
 # -- contents --------------------------------------------------------------------------------------
 
-_READ: Final = 1024
+_READ_AT_ONCE: Final = 1024
 _DELETED: Final = 500
 """Number of rows that one transaction deletes. Deleting them takes about 10 ms."""
 
@@ -318,7 +318,7 @@ class Sweep:
     def run(self) -> int:
         """Delete unreferenced rows, and return their number."""
         last = 0
-        while events := self._events((last, (self._last_run + 1) << 32), _READ):
+        while events := self._events((last, (self._last_run + 1) << 32), _READ_AT_ONCE):
             last = events[-1]
 
         newest = self._database.newest_row("ideas")
@@ -342,7 +342,7 @@ class Sweep:
                 "SELECT number, schema, solved, shown, context FROM ideas WHERE number > ? "
                 "AND number <= ? "
                 "ORDER BY number LIMIT ?",
-                (self._seen, newest, _READ),
+                (self._seen, newest, _READ_AT_ONCE),
             ).fetchall()
             for number, schema, solved, shown, context in rows:
                 self._reach.idea(schema, solved, shown, context)
@@ -373,7 +373,7 @@ class Sweep:
                 rows = self._database.execute(
                     "SELECT number FROM contents WHERE number > ? AND number < ? "
                     "ORDER BY number LIMIT ?",
-                    (last, self._top, _READ),
+                    (last, self._top, _READ_AT_ONCE),
                 ).fetchall()
             yield from (row[0] for row in rows if row[0] not in self._reach)
             if not rows:
@@ -754,7 +754,7 @@ def _counted(database: Database, families: Families, going: list[Family]) -> tup
 
 DAY: Final = 86_400.0
 
-EVERY: Final = 7 * DAY
+ROUND_SECONDS: Final = 7 * DAY
 """Seconds between two rounds. All servers on one store share the rounds."""
 
 YOUNG: Final = 7 * DAY
@@ -831,7 +831,7 @@ class Retention:
         with self._database.guard:
             state = self._state()
         last = state.get("at", 0.0)
-        at = last + EVERY if 0 <= now - last < EVERY else 0.0
+        at = last + ROUND_SECONDS if 0 <= now - last < ROUND_SECONDS else 0.0
         return Due(self._count(self._clock(state, now)), at, state.get("told") is True)
 
     def round(self, now: float, who: str) -> tuple[str, int]:
@@ -873,7 +873,7 @@ class Retention:
         """
         with self._database.transaction():
             state = self._state()
-            if 0 <= now - state.get("at", 0.0) < EVERY:
+            if 0 <= now - state.get("at", 0.0) < ROUND_SECONDS:
                 return None
             if state.get("by") != who and 0 < state.get("until", 0.0) - now <= 2 * _LEASE:
                 return None
@@ -901,7 +901,7 @@ class Retention:
         """Return the time from which ages are counted. This time is limited, so that a clock that
         is temporarily years ahead causes no deletions.
         """
-        return min(now, state.get("clock", now) + 2 * EVERY)
+        return min(now, state.get("clock", now) + 2 * ROUND_SECONDS)
 
     def _before(self, clock: float) -> tuple[str, int, str]:
         """Return the parameters of the statement `_DUE`."""
@@ -952,7 +952,7 @@ def told_of(done: tuple[str, int]) -> str:
     count = counted(runs, "old run")
     if outcome == "found":
         return (
-            f"up to {count} will be deleted in {counted(EVERY / DAY, 'day')}, unless published or tagged; "
+            f"up to {count} will be deleted in {counted(ROUND_SECONDS / DAY, 'day')}, unless published or tagged; "
             "to keep them, set `retention` in your own configuration (docs/store.md)"
         )
     return f"{count} deleted, in accordance with `retention`" if runs else ""

@@ -47,7 +47,7 @@ _SELECT: Final = (
     "LEFT JOIN names ON names.name = p.name"
 )
 
-_MOST: Final = 10**9
+_ABOVE_ALL_VERSIONS: Final = 10**9
 """A number larger than any version."""
 
 _SEEN: Final = (
@@ -587,9 +587,9 @@ class Publications:
                 "ORDER BY p.version DESC LIMIT ?4",
                 (
                     name,
-                    _MOST if before is None else before,
+                    _ABOVE_ALL_VERSIONS if before is None else before,
                     only_owner(caller),
-                    _MOST if limit is None else limit,
+                    _ABOVE_ALL_VERSIONS if limit is None else limit,
                 ),
             ).fetchall()
             if not rows:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-LONG: Final = 8192
+LONG_BYTES: Final = 8192
 """Strings of more than this many bytes are cut."""
 
 SHORTEST: Final = 256
 """Minimum number of bytes in a piece, except in the last one."""
 
-LONGEST: Final = 2048
+LONGEST_PIECE: Final = 2048
 """Maximum number of bytes in a piece."""
 
 _CLASSES: Final = bytes(byte & 7 for byte in range(256))
@@ -54,7 +54,7 @@ def cut(raw: bytes) -> list[bytes]:
 
 def _end(raw: bytes, classes: bytes, start: int) -> int:
     """Return the position where the piece that begins at `start` ends."""
-    limit = min(start + LONGEST, len(raw))
+    limit = min(start + LONGEST_PIECE, len(raw))
     last = None
     place = classes.find(_CANDIDATE, start + SHORTEST, limit)
     while place != -1:

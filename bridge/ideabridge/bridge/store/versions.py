@@ -29,7 +29,7 @@ from ideabridge.tools.reading import Solution
 from ideabridge.tools.schema import inline_refs
 from ideabridge.tools.typed import read_as
 
-_WIDEST: Final = 120
+_WIDEST_VALUE: Final = 120
 """Maximum length, in characters, of a value in a line of `changes`."""
 
 
@@ -155,7 +155,7 @@ def changes(old: Side, new: Side) -> list[str]:
     the context.
     """
     return [
-        *_interface(old, new, _WIDEST),
+        *_interface(old, new, _WIDEST_VALUE),
         *_calls(old.solution.calls, new.solution.calls),
         *_program(old.solution, new.solution),
         *_lines("output", old.solution.output, new.solution.output),
@@ -306,7 +306,7 @@ def _program(old: Solution, new: Solution) -> Iterator[str]:
             yield f"{line[0]} program: {line[1:]}"
 
 
-def _calls(old: list[JSON], new: list[JSON], widest: int | None = _WIDEST) -> Iterator[str]:
+def _calls(old: list[JSON], new: list[JSON], widest: int | None = _WIDEST_VALUE) -> Iterator[str]:
     """Yield the differences between two lists of calls, aligned by tool, so that an inserted call
     is one line.
     """
@@ -338,7 +338,7 @@ def _name(call: JSON) -> str:
     return WrittenCall.of(call).tool or "?"
 
 
-def _lines(path: str, old: JSON, new: JSON, widest: int | None = _WIDEST) -> Iterator[str]:
+def _lines(path: str, old: JSON, new: JSON, widest: int | None = _WIDEST_VALUE) -> Iterator[str]:
     """Yield the differences between two values, each with its path. Null counts as no value. Values
     longer than `widest` characters are truncated.
     """

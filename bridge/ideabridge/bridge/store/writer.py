@@ -44,7 +44,7 @@ _IN_A_ROW: Final = 3
 slow because another process uses the processor.
 """
 
-_PAUSE: Final = 0.02
+_PAUSE_SECONDS: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
 _TOGETHER: Final = 64
 _LAST_SECONDS: Final = 5.0
@@ -150,7 +150,7 @@ class Writer:
             Exception: the error of the call.
         """
         deadline = time.monotonic() + self._database.busy_timeout_s
-        pause = _PAUSE
+        pause = _PAUSE_SECONDS
         while True:
             try:
                 return call()
@@ -220,7 +220,7 @@ class Writer:
         with anyio.move_on_after(_LAST_SECONDS, shield=True):
             while self._queue:
                 if not await self._commit():
-                    await anyio.sleep(_PAUSE)
+                    await anyio.sleep(_PAUSE_SECONDS)
 
         if self._queue:
             logger.error("%d writes to the store were lost: %s", len(self._queue), self.trouble)
@@ -231,13 +231,13 @@ class Writer:
 
     async def _run(self) -> None:
         """Commit queued jobs until cancelled."""
-        pause = _PAUSE
+        pause = _PAUSE_SECONDS
         while True:
             await self._wanted.wait()
             self._wanted = anyio.Event()
             while self._queue:
                 if await self._commit():
-                    pause = _PAUSE
+                    pause = _PAUSE_SECONDS
                 else:
                     await anyio.sleep(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)

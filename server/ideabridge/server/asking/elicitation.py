@@ -82,7 +82,7 @@ NOBODY_ASKED: Final = (
 )
 
 _REMEMBERED: Final = 10_000
-_AT_ONCE: Final = 20
+_MOST_AT_ONCE: Final = 20
 _GRACE_S: Final = 1.0
 _ONCE: Final = "choices"
 
@@ -462,7 +462,7 @@ class Forms:
         if not self._deciding.shows_forms(self._request, self._run):
             return
         for key, approval in pending.items():
-            if key not in self._keys_asked and len(self.open) < _AT_ONCE:
+            if key not in self._keys_asked and len(self.open) < _MOST_AT_ONCE:
                 self._keys_asked.add(key)
                 self.open[key] = anyio.CancelScope()
                 self._group.start_soon(self._ask, approval, self.open[key])
@@ -627,7 +627,9 @@ def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
     """Return the approvals for the next round of forms."""
     if last.number >= MAX_FORM_ROUNDS:
         return []
-    return [approval for approval in run.pending() if approval.approval not in last.left][:_AT_ONCE]
+    return [approval for approval in run.pending() if approval.approval not in last.left][
+        :_MOST_AT_ONCE
+    ]
 
 
 def approval_forms(

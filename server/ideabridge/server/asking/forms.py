@@ -33,17 +33,17 @@ from ideabridge.server.views.value_table import MARK, ValueTable, parameter_labe
 from ideabridge.tools.encoding import JSONObject, encode, list_or_empty
 from ideabridge.tools.names import printable, readable_json, visible, wrap_visible
 
-_WIDTH: Final = 80
+_LINE_WIDTH: Final = 80
 """Width of a line, in columns."""
 
 _NAME_SHOWN: Final = 100
-_PART: Final = 200
+_PART_CHARACTERS: Final = 200
 """Number of characters shown from the start, and from the end, of a shortened value."""
 
 _DRAWING: Final = 3000
 """Limit, in characters, on the drawing of a plan, which is not part of the approval."""
 
-_NAMED: Final = 12
+_MOST_NAMED: Final = 12
 """Maximum number of values that are listed if not all of them can be shown in full."""
 
 _FAULT: Final = 500
@@ -471,20 +471,20 @@ def _lines(values: JSONObject, *, whole: bool, titles: bool = False) -> list[str
     long value appear. For `titles`, see `ValueTable`.
     """
     if whole:
-        return list(ValueTable(values, _WIDTH, titles=titles).lines())
+        return list(ValueTable(values, _LINE_WIDTH, titles=titles).lines())
 
     lines = list[str]()
     first_values = {
-        name[:_NAME_SHOWN]: value for name, value in itertools.islice(values.items(), _NAMED)
+        name[:_NAME_SHOWN]: value for name, value in itertools.islice(values.items(), _MOST_NAMED)
     }
-    table = ValueTable(first_values, _WIDTH, titles=False)
+    table = ValueTable(first_values, _LINE_WIDTH, titles=False)
     for name, value in first_values.items():
-        if Beginning(value, 2 * _PART).is_cut:
+        if Beginning(value, 2 * _PART_CHARACTERS).is_cut:
             short = None
         else:
             short = readable_json(value)
 
-        if short is not None and len(short) <= 2 * _PART:
+        if short is not None and len(short) <= 2 * _PART_CHARACTERS:
             lines += table.row(name, short)
             continue
 
@@ -495,12 +495,12 @@ def _lines(values: JSONObject, *, whole: bool, titles: bool = False) -> list[str
         lines += _marked(f"{parameter_label(name)}:")
         lines.append(f"{MARK}  {len(text):,} characters, SHA-256")
         lines.append(f"{MARK}  {hashlib.sha256(data).hexdigest()}; it begins")
-        lines += _wrapped(text[:_PART])
+        lines += _wrapped(text[:_PART_CHARACTERS])
         lines.append(f"{MARK}  and ends")
-        lines += _wrapped(text[-_PART:])
+        lines += _wrapped(text[-_PART_CHARACTERS:])
 
-    if len(values) > _NAMED:
-        lines.append(f"{MARK}... and {len(values) - _NAMED:,} more, not shown here")
+    if len(values) > _MOST_NAMED:
+        lines.append(f"{MARK}... and {len(values) - _MOST_NAMED:,} more, not shown here")
 
     return lines
 
@@ -527,10 +527,10 @@ def _wrapped(text: str) -> Iterator[str]:
 
 
 def _marked(text: str, first: str = MARK) -> Iterator[str]:
-    """Return text in marked lines of at most `_WIDTH` columns. The first line begins with
+    """Return text in marked lines of at most `_LINE_WIDTH` columns. The first line begins with
     `first`.
     """
-    return wrap_visible(text, _WIDTH, first=first, further=f"{MARK}  ")
+    return wrap_visible(text, _LINE_WIDTH, first=first, further=f"{MARK}  ")
 
 
 def clipped_for_form(text: str) -> str:

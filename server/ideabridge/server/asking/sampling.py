@@ -60,8 +60,8 @@ MAX_PARAMS: Final = 900_000
 MAX_ANSWER: Final = MAX_BYTES
 """Limit on one answer: in characters for text, in bytes of JSON for the tool call's input."""
 
-_KEPT: Final = 20_000
-_SHOWN: Final = 300
+_KEPT_CHARACTERS: Final = 20_000
+_SHOWN_CHARACTERS: Final = 300
 _SHOWN_BLOCKS: Final = 5
 _REJECTED: Final = -1
 _REFUSAL: Final = re.compile(
@@ -158,7 +158,7 @@ def _add(messages: list[JSONObject], role: str, text: str) -> None:
 
 
 def _repair(messages: list[JSONObject], rejected: SolutionRejected) -> None:
-    _add(messages, "assistant", plain_text(rejected.solution)[:_KEPT] or "(nothing)")
+    _add(messages, "assistant", plain_text(rejected.solution)[:_KEPT_CHARACTERS] or "(nothing)")
     errors = objects_in(rejected.errors)
     _add(messages, "user", _AGAIN.format(errors=rejection(errors)))
 
@@ -268,11 +268,13 @@ def _block(block: Any) -> str:
     if isinstance(block, types.ToolUseContent):
         # `json.dumps` is used here because `encode` limits the depth.
         description = (
-            json.dumps(block.input, ensure_ascii=False)[:_SHOWN].encode("utf-8", "replace").decode()
+            json.dumps(block.input, ensure_ascii=False)[:_SHOWN_CHARACTERS]
+            .encode("utf-8", "replace")
+            .decode()
         )
         return f"a call of {block.name[:60]!r} with {description}"
 
-    kind = str(block.type)[:_SHOWN]
+    kind = str(block.type)[:_SHOWN_CHARACTERS]
     if isinstance(block, types.ImageContent | types.AudioContent):
         return f"{kind} ({block.mime_type[:60]})"
     return kind
@@ -290,7 +292,7 @@ def _journaled(result: _Result) -> str:
     """Return an answer without a solution in the form that the journal stores."""
     blocks = _blocks(result)
     texts = list[str]()
-    left = _KEPT
+    left = _KEPT_CHARACTERS
     for block in blocks:
         if left > 0 and isinstance(block, types.TextContent):
             texts.append(block.text[:left])
@@ -312,7 +314,7 @@ MALFORMED: Final = 3
 solution.
 """
 
-_AT_ONCE: Final = 8
+_MOST_AT_ONCE: Final = 8
 _HAND_IN: Final = "submit the solution with solve"
 _Key: TypeAlias = tuple[str, int]
 """A run's id and turn."""
@@ -400,7 +402,7 @@ class Sampler:
             )
             return []
 
-        return due[:_AT_ONCE]
+        return due[:_MOST_AT_ONCE]
 
     def waits_for_others(self, run: Run, request: ToolRequest) -> bool:
         """Return whether this client's model would be asked if other requests were not waiting for
@@ -485,7 +487,7 @@ class Sampler:
         has_asked = False
         async with anyio.create_task_group() as group:
             while True:
-                for sample in self.due(run, request, request.sampled)[: _AT_ONCE - len(mine)]:
+                for sample in self.due(run, request, request.sampled)[: _MOST_AT_ONCE - len(mine)]:
                     # The Request is marked before its task begins, so that no other request also
                     # sends it.
                     mine.add((sample.id, sample.turn))

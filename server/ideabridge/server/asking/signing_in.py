@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.device import DevicePerson
     from ideabridge.bridge.modules.settings import ModuleConfiguration
 
-SECONDS: Final = 600.0
+SIGN_IN_SECONDS: Final = 600.0
 """Time limit, in seconds, for a person to sign in."""
 
 _CONNECT_SECONDS: Final = 60.0
@@ -86,7 +86,7 @@ async def sign_in(
     Raises:
         IdeabridgeError: the sign-in failed. The error might be inside an exception group.
     """
-    seconds = SECONDS + _CONNECT_SECONDS
+    seconds = SIGN_IN_SECONDS + _CONNECT_SECONDS
     patient = configuration.modules[name].model_copy(
         update={"connect_timeout": seconds, "disabled": False}
     )
@@ -131,13 +131,13 @@ class BrowserPerson:
         self._state = _state_of(url)
         self._arrived = anyio.Event()
         self._show(url)
-        with anyio.move_on_after(SECONDS):
+        with anyio.move_on_after(SIGN_IN_SECONDS):
             if self._opens:
                 await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
             await self._arrived.wait()
 
         if not self._arrived.is_set():
-            raise SignInError(f"nobody signed in within {SECONDS / 60:.0f} minutes")
+            raise SignInError(f"nobody signed in within {SIGN_IN_SECONDS / 60:.0f} minutes")
         return self._back
 
     def paste(self, address: str) -> None:
@@ -211,7 +211,7 @@ class PastingPerson:
         """
         self._show(url)
         text = None
-        with anyio.move_on_after(SECONDS):
+        with anyio.move_on_after(SIGN_IN_SECONDS):
             text = await self._read()
 
         if text is None or not text.strip():

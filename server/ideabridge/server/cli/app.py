@@ -222,10 +222,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
 }
 """Example command lines for each command. Keys and values omit the program's name."""
 
-_MOST: Final = 100
+_MOST_WIDTH: Final = 100
 """Maximum width of a line of help, in columns."""
 
-_WIDEST: Final = 26
+_WIDEST_NAME: Final = 26
 """Maximum width, in columns, of the names in a section of help. A longer name gets its own line."""
 
 _SHARED: Final = ("config", "project", "store", "tools", "allow_all", "json", "help")
@@ -269,7 +269,7 @@ def _use_plain_help(app: typer.Typer) -> None:
 
 
 def _help(command: Any, ctx: Any) -> str:
-    width = max(40, min(shutil.get_terminal_size((80, 24)).columns, _MOST))
+    width = max(40, min(shutil.get_terminal_size((80, 24)).columns, _MOST_WIDTH))
     subcommands: dict[str, Any] = getattr(command, "commands", {})
     commands = {name: entry for name, entry in subcommands.items() if not entry.hidden}
     parameters = [entry for entry in command.get_params(ctx) if not getattr(entry, "hidden", False)]
@@ -314,7 +314,7 @@ def _section(title: str, rows: Sequence[tuple[str, str]], width: int) -> list[st
         return []
 
     lines = [title]
-    indent = 2 + min(_WIDEST, max(len(name) + 2 for name, _ in rows))
+    indent = 2 + min(_WIDEST_NAME, max(len(name) + 2 for name, _ in rows))
     for name, text in rows:
         start = f"  {name}"
         if len(start) > indent - 2:

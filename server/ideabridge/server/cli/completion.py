@@ -24,7 +24,7 @@ from ideabridge.tools.errors import IdeabridgeError
 Completions = list[tuple[str, str]]
 """A completed word and its description."""
 
-_MOST: Final = 100
+_MOST_ENTRIES: Final = 100
 
 _RUNS: Final = (
     "SELECT id, status || coalesce(': ' || title, '') FROM runs "
@@ -68,7 +68,7 @@ def _from_store(*queries: str) -> Callable[[typer.Context, str], Completions]:
             address = f"file:{quote(str(store))}?mode=ro"
             with closing(sqlite3.connect(address, uri=True, timeout=0.1)) as connection:
                 for query in queries:
-                    for name, description in connection.execute(query, (incomplete, _MOST)):
+                    for name, description in connection.execute(query, (incomplete, _MOST_ENTRIES)):
                         text = " ".join(str(description or "").split())
                         completions.setdefault(str(name), text[:60])
         except (OSError, ValueError, RecursionError, IdeabridgeError, sqlite3.Error):

@@ -26,10 +26,10 @@ SETTLE_SECONDS: Final = 60.0
 """Maximum time, in seconds, for which commands wait for modules. Each module also has its own
 `connect_timeout`."""
 
-_NAMED: Final = 5
+_MOST_NAMED: Final = 5
 """Maximum number of modules that the line names."""
 
-_MOMENT: Final = 0.5
+_DELAY_SECONDS: Final = 0.5
 """Time, in seconds, for which a plan waits for modules before the line appears."""
 
 
@@ -104,7 +104,7 @@ class Connecting:
         """
         try:
             while True:
-                await anyio.sleep(_MOMENT)
+                await anyio.sleep(_DELAY_SECONDS)
                 self._left = [
                     status.name for status in modules.statuses() if status.state == "connecting"
                 ]
@@ -153,8 +153,8 @@ class Connecting:
         )
 
     def _names(self) -> str:
-        more = len(self._left) - _NAMED
-        shown = ", ".join(self._left[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        more = len(self._left) - _MOST_NAMED
+        shown = ", ".join(self._left[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
         return f"{counted(len(self._left), 'server')}: {shown}"
 
 

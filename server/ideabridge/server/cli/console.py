@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-_STEADY: Final = 1.0
+_STEADY_SECONDS: Final = 1.0
 """Minimum time, in seconds, for which a question must be visible before an answer counts. It is the
 same on the page.
 """
 
-_MOMENT: Final = 0.5
+_DELAY_SECONDS: Final = 0.5
 """Delay, in seconds, before a line about work in progress appears."""
 
-_LEAST: Final = 12
+_LEAST_WIDTH: Final = 12
 """Minimum width, in columns, of a table's last column, no matter how narrow the terminal is."""
 
 
@@ -334,7 +334,7 @@ def row_lines(
         return [f"{start}{last}".rstrip()]
 
     indent = _columns(start)
-    room = max(width - indent, _LEAST)
+    room = max(width - indent, _LEAST_WIDTH)
     lines = wrapped(last, room) or [""]
     if cut and len(lines) > 1:
         from rich.cells import set_cell_size
@@ -359,9 +359,11 @@ def wrapped_table(
     *first, _ = zip(*cells, strict=True)
     widths = [max(map(_columns, column)) for column in first]
     if width is not None:
-        widths = [min(size, max(_LEAST, width // 4)) for size in widths]
+        widths = [min(size, max(_LEAST_WIDTH, width // 4)) for size in widths]
 
-    last = max(_LEAST, width - sum(size + 2 for size in widths)) if width is not None else None
+    last = (
+        max(_LEAST_WIDTH, width - sum(size + 2 for size in widths)) if width is not None else None
+    )
     return [line for row in cells for line in _wrapped_row(row, widths, last)]
 
 
@@ -404,7 +406,7 @@ async def let_read() -> None:
     import anyio
 
     if sys.stdin.isatty():
-        await anyio.sleep(_STEADY)
+        await anyio.sleep(_STEADY_SECONDS)
         _discard_typed()
 
 
@@ -415,7 +417,7 @@ def confirm(question: str) -> bool:
     import typer
 
     if sys.stdin.isatty():
-        time.sleep(_STEADY)
+        time.sleep(_STEADY_SECONDS)
         _discard_typed()
     return typer.confirm(question, err=True)
 
@@ -570,7 +572,7 @@ def working(task: str | Callable[[], str], *, quiet: bool = False) -> Generator[
     def line() -> Text:
         seconds = time.monotonic() - began
         state = task if isinstance(task, str) else task()
-        text = "" if seconds < _MOMENT else f"{state} ({whole_duration_text(seconds)})"
+        text = "" if seconds < _DELAY_SECONDS else f"{state} ({whole_duration_text(seconds)})"
         return Text(text, "dim", no_wrap=True, overflow="ellipsis")
 
     # Rich draws the line in a thread of its own, even while this thread waits for the disk.

@@ -63,7 +63,7 @@ are hidden.
 
 _TITLES: Final = (" ", "call", "tool", "status", "time", "")
 
-_AROUND: Final = 8
+_FREE_LINES: Final = 8
 """Number of terminal lines that the live table leaves free."""
 
 _MARKS: Final = {
@@ -265,7 +265,7 @@ class LiveDisplay(PlainDisplay):
         settled = sum(1 for progress in calls if progress.settled)
         console = err()
         # Rich cannot remove a table that is taller than the terminal.
-        most = ROWS if self._closed else max(1, min(ROWS, console.height - _AROUND))
+        most = ROWS if self._closed else max(1, min(ROWS, console.height - _FREE_LINES))
         visible_calls = _latest(calls, most)
         rows = [_TITLES, *map(self._cells, visible_calls)]
         widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)][:-1]

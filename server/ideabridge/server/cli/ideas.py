@@ -551,7 +551,7 @@ def _print_prunable(prunable: Prunable) -> None:
         say(f"equally old, but kept: {reasons}")
 
 
-_LONGEST: Final = 2000
+_SHOWN_CHARACTERS: Final = 2000
 """Maximum number of characters shown of a message or a result. `export` writes them in full, and
 plans are always shown in full."""
 
@@ -856,8 +856,8 @@ def _members(members: JSONObject, indent: int, *, whole: bool = True) -> list[Li
     for key, value in members.items():
         if value is not None:
             text = readable_json(value)
-            if len(text) > _LONGEST and not whole:
-                text = f"{text[:_LONGEST]}... ({len(text):,} characters)"
+            if len(text) > _SHOWN_CHARACTERS and not whole:
+                text = f"{text[:_SHOWN_CHARACTERS]}... ({len(text):,} characters)"
             lines.append((f"{' ' * indent}{_key(key)}: {text}", None))
 
     return lines
@@ -902,8 +902,8 @@ def _written(value: JSON) -> str:
 
 def _value(value: JSON, indent: int, *, whole: bool = False) -> list[Line]:
     text = value if isinstance(value, str) else readable_json(value, 2)
-    if len(text) > _LONGEST and not whole:
-        text = f"{text[:_LONGEST]}... ({len(text):,} characters)"
+    if len(text) > _SHOWN_CHARACTERS and not whole:
+        text = f"{text[:_SHOWN_CHARACTERS]}... ({len(text):,} characters)"
     return _indented(text, indent)
 
 

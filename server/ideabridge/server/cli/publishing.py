@@ -161,7 +161,7 @@ InputsOption = Annotated[
 _ASK: Final = "ask"
 _SHOW: Final = "show"
 
-_OPEN: Final = 5
+_MOST_OPEN_POINTS: Final = 5
 """Maximum number of open points that are shown."""
 
 
@@ -627,11 +627,11 @@ def _say_open(publication: Publication, ref: str) -> None:
     if not points:
         return
     say("this works, but the run leaves open what it does for different input:", "yellow")
-    for point in points[:_OPEN]:
+    for point in points[:_MOST_OPEN_POINTS]:
         say(f"  {point.line}", "yellow")
 
-    if len(points) > _OPEN:
-        say(f"  and {counted(len(points) - _OPEN, 'more point')}", "yellow")
+    if len(points) > _MOST_OPEN_POINTS:
+        say(f"  and {counted(len(points) - _MOST_OPEN_POINTS, 'more point')}", "yellow")
 
     say(
         "a program settles it, and is checked against the recorded run. Let the "

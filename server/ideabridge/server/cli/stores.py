@@ -96,7 +96,7 @@ REF_HELP: Final = (
 _PART: Final = re.compile(r"([^:]+):(\d{1,6})(?:-(\d{1,6}))?")
 """A selection of a run's calls: `RUN:FIRST-LAST`, or `RUN:CALL`, counted from 0."""
 
-_NAMED: Final = 5
+_MOST_NAMED: Final = 5
 """Maximum number of runs that an error message lists."""
 
 
@@ -136,9 +136,9 @@ def resolve_run(store: Store, text: str) -> RunRecord:
         ids = [run_id.id for run_id in store.runs.newest(limit=200, caller=SEES_ALL)]
         raise UnknownRunError(f"unknown run {text[:80]!r}.{did_you_mean(text, ids)}")
     if len(matches) > 1:
-        more = f" and {len(matches) - _NAMED} more" if len(matches) > _NAMED else ""
+        more = f" and {len(matches) - _MOST_NAMED} more" if len(matches) > _MOST_NAMED else ""
         raise UsageError(
-            f"several runs begin with {text[:80]!r}: {', '.join(matches[:_NAMED])}{more}"
+            f"several runs begin with {text[:80]!r}: {', '.join(matches[:_MOST_NAMED])}{more}"
         )
 
     record = store.runs.get(matches[0])
@@ -265,7 +265,7 @@ def copy_store(
     )
 
 
-_WIDEST: Final = 100
+_WIDEST_VALUE: Final = 100
 """Maximum number of characters of a value in a table of `store query`."""
 
 
@@ -365,16 +365,19 @@ def _print_csv(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
 
 
 def _print_cut(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
-    """Print a table with values cut after `_WIDEST` characters, and say how many values were
+    """Print a table with values cut after `_WIDEST_VALUE` characters, and say how many values were
     longer.
     """
     count = 0
     lines: list[list[str]] = []
     for row in rows:
         cells = ["" if value is None else str(value) for value in row]
-        count += sum(len(cell) > _WIDEST for cell in cells)
+        count += sum(len(cell) > _WIDEST_VALUE for cell in cells)
         lines.append(
-            [cell if len(cell) <= _WIDEST else f"{cell[: _WIDEST - 1]}…" for cell in cells]
+            [
+                cell if len(cell) <= _WIDEST_VALUE else f"{cell[: _WIDEST_VALUE - 1]}…"
+                for cell in cells
+            ]
         )
 
     print_rows(columns, lines)

@@ -37,10 +37,10 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import duration_text
 
-SECONDS: Final = 120
+DEMO_SECONDS: Final = 120
 """Time limit, in seconds, after which the demo is cancelled. It normally takes a few seconds."""
 
-MOST: Final = 500
+MOST_COMMITS: Final = 500
 """Maximum number of commits that the demo reads."""
 
 NAME: Final = "git_activity"
@@ -50,7 +50,7 @@ DESCRIPTION: Final = (
 )
 _ADDRESS: Final = re.compile(r"serving on (http://\S+)\n")
 _GIT_SECONDS: Final = 30
-_LARGE: Final = 4_000_000
+_LARGE_PATCH: Final = 4_000_000
 """Size of a patch, in bytes, above which the server might refuse it, because a result can have at
 most 8 MiB of JSON.
 """
@@ -79,7 +79,7 @@ cannot create a patch; then `no_patch` contains the reason, and the plan continu
 @dataclass(frozen=True, slots=True)
 class Repository:
     """A git repository with a working tree. `commits` is the number of commits up to HEAD,
-    at most `MOST`.
+    at most `MOST_COMMITS`.
     """
 
     root: Path
@@ -158,7 +158,8 @@ def find_repository(folder_given: Path | None) -> Repository:
 
     try:
         return Repository(
-            root, int(_git(root, "rev-list", "--count", f"--max-count={MOST}", "HEAD", "--"))
+            root,
+            int(_git(root, "rev-list", "--count", f"--max-count={MOST_COMMITS}", "HEAD", "--")),
         )
     except DemoSetupError:
         raise DemoSetupError(f"{named}: has no commits yet") from None
@@ -245,7 +246,7 @@ def check_answer(
     checks.holds(check, right and time == expected, problem)
     change = answer["change"]
     expected_change = repository.newest_change()
-    if expected_change is None or ("message" in change and expected_change[1] > _LARGE):
+    if expected_change is None or ("message" in change and expected_change[1] > _LARGE_PATCH):
         check = f"{who}: the plan reports that git cannot make the patch, and continues"
         checks.holds(check, "message" in change, encode_text(change)[:200])
     else:
@@ -283,10 +284,10 @@ class Demo:
             serve = [*self.executable, "serve", "--config", str(self._write_configuration(folder))]
             log = folder / "serve.log"
             try:
-                with anyio.fail_after(SECONDS), log.open("w", encoding="utf-8") as errors:
+                with anyio.fail_after(DEMO_SECONDS), log.open("w", encoding="utf-8") as errors:
                     return await self._run_two_assistants(folder, serve, errors)
             except TimeoutError:
-                raise CheckFailedError(f"the demo did not end within {SECONDS} s") from None
+                raise CheckFailedError(f"the demo did not end within {DEMO_SECONDS} s") from None
             except Exception as error:
                 log_end = log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
                 cause = assistant.cause_of(error) + (

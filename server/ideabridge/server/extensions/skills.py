@@ -39,7 +39,7 @@ _URI: Final = re.compile(
     rf"skill://([a-z][a-z0-9_]{{0,{MAX_NAME - 1}}})/([a-z0-9-]{{1,64}})/(.{{1,200}})\Z"
 )
 _MAIN: Final = "SKILL.md"
-_LONGEST: Final = 1024
+_LONGEST_DESCRIPTION: Final = 1024
 """Maximum length, in characters, of a description in the format that skills require."""
 
 LARGEST: Final = 200_000
@@ -196,7 +196,10 @@ class IdeaSkills:
         description = (
             " ".join(self._bridge.secrets.mask(publication.description).split()) or publication.name
         )
-        return {"name": skill_name(publication.name), "description": description[:_LONGEST]}
+        return {
+            "name": skill_name(publication.name),
+            "description": description[:_LONGEST_DESCRIPTION],
+        }
 
     def _files(self, publication: Publication) -> dict[str, str]:
         """Return the files of a skill, keyed by path."""

@@ -22,7 +22,7 @@ STRETCH_SECONDS: Final = 10.0
 MOST_ALIKE: Final = 5
 """Maximum number of records per period that one logger writes with the same unformatted text."""
 
-MOST: Final = 50
+MOST_RECORDS: Final = 50
 """Maximum number of records per period."""
 
 MOST_CHARACTERS: Final = 4000
@@ -51,7 +51,7 @@ class BoundedLog(logging.Handler):
         # `clean_record` has already formatted the record; `template` is the unformatted text.
         key = record.name, str(record.__dict__.get("template", record.msg))[:200]
         alike = self._alike.get(key, 0)
-        if alike >= MOST_ALIKE or self._count >= MOST:
+        if alike >= MOST_ALIKE or self._count >= MOST_RECORDS:
             self._left_out += 1
             return
 

@@ -20,7 +20,7 @@ from ideabridge.tools.names import visible
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _MOST_FILES: Final = 500
-_SHOWN: Final = 3
+_MOST_SHOWN: Final = 3
 _MOST_WORD: Final = 200
 """Maximum number of characters shown from a rule. A repository can contain the file."""
 
@@ -153,7 +153,7 @@ def _habits_in(path: Path, host: Host, pattern: str, names: Collection[str]) -> 
             dict.fromkeys(visible(word[:_MOST_WORD]) for word in re.findall(expression, text))
         )
         if words:
-            yield Habit(host.title, name, path, tuple(words[:_SHOWN]), len(words))
+            yield Habit(host.title, name, path, tuple(words[:_MOST_SHOWN]), len(words))
 
 
 def _in_rules(name: str) -> str:

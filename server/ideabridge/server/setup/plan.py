@@ -24,7 +24,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 _STARTING: Final = ("command", "args", "env", "cwd", "url", "headers", "auth")
 """The keys of an entry that define the command or the address, and its settings."""
 
-_SHOWN: Final = 3
+_MOST_SHOWN: Final = 3
 
 Choice = Literal["copy", "move"]
 """copy: the servers also stay in their hosts. move: they are removed from their hosts."""
@@ -330,7 +330,7 @@ def _habits(inventory: Inventory, servers: tuple[PlannedServer, ...]) -> Iterato
                     for name in adoption.approved
                 )
                 yield Habit(
-                    source.host.title, adoption.name, adoption.file, words[:_SHOWN], len(words)
+                    source.host.title, adoption.name, adoption.file, words[:_MOST_SHOWN], len(words)
                 )
 
     for host in inventory.hosts:

@@ -69,7 +69,7 @@ _FREE_PIECES: Final = 256
 _PIECE_BYTES: Final = 256
 """Minimum average size, in bytes, of the chunks of a body after the first `_FREE_PIECES`."""
 
-_LATE: Final = 0.5
+_LATE_SECONDS: Final = 0.5
 """If a timer fires at least this many seconds late, the server itself must have been busy."""
 
 _KEY: Final = "ideabridge.connection"
@@ -444,7 +444,7 @@ class GuardedProtocol(H11Protocol):
     def _look(self) -> None:
         assert self._timer is not None
         late = self.loop.time() - self._timer.when()
-        if late > _LATE:
+        if late > _LATE_SECONDS:
             # The server was too busy to read, so this time does not count against the client.
             self._since += late
 

@@ -43,7 +43,7 @@ PAUSE_SECONDS: Final = 30.0
 the provider with requests."""
 
 _TIMEOUT: Final = 10.0
-_MOST_BYTES: Final = 256 * 1024
+_MOST_ANSWER_BYTES: Final = 256 * 1024
 _MOST_KEYS: Final = 64
 _LEEWAY: Final = 30
 """Maximum difference, in seconds, between the provider's clock and this machine's."""
@@ -284,8 +284,8 @@ async def _object(client: httpx.AsyncClient, url: str) -> JSONObject:
         body = bytearray()
         async for piece in answer.aiter_bytes():
             body += piece
-            if len(body) > _MOST_BYTES:
-                raise ProviderError(f"{url}: its answer has more than {_MOST_BYTES:,} bytes")
+            if len(body) > _MOST_ANSWER_BYTES:
+                raise ProviderError(f"{url}: its answer has more than {_MOST_ANSWER_BYTES:,} bytes")
 
     value = decode(bytes(body), what=url)
     if not isinstance(value, dict):

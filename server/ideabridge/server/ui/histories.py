@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 logger: Final = logging.getLogger(__name__)
 
-MOST_BYTES: Final = 128 * 1024 * 1024
+JOURNAL_CACHE_BYTES: Final = 128 * 1024 * 1024
 """Approximate limit, in bytes, on the memory for all these journals. A larger journal is read again
 for each page.
 """
@@ -40,18 +40,18 @@ for each page.
 _EVENT_BYTES: Final = 600
 """Memory, in bytes, that an event takes in addition to the values in it."""
 
-SMALL: Final = 2000
+FOLDED_EVENTS: Final = 2000
 """Maximum number of events in a journal that is folded for every page. Folding it takes at most 0.3
 s."""
 
-SMALL_BYTES: Final = 32 * 1024 * 1024
+FOLDED_BYTES: Final = 32 * 1024 * 1024
 """Maximum memory, in bytes, that such a journal takes."""
 
-HERE: Final = 150
+FOLDED_HERE_EVENTS: Final = 150
 """Maximum number of events in a journal that is folded in this process: about fifty calls, which
 take about 20 ms."""
 
-HERE_BYTES: Final = 1024 * 1024
+FOLDED_HERE_BYTES: Final = 1024 * 1024
 """Maximum memory, in bytes, that such a journal takes."""
 
 
@@ -80,7 +80,7 @@ class KeptJournal:
     @property
     def is_small(self) -> bool:
         """True if the journal is folded for every page."""
-        return self.trace.last <= SMALL and self.size <= SMALL_BYTES
+        return self.trace.last <= FOLDED_EVENTS and self.size <= FOLDED_BYTES
 
     @property
     def small_size(self) -> int:
@@ -142,12 +142,12 @@ class Histories:
             journal.size for journal in self._kept.values() if journal.history is not None
         )
         for _, journal in unused:
-            if total > MOST_BYTES and journal.history is not None:
+            if total > JOURNAL_CACHE_BYTES and journal.history is not None:
                 journal.history = None
                 total -= journal.size
 
         for run_id, journal in unused:
-            if small > MOST_BYTES:
+            if small > JOURNAL_CACHE_BYTES:
                 del self._kept[run_id]
                 small -= journal.small_size
 
@@ -158,7 +158,7 @@ class Histories:
             journal.add_trace(added)
 
         if self.has_workers:
-            if trace.last > HERE or journal.size > HERE_BYTES:
+            if trace.last > FOLDED_HERE_EVENTS or journal.size > FOLDED_HERE_BYTES:
                 journal.history = None
                 return
         elif not fold and journal.history is None and not journal.is_small:
@@ -284,7 +284,9 @@ def _measured(make: Callable[[T], OpenQuestions], source: T) -> tuple[OpenQuesti
 # -- in a worker process ---------------------------------------------------------------------------
 
 
-def read_until(store: Store, run_id: str, last: int, most: int = MOST_BYTES) -> KeptJournal:
+def read_until(
+    store: Store, run_id: str, last: int, most: int = JOURNAL_CACHE_BYTES
+) -> KeptJournal:
     """Read the journal of a run up to one of its events. The journal is folded unless it takes more
     than `most` bytes of memory.
 

@@ -275,7 +275,7 @@ def _retention(store: Store, configuration: Configuration) -> str:
     import time
     from datetime import datetime
 
-    from ideabridge.bridge.store.pruning import EVERY, Bounds
+    from ideabridge.bridge.store.pruning import ROUND_SECONDS, Bounds
 
     settings = configuration.retention
     if settings is False or (settings.days is None and settings.runs is None):
@@ -291,7 +291,7 @@ def _retention(store: Store, configuration: Configuration) -> str:
 
     first = due.at or now
     when = (
-        datetime.fromtimestamp(first if due.deletes else first + EVERY)
+        datetime.fromtimestamp(first if due.deletes else first + ROUND_SECONDS)
         .astimezone()
         .date()
         .isoformat()

@@ -58,10 +58,10 @@ class CallOutcomes:
 
 def run_status(record: RunRecord) -> tuple[str, str | None]:
     """Return the (status, reason) of a run. The reason is None unless it is stored."""
-    from ideabridge.bridge.driving.driver import LEFT, is_left
+    from ideabridge.bridge.driving.driver import LEFT_REASON, is_left
 
     if is_left(record):
-        return "interrupted", LEFT
+        return "interrupted", LEFT_REASON
     return record.status, record.summary.reason
 
 

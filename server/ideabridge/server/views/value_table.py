@@ -19,7 +19,7 @@ MARK: Final = "  | "
 
 _NAME_TITLE: Final = "parameter"
 _VALUE_TITLE: Final = "value"
-_WIDEST: Final = 24
+_WIDEST_NAME: Final = 24
 """Maximum width of the name column, in terminal columns. A longer name has a line of its own."""
 
 _GAP: Final = 2
@@ -101,7 +101,7 @@ def broken_lines(text: str) -> Iterator[str]:
 
 
 def _is_short(label: str) -> bool:
-    return len(label) <= _WIDEST and label.isascii()
+    return len(label) <= _WIDEST_NAME and label.isascii()
 
 
 def values_of_call(call: JSONObject) -> JSONObject:

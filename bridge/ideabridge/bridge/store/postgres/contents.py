@@ -8,9 +8,9 @@ of past sweeps (`swept`).
 from __future__ import annotations
 
 from ideabridge.bridge.context.body import Body
-from ideabridge.bridge.store.contents import CACHED, Contents, StoredContent
+from ideabridge.bridge.store.contents import CACHED_ROWS, Contents, StoredContent
 from ideabridge.bridge.store.postgres.database import PostgresDatabase
-from ideabridge.bridge.store.ropes import LONG
+from ideabridge.bridge.store.ropes import LONG_BYTES
 
 
 class PostgresContents(Contents):
@@ -22,7 +22,7 @@ class PostgresContents(Contents):
 
     def _look(self) -> None:
         state = self._database.voids, self._postgres.swept
-        if state != self._state or len(self._cached) >= CACHED:
+        if state != self._state or len(self._cached) >= CACHED_ROWS:
             self._cached.clear()
             self._state = state
 
@@ -53,7 +53,7 @@ class PostgresContents(Contents):
         """Return bodies in the form in which they are stored: a long body that is not stored yet
         becomes a rope.
         """
-        long = [digest for digest, text in missing if len(text) > LONG // 4]
+        long = [digest for digest, text in missing if len(text) > LONG_BYTES // 4]
         if not long:
             return missing
         rows = self._postgres.execute(

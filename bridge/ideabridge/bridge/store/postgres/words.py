@@ -15,7 +15,7 @@ from typing import Final
 from ideabridge.bridge.store.database import Database, WordIndex
 
 _WORD: Final = re.compile(r"[^\W_]+")
-_LONGEST: Final = 500
+_LONGEST_WORD: Final = 500
 """Longer words are cut to this many characters, because PostgreSQL refuses words of 2 KB."""
 
 _WEIGHTS: Final = "ABC"
@@ -79,7 +79,7 @@ def _folded(text: str) -> str:
         signs = unicodedata.normalize("NFKD", text)
         text = "".join(sign for sign in signs if not unicodedata.combining(sign))
 
-    return " ".join(word[:_LONGEST] for word in _WORD.findall(text.lower()))
+    return " ".join(word[:_LONGEST_WORD] for word in _WORD.findall(text.lower()))
 
 
 def _query(words: Sequence[str], *, every: bool = True, begins: bool = False) -> str:

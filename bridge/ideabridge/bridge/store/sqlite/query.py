@@ -23,7 +23,7 @@ from ideabridge.bridge.store.sqlite.files import file_exists
 from ideabridge.tools.names import size_text
 
 MOST_ROWS: Final = 10_000
-MOST_BYTES: Final = 64 * 1024 * 1024
+MOST_RESULT_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of the values in a result, in bytes."""
 
 MOST_SECONDS: Final = 30.0
@@ -147,7 +147,8 @@ def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
     """Run one statement that reads, over a separate connection. Others can use the store in the
     meantime.
 
-    At most `MOST_ROWS` rows and `MOST_BYTES` bytes are read. Do not call it in an event loop.
+    At most `MOST_ROWS` rows and `MOST_RESULT_BYTES` bytes are read. Do not call it in an event
+    loop.
 
     Args:
         path: the file of the store.
@@ -235,8 +236,8 @@ def _collect(columns: list[str], cursor: sqlite3.Cursor) -> QueryResult:
         if len(rows) == MOST_ROWS:
             return QueryResult(columns, rows, f"{MOST_ROWS:,} rows")
         size += _size(row)
-        if size > MOST_BYTES:
-            return QueryResult(columns, rows, size_text(MOST_BYTES))
+        if size > MOST_RESULT_BYTES:
+            return QueryResult(columns, rows, size_text(MOST_RESULT_BYTES))
         rows.append(row)
 
     return QueryResult(columns, rows, "")
