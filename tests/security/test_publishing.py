@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -26,6 +25,7 @@ from ideabridge.server.server import Front
 from ideabridge.tools import worker
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
+from tests import preloaded
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -205,10 +205,11 @@ def processes(parent: int) -> set[int]:
     return found
 
 
-SERVER: Final = """
+SERVER: Final = f"""
 import sys
 from pathlib import Path
 import anyio
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from tests.security.test_publishing import ended, fronted
 
 async def main(folder, run_id):
@@ -237,8 +238,9 @@ async def test_a_publication_that_ends_its_processes_is_set_aside(tmp_path: Path
         process = await anyio.to_thread.run_sync(started, tmp_path, run_id)
         assert process.stdout is not None
         run_id = (await anyio.to_thread.run_sync(process.stdout.readline)).strip()
-        await until(lambda pid=process.pid: bool(processes(pid)))
-        os.kill(process.pid, signal.SIGKILL)
+        pid = preloaded.number(process)
+        await until(lambda pid=pid: bool(processes(pid)))
+        os.kill(pid, signal.SIGKILL)
         await anyio.to_thread.run_sync(process.communicate)
 
     process = await anyio.to_thread.run_sync(started, tmp_path, run_id)
@@ -249,7 +251,7 @@ async def test_a_publication_that_ends_its_processes_is_set_aside(tmp_path: Path
 
 def started(folder: Path, run_id: str) -> subprocess.Popen[str]:
     """A process that publishes a run, or makes one and publishes it."""
-    command: list[Any] = [sys.executable, "-c", SERVER, str(folder), run_id]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
-    )
+    script = folder / "publishes.py"
+    script.write_text(SERVER, encoding="utf-8")
+    command = preloaded.python(script, str(folder), run_id)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -15,6 +15,7 @@ import anyio
 import pytest
 from mcp import Client, types
 
+from ideabridge.bridge.store.database import is_address
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from tests.postgres import place
@@ -151,7 +152,7 @@ def transport(place: str, era: str) -> str:
     """How clients speak to the servers. Stores, eras and transports know nothing of each other, so
     four combinations are enough: any two of the three meet in one of them.
     """
-    if place.startswith("postgresql:"):
+    if is_address(place):
         return "http" if era == "legacy" else "stdio"
     return "stdio" if era == "legacy" else "http"
 
