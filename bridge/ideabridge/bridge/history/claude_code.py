@@ -79,7 +79,7 @@ def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
 
 
 def read_log(path: Path, names: Names) -> list[Conversation]:
-    """Read the conversations in a log: the main one, and the subagents'.
+    """Read the conversations in a log: the main conversation, and those of the subagents.
 
     Raises:
         OSError: the log cannot be read.
@@ -248,8 +248,8 @@ class _Log:
         return bool(results)
 
     def _ended_by(self, line: _Line, call_id: str | None, at: float | None) -> HistoryCall | None:
-        """Return the call to which a result in a line must belong, or None if every call already
-        has a result.
+        """Return the call to which a result in a line must belong. Return None if every call
+        already has a result.
         """
         maker = line.maker or line.parent
         for call in self._calls.of(call_id):
@@ -382,8 +382,8 @@ class _Lines:
 
     def _abandoned(self) -> set[str]:
         """Return the lines with which abandoned branches begin. A person wrote each of these lines.
-        If a person wrote twice after the same line, the branch that contains the log's last line is
-        kept, and the other is abandoned.
+        If a person wrote twice after the same line, the branch that contains the last line of the
+        log is kept, and the other branch is abandoned.
         """
         forks = [prompts for prompts in self._prompts.values() if len(prompts) > 1]
         if not forks:
@@ -435,7 +435,9 @@ class _Picture:
 
 
 def _as_mcp(content: JSON) -> JSON:
-    """Return content in MCP's format. Claude Code logs pictures as the model's API has them."""
+    """Return content in MCP's format. Claude Code logs pictures in the format of the model's
+    API.
+    """
     if not isinstance(content, list):
         return content
 

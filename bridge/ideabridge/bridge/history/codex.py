@@ -286,8 +286,8 @@ class _Log:
             _end(call, earlier or line.number, time, end.result, fits)
 
     def _listed(self, ended: HistoryCall, at: float | None) -> HistoryCall | None:
-        """Return the model's call that an event ends, given the event's time, or None if the log
-        does not contain this call.
+        """Return the call of the model that an event ends, or None if the log does not contain this
+        call. `at` is the time of the event.
         """
         waiting = [
             call
@@ -327,7 +327,9 @@ class _Log:
         )
 
     def _add(self, call: HistoryCall, line: LogLine, *, listed: bool) -> bool:
-        """Add a call. Return False if the log already contains it, or contains too many calls."""
+        """Add a call. Return False if the log already contains the call, or contains too many
+        calls.
+        """
         if not self._calls.take(call, self._conversation, line.size):
             return False
 
@@ -432,7 +434,9 @@ class _State:
 
 
 class _OtherCalls:
-    """Counts the calls to servers that are not configured, each call once, keyed by server."""
+    """Counts the calls to servers that are not configured, keyed by server. Each call is counted
+    only once.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -468,8 +472,8 @@ class _Turns:
             self._first_calls.append(calls)
 
     def take_back(self, turns: int) -> int | None:
-        """Forget the last turns, and return the number of calls before them, or None if there are
-        not that many turns.
+        """Forget the last turns, and return the number of calls before these turns. Return None if
+        there are fewer turns than `turns`.
         """
         if not 0 < turns <= len(self._first_calls):
             return None
@@ -514,7 +518,7 @@ def _minted(identifier: str | None) -> float | None:
 
 
 def _began(ended: float | None, duration: _Duration | None) -> float | None:
-    """Return the time when a call began, computed from when it ended and how long it took."""
+    """Return the time when a call began, computed from the time when it ended and its duration."""
     if ended is None or duration is None:
         return ended
     if not 0 <= duration.secs <= ended or not 0 <= duration.nanos < 1_000_000_000:
@@ -523,8 +527,8 @@ def _began(ended: float | None, duration: _Duration | None) -> float | None:
 
 
 def _arguments(written: JSON) -> JSONObject:
-    """Return the arguments of a function call, which are logged as JSON text, or no arguments if
-    that text is malformed.
+    """Return the arguments of a function call, which are logged as JSON text. Return no arguments
+    if the text is malformed.
     """
     if not isinstance(written, str):
         return object_or_empty(written)
@@ -584,8 +588,8 @@ def _end_from_output(
 
 
 def _from_model(output: JSON) -> JSON:
-    """Return content in MCP's format. Codex logs pictures in the format of the model's API, as an
-    address that contains the data.
+    """Return content in MCP's format. Codex logs a picture in the format of the model's API, which
+    is an address that contains the data.
     """
     if not isinstance(output, list):
         return output

@@ -52,13 +52,15 @@ MAX_FILES: Final = 20_000
 """Maximum number of logs that are read for one host, newest first."""
 
 TOO_LARGE: Final = "the conversation is too large"
-"""Why a result beyond `MAX_HELD` is missing."""
+"""Why a result is missing that would have exceeded `MAX_HELD`."""
 
 _AHEAD: Final = 86_400.0
-"""How many seconds a host's clock can at most be ahead."""
+"""The maximum number of seconds by which a host's clock can be ahead."""
 
 _WRITING: Final = 600.0
-"""For how many seconds after the last change to a log its last line might be unfinished."""
+"""The number of seconds after the last change to a log for which its last line might be
+unfinished.
+"""
 
 _MAX_VALUES: Final = 1_000_000
 _DEEPEST: Final = 8
@@ -94,9 +96,9 @@ class HistoryCall:
         ended: the number of the line with the result, or None if the log has no result.
         ended_at: when the call ended, in seconds since 1970, or None if the log does not say.
         result: the value, in the form of a module's result (`ResultReader.value`).
-        error: why the call failed, or None if it did not.
-        missing: why the result is not what the tool returned (it is absent, or the host has
-            truncated it), or None if it is.
+        error: why the call failed, or None if it did not fail.
+        missing: why the result is not what the tool returned, because it is absent or the host has
+            truncated it. None if the result is complete.
         doubt: why the arguments or the result might have been changed, or "".
         rejected: True if a person did not allow the call, so that it never ran.
     """
@@ -143,7 +145,9 @@ class HistoryCall:
     def fail(
         self, line: int, error: str, *, at: float | None = None, rejected: bool = False
     ) -> None:
-        """Record that the call failed, with its error or the beginning of a long one; see `end`."""
+        """Record that the call failed, with its error, or with the beginning of a long error; see
+        `end`.
+        """
         text = error[:_LONGEST_ERROR] or "the log has no error message"
         self.end(line, None, at=at, error=text, rejected=rejected)
 
@@ -181,7 +185,7 @@ _NUMBERED: Final = re.compile(r"\A.{0,15}\Z|[:._-]\d{1,4}\Z", re.DOTALL)
 
 
 def is_numbered(call_id: str) -> bool:
-    """Return whether a model might have given another call the same id."""
+    """Return whether a model might have given the same id to another call."""
     return _NUMBERED.search(call_id) is not None
 
 
@@ -214,7 +218,7 @@ class CallsById:
         return True
 
     def takes_result(self, size: int) -> bool:
-        """Count a result. Return False if it is too large to be kept with the others."""
+        """Count a result. Return False if it is too large to be kept with the other results."""
         return self._bounds.takes_result(size)
 
     def _knows(self, call: HistoryCall) -> bool:
@@ -233,8 +237,8 @@ class CallsById:
         return self._calls.get(call_id, []) if isinstance(call_id, str) else []
 
     def awaiting(self, call_id: JSON, at: float | None) -> HistoryCall | None:
-        """Return the call to which a result with this id and time belongs: the last call with the
-        id that was made before that time and has no result yet. Return None if there is no such
+        """Return the call to which a result with this id and time belongs: the last call with this
+        id that was made before this time and has no result yet. Return None if there is no such
         call.
         """
         for call in reversed(self.of(call_id)):
@@ -252,7 +256,7 @@ def is_same(call: HistoryCall, other: HistoryCall) -> bool:
 
 class EarlyResults:
     """The last results that came before their calls in the log. Hosts write from several places at
-    once, so the line with a result can come before the line with the call.
+    the same time, so the line with a result can come before the line with the call.
     """
 
     def __init__(self) -> None:
@@ -336,7 +340,7 @@ class Conversation:
         self.calls = [self.calls[place] for place in order]
 
     def time_of(self, timestamp: JSON) -> float | None:
-        """Return a line's time in seconds since 1970. If the time cannot be read, count that, and
+        """Return a line's time in seconds since 1970. If the time cannot be read, count this, and
         read the line without a time.
         """
         seconds = seconds_of(timestamp)
@@ -410,7 +414,8 @@ class Names:
         if not server.startswith(_PLUGIN):
             return None
 
-        # Both names can contain `_`, so the longest name of a configured module is chosen.
+        # The name of the plugin and the name of the server can contain `_`, so choose the longest
+        # name of a configured module.
         words = server.removeprefix(_PLUGIN).split("_")
         ends = ("_".join(words[first:]) for first in range(1, len(words)))
         return next((self._plain[end] for end in ends if end in self._plain), None)
@@ -464,9 +469,9 @@ def _listed(modules: list[str]) -> str:
 
 
 def content_value(content: JSON, structured: JSON = None) -> JSON:
-    """Return the value of an MCP result in the form that a call to a module returns: the structured
-    content or, without it, the text or, without text, the list of blocks. It is null if there is no
-    content.
+    """Return the value of an MCP result in the form that a call to a module returns. This is the
+    structured content. If there is none, it is the text. If there is no text either, it is the list
+    of blocks, or null if there is no content.
     """
     if structured is not None:
         return structured
@@ -483,8 +488,8 @@ _TEXTS: Final = ("text", "input_text", "output_text")
 
 
 def text_in(value: JSON) -> str:
-    """Return the text in a message or a result, which is the text itself or the text of all its
-    text blocks, or "" if there is no text.
+    """Return the text in a message or a result. This is the value itself if it is a string,
+    otherwise the text of all its text blocks, or "" if there is no text.
     """
     if isinstance(value, str):
         return value
@@ -581,9 +586,9 @@ COMPRESSED: Final = ".zst"
 
 
 def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) -> Logs:
-    """Find the logs, compressed or not, whose names match a pattern such as `rollout-*.jsonl`, in
-    the folders and, if `deep` is set, in their subfolders. A root can be a link, but links below it
-    are not followed.
+    """Search the folders, and their subfolders if `deep` is set, for logs whose names match a
+    pattern such as `rollout-*.jsonl`. Logs may be compressed. A root can be a link, but links below
+    it are not followed.
     """
     logs: list[tuple[float, Path]] = []
     links = 0
@@ -620,8 +625,8 @@ def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) 
 
 @cache
 def zstd_library() -> ModuleType | None:
-    """Return the library that reads compressed logs: the one in Python 3.14, or its backport for
-    older versions, or None if there is neither.
+    """Return the library that reads compressed logs: the library of Python 3.14, or its backport
+    for older versions. Return None if there is neither.
     """
     for name in ("compression.zstd", "backports.zstd"):
         try:
@@ -642,7 +647,7 @@ def open_plain(path: Path) -> int:
     """Open a regular file, but not a link, for reading, and return its descriptor.
 
     Raises:
-        OSError: it is not a regular file.
+        OSError: the path does not lead to a regular file.
     """
     handle = os.open(
         path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -657,7 +662,7 @@ def read_lines(conversation: Conversation) -> Iterator[LogLine]:
     """Yield each line in a log that is a JSON object, and each record in a damaged line. Count all
     other lines in `skipped`.
 
-    A line that has a time and occurs twice is yielded only once.
+    If a line with a time occurs twice, it is yielded only once.
 
     Raises:
         OSError: the log cannot be read.
@@ -798,7 +803,7 @@ class HistoryBounds:
         return self._calls <= MAX_CALLS and self._bytes <= MAX_HELD
 
     def takes_result(self, size: int) -> bool:
-        """Count a result. Return False if it is too large to be kept with the others."""
+        """Count a result. Return False if it is too large to be kept with the other results."""
         if self._bytes + size > MAX_HELD:
             return False
         self._bytes += size

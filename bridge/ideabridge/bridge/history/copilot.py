@@ -45,7 +45,9 @@ _NEVER_RAN_TEXT: Final = re.compile(
     r"The user rejected this tool call|Permission to run this tool was denied"
     r"|Permission denied and could not request permission from user"
 )
-"""Matches the beginning of such calls' errors, which do not always have a code."""
+"""Matches the beginning of the errors of calls that never ran, because these errors do not always
+have a code.
+"""
 
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
@@ -76,7 +78,7 @@ class _LoggedError:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A result as two strings, the first of which might be shortened for the model."""
+    """A result as two strings. The first of them might be shortened for the model."""
 
     content: JSON = None
     detailed: str | None = field(default=None, metadata=member("detailedContent"))

@@ -119,7 +119,7 @@ class _Message:
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """The messages that replace the earlier ones, and the session that they belong to."""
+    """The messages that replace earlier messages, and the session that these messages belong to."""
 
     session: str = field(default="", metadata=member("sessionId"))
     messages: tuple[_Message, ...] = ()

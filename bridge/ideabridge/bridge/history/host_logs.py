@@ -70,11 +70,11 @@ class HostLogs:
 
     Args:
         host: one of `HISTORIES`.
-        store: contains the imported runs, and what is remembered about the logs.
+        store: contains the imported runs, and everything that is remembered about the logs.
         modules: the names of the modules whose calls are imported.
         caller: the owner of the runs.
-        renamed: the module for each name in the logs, for servers that have another name in the
-            host.
+        renamed: the modules of servers that have a different name in the host, keyed by the name in
+            the logs.
 
     Attributes:
         name: the host's name on the command line.
@@ -128,8 +128,8 @@ class HostLogs:
         return RememberedLogs(self.store, self.name, self.caller, names, self.imported_runs)
 
     def report_unchanged(self) -> HistoryReport | None:
-        """Return the report for an import that reads no log, because none has changed since earlier
-        imports, or None if there is a log to read.
+        """If no log has changed since earlier imports, return the report for an import that reads
+        no log. Return None if there is a log to read.
         """
         remembered = self.remembered()
         report = HistoryReport()

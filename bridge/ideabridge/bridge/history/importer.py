@@ -47,7 +47,7 @@ _RUNS: Final = "its last call has no result and is younger than an hour; it may 
 
 @dataclass(frozen=True, slots=True)
 class _ReadLog:
-    """A log that was read, with the stamp that it had beforehand."""
+    """A log that was read, with the stamp that it had before it was read."""
 
     path: Path
     stamp: Stamp | None
@@ -109,14 +109,14 @@ class HistoryImport:
 
     @cached_property
     def _contents(self) -> set[str]:
-        """The digests, without times, of the calls that were read or imported. A host that copies a
-        conversation can change the times, so these do not count.
+        """The digests of the calls that were read or imported. These digests do not depend on
+        times, because a host that copies a conversation can change the times.
         """
         return {digest[:16] for digest in self._imported}
 
     async def survey(self) -> HistoryReport:
-        """Read the logs, and return what `take` would store as far as the logs alone show. This
-        stores nothing and needs no module.
+        """Read the logs, and return what `take` would store, as far as the logs alone show this.
+        This method stores nothing and needs no module.
         """
         self._begin()
         async for log in self._logs():
@@ -165,8 +165,8 @@ class HistoryImport:
         self._remembered = self.logs.remembered()
 
     async def _why_away(self, modules: Sequence[str], away: dict[str, str]) -> str:
-        """Return why modules are not running, or "" if all are. `away` contains the reasons known
-        so far, keyed by module.
+        """Return why modules are not running, or "" if all are running. `away` contains the reasons
+        known so far, keyed by module.
         """
         unasked = [module for module in modules if module not in away]
         if unasked:
@@ -180,7 +180,7 @@ class HistoryImport:
 
     async def _logs(self) -> AsyncIterator[_ReadLog]:
         """Read the logs that have changed. Logs that contain copies of other conversations come
-        last, because the originals' calls are known by then.
+        last, because the calls of the original conversations are known by then.
         """
         with_copies: list[Path] = []
         for path in self.logs.inventory.files:
@@ -235,7 +235,7 @@ class HistoryImport:
             yield from stretches(conversation, self._is_imported)
 
     def _unfinished(self, stretch: Stretch) -> str:
-        """Return why a stretch might still continue, or "" if it cannot."""
+        """Return why a stretch might still continue, or "" if it cannot continue."""
         last = stretch.last
         if last is None:
             return ""
@@ -278,7 +278,8 @@ class HistoryImport:
         try:
             run = await compute_in_thread(self._run_of, stretch, recording)
         except SecretGivenError as error:
-            # Nobody can send the calls in a log again, so leave out the advice to do so.
+            # Use only the problem that the error names: nobody can send the calls in a log again,
+            # so the advice to do so does not apply.
             return dataclasses.replace(entry, calls=0, why=error.problem)
         except JournalError as error:
             return dataclasses.replace(entry, calls=0, why=str(error))
@@ -365,7 +366,7 @@ def _iso(seconds: float | None) -> str:
 
 def _id_of(stretch: Stretch, host: str, caller: str) -> str:
     """Return the run id for a stretch, 16 hex digits. The same stretch always has the same id, so
-    two concurrent imports cannot store it twice.
+    two concurrent imports cannot store the stretch twice.
     """
     text = f"{host}\0{caller}\0{stretch.calls[0].digest}"
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

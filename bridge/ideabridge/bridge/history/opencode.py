@@ -49,8 +49,8 @@ _PARTS: Final = """
     WHERE part.session_id = CAST(? AS TEXT)
     ORDER BY message.time_created, message.id, part.id
 """
-"""The parts of a session, and their authors. A part that is too long is null. The message that a
-part belongs to can be missing or damaged.
+"""The parts of a session, and their authors. A part that is too long is null. The message to which
+a part belongs can be missing or damaged.
 """
 
 
@@ -111,8 +111,8 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a message: a text, a call, or something else. `synthetic` texts are not the
-    person's.
+    """A part of a message: a text, a call, or something else. The person did not write texts that
+    are `synthetic`.
     """
 
     type: str = ""
@@ -140,7 +140,7 @@ class _Session:
                 elif data.type == "tool":
                     self._take(number, data)
         except sqlite3.OperationalError:
-            # The database is locked, for example, and not damaged.
+            # The database is not damaged. It might be locked, for example.
             raise
         except sqlite3.DatabaseError:
             conversation.skip("after a damaged part of the database")

@@ -46,7 +46,7 @@ class Stretch:
 
     @property
     def last(self) -> float | None:
-        """The time at which its last call was active."""
+        """The last time at which one of its calls was active."""
         times = [call.last_seen for call in self.calls]
         return max((time for time in times if time is not None), default=None)
 
@@ -201,8 +201,8 @@ def _steps(calls: Sequence[HistoryCall]) -> list[int]:
 
 
 def _follows(call: HistoryCall, ended: HistoryCall) -> bool:
-    """Return whether a call was made after another had ended. Several lines can have the same time,
-    and lines can be written late.
+    """Return whether a call was made after another call had ended. Neither the times nor the line
+    numbers suffice, because several lines can have the same time, and lines can be written late.
     """
     times = (call.time, ended.ended_at)
     if times[0] is not None and times[1] is not None and times[0] != times[1]:
@@ -239,7 +239,9 @@ class _End:
 
 
 class _Ends:
-    """Computes the results that calls have in a run: without secrets, and within a run's limits."""
+    """Computes the results that calls have in a run. These results contain no secrets, and are
+    within a run's limits.
+    """
 
     def __init__(self, secrets: Secrets, result_bytes: int, run_bytes: int) -> None:
         self._secrets = secrets
@@ -276,10 +278,10 @@ class _Ends:
 
 
 def _structured(output: JSONObject, text: str) -> JSON:
-    """Return a structured result, read from the text that the host kept of it.
+    """Return a structured result, which is read from the text that the host has kept.
 
     Raises:
-        InvalidJSONError, LimitExceededError: it is not the text of a structured result.
+        InvalidJSONError, LimitExceededError: the text is not the text of a structured result.
     """
     try:
         value = decode(text, what="its text")

@@ -19,27 +19,27 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 _VERSION: Final = 2
-"""The version of the readers. It changes when they find more in the same log than before."""
+"""The version of the readers. It changes when the readers find more in the same log than before."""
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Maximum size, in bytes, of the stored results."""
 
 _GRANULARITY: Final = 2_000_000_000
-"""How exact the time of a change is, in nanoseconds, on the least exact file systems. A log that
-has just changed can change again without a new time.
+"""The resolution, in nanoseconds, of the time of a change on the least exact file systems. Within
+this time, a log can change again without getting a new time.
 """
 
 Stamp: TypeAlias = tuple[int, ...]
-"""Values that change with the content of a log: for each of its files, the number of the file, its
-size in bytes, and the times of the last change of its content and of its state, in nanoseconds. A
-program can set the first of these times back, for example when it restores a file, but not the
-second.
+"""Values that change with the content of a log. For each file of the log, these are the number of
+the file, its size in bytes, and two times in nanoseconds: when its content last changed, and when
+its state last changed. A program can set back the first time, for example when it restores a file,
+but not the second time.
 """
 
 
 def stamp_of(log: Path) -> Stamp | None:
-    """Return a log's stamp, or None if the log cannot be read or has just changed. Changes to a
-    database can be in the file next to it.
+    """Return a log's stamp, or None if the log cannot be read or has just changed. If the log is a
+    database, the stamp includes the file next to it, which can contain changes.
     """
     try:
         states = [log.stat(follow_symlinks=False)]
@@ -99,13 +99,13 @@ class LogCounts:
 
 
 class RememberedLogs:
-    """Those of a host's logs whose calls are all in the store.
+    """The logs of a host whose calls are all in the store.
 
     Args:
-        store: contains what is remembered, as a setting.
+        store: the store in which the counts are remembered, as a setting.
         host: the host.
         caller: the owner of the runs.
-        names: the names of the modules, and whatever else decides which calls are imported.
+        names: the names of the modules, and everything else that decides which calls are imported.
         runs: the number of runs that were imported from this host. If some have been removed,
             nothing is remembered, so that an import finds their calls again.
     """

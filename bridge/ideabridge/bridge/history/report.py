@@ -17,7 +17,7 @@ class HistoryRun:
     Attributes:
         conversation: the host's id of the conversation.
         time: when the stretch began, in ISO 8601 and UTC, or "" if the log does not say.
-        calls: the number of its calls that are imported.
+        calls: the number of calls in the stretch that are imported.
         modules: the modules that they call.
         title: the person's request, on one line, or "" if the log does not contain the request or
             the request contains a secret.
@@ -57,7 +57,7 @@ class HistoryRun:
 
 @dataclass(slots=True)
 class HistoryReport:
-    """The result of an import, or of a planned one.
+    """The result of an import, or of a planned import.
 
     Attributes:
         runs: the new stretches, oldest log first.

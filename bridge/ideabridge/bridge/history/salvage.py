@@ -112,9 +112,9 @@ def _pieces(text: str) -> list[_Piece]:
 def _ending_well(text: str, pieces: list[_Piece]) -> list[_Piece]:
     """Return the pieces that are records in the log, rather than parts of a record.
 
-    The text after a part is the rest of the part's record, and never begins with `{`. The text
-    after a record that was written into another is the rest of the outer record: joined with the
-    text before the inner record, it makes a whole record.
+    After a part comes the rest of the part's record, which never begins with `{`. After a record
+    that was written into another record comes the rest of the outer record. Joined with the text
+    before the inner record, this rest makes a whole record.
     """
     ending_well: list[_Piece] = []
     unread_from = 0

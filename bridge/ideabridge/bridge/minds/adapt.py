@@ -16,7 +16,9 @@ from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.typed import read_as
 
 MAX_DEPTH: Final = 12
-"""How many levels of schemas below the root are kept. Deeper schemas accept anything."""
+"""The number of levels of schemas below the root that are kept. Deeper schemas are replaced with
+schemas that accept anything.
+"""
 
 _MENTIONED: Final = frozenset(
     {
@@ -30,20 +32,21 @@ _MENTIONED: Final = frozenset(
 _SUPPORTED: Final = frozenset(
     {"type", "enum", "const", "required", "description", "default", "$ref"}
 )
-"""Keywords that stay. Any other keyword whose value is not a schema means nothing to a model, or is
-refused by providers.
+"""Keywords that stay. Any other keyword whose value is not a schema means nothing to a model, or
+providers refuse it.
 """
 
 _LONGEST_NOTE: Final = 200
 
 
 def adapted_schema(schema: JSONObject) -> JSONObject:
-    """Return a schema that endpoints accept. It can be wider than `schema`, but not narrower.
+    """Return a schema that endpoints accept. The result can be wider than `schema`, but not
+    narrower.
 
     `oneOf` becomes `anyOf`; the parts of an `allOf` are merged, and loosened if they contradict
     each other. Conditions, negations, tuples, patterns of keys, counts, ranges and patterns are
-    removed. Definitions remain in `$defs`. Only the alternative that allows a
-    program becomes narrower; see `with_calls`.
+    removed. Definitions remain in `$defs`. The one exception, which becomes narrower, is the
+    alternative that allows a program; see `with_calls`.
     """
     adapted = _object(with_calls(schema), 0)
     definitions = read_as(SchemaKeywords, schema).definitions
@@ -126,8 +129,8 @@ def _object(schema: JSONObject, depth: int) -> JSONObject:
         elif keyword in ("items", "additionalProperties"):
             result[keyword] = _adapted(value, depth + 1)
         elif keyword in ("anyOf", "oneOf") and isinstance(value, list):
-            # If there is both an `anyOf` and a `oneOf`, the first stays, because either alone is
-            # wider than both together.
+            # If there is both an `anyOf` and a `oneOf`, keep only the first, because each of them
+            # alone is wider than both together.
             result.setdefault("anyOf", [_adapted(item, depth + 1) for item in value])
 
     parts = schema.get("allOf")
@@ -143,7 +146,9 @@ def _object(schema: JSONObject, depth: int) -> JSONObject:
 
 
 def _keep_open(schema: JSONObject, result: JSONObject) -> None:
-    """Open the parts in which the remaining keywords accept less than the removed ones."""
+    """Open the parts in which the remaining keywords accept fewer values than the removed
+    keywords.
+    """
     if "patternProperties" in schema and result.get("additionalProperties") is not True:
         result.pop("additionalProperties", None)
 
@@ -157,9 +162,9 @@ def _keep_open(schema: JSONObject, result: JSONObject) -> None:
 
 
 def _merge_all(result: JSONObject, parts: list[JSON]) -> None:
-    """Merge the parts of an `allOf`. If two parts have the same keyword, the first stays, because
-    one alone is wider than both together. A closed object is opened, because it would refuse the
-    properties in the other parts.
+    """Merge the parts of an `allOf`. If two parts have the same keyword, keep the first, because
+    one of them alone is wider than both together. A closed object is opened, because it would
+    refuse the properties in the other parts.
     """
     for part in parts:
         if not isinstance(part, dict):

@@ -26,8 +26,7 @@ class Choice:
     Attributes:
         name: `turns`, `sampling`, or the name of the bridge's mind.
         why: the reason for the choice, as text.
-        shown: the limits that the mind states on how much of the results it is shown; see
-            `Limited`.
+        shown: the mind's own limits on how much of the results it is shown; see `Limited`.
     """
 
     name: str
@@ -36,8 +35,8 @@ class Choice:
 
 
 def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choice:
-    """Choose the requested mind. For `auto`, choose the first that there is of the bridge's mind,
-    the client's model by sampling, and turns.
+    """Choose the requested mind. For `auto`, choose the first of the following that is available:
+    the bridge's mind, the client's model by sampling, and turns.
 
     Args:
         requested: `auto`, `turns`, `sampling`, or the name of the bridge's mind (`model`,
@@ -47,7 +46,7 @@ def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choic
 
     Raises:
         MindUnavailableError: the requested mind is not available; the message lists the available
-            ones.
+            minds.
     """
     if isinstance(mind, Limited):
         limits: Mapping[str, int] = read_shown(mind.shown_limits)

@@ -64,14 +64,14 @@ _BEARERS: Final = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "anthropic": "ANTHROPI
 """The environment variables with tokens that a provider's library reads in addition to the key."""
 
 _NEWER: Final = ("openai.com", "azure.com")
-"""Hosts some of whose models accept only `max_completion_tokens`."""
+"""Hosts that have models that accept only `max_completion_tokens`."""
 
 
 def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Model, bool]:
-    """Return the model, and whether its address is the user's own.
+    """Return two things: the model; and whether its address is the user's own.
 
-    Keys come from the environment or, failing that, from the keyring if there is one. They are
-    masked from then on. A provider's key is never sent to another address: with `base_url`, only
+    Keys come from the environment or, if it does not contain them, from the keyring. From then on,
+    the keys are masked. A provider's key is never sent to another address: with `base_url`, only
     the key that `key_env` names is sent.
 
     Raises:
@@ -129,8 +129,8 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
 
 
 def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
-    """Return a model that is asked through OpenAI's protocol, with chat completions unless `kind`
-    asks for responses.
+    """Return a model that is asked through OpenAI's protocol. The model uses chat completions,
+    unless `kind` asks for responses.
     """
     provider = OpenAICompatibleProvider("openai-compatible", base_url=url, api_key=key)
     newer = (urlsplit(url).hostname or "").endswith(_NEWER)
@@ -159,8 +159,8 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
             "otherwise unset it"
         )
 
-    # Bedrock signs requests with AWS credentials, which it does not send. A key would replace the
-    # signature.
+    # Bedrock is an exception: it signs requests with AWS credentials, which it does not send, and a
+    # key would replace the signature.
     if url is not None and key is None and kind != "bedrock":
         # Without a key, the library would send the provider's own key from the environment to this
         # address.
@@ -187,7 +187,9 @@ _NAME: Final = "solution"
 _SHOWN_BY: Final = frozenset(
     {"openai", "azure", "anthropic", "google", "google-gla", "google-vertex", "google-cloud"}
 )
-"""Providers that show an enforced schema to the model. Others only constrain the answer."""
+"""Providers that show an enforced schema to the model. Other providers only constrain the
+answer.
+"""
 
 
 class Endpoint:
@@ -203,8 +205,8 @@ class Endpoint:
         self._place = host_and_port(self._model.base_url)
         client: Any = getattr(self._model, "client", None)
         if hasattr(client, "max_retries"):
-            # By default these SDKs repeat failed requests by themselves. Only `ModelAnswer` is
-            # allowed to, because it knows the reason for the failure.
+            # By default, these SDKs repeat failed requests by themselves. Only `ModelAnswer` is
+            # allowed to repeat a request, because it knows the reason for the failure.
             client.max_retries = 0
 
     @property
@@ -280,8 +282,8 @@ class Stream:
         self._events: AsyncIterator[ModelResponseStreamEvent] = aiter(response)
 
     async def next(self) -> str | None:
-        """Return the next piece of the text, or "" for anything else, such as reasoning, or None at
-        the end.
+        """Return the next piece of the text. Return "" for anything that is not text, such as
+        reasoning, and None at the end.
         """
         with _translated(self._place):
             event = await anext(self._events, None)
@@ -312,8 +314,8 @@ class Stream:
         return None
 
     def usage(self) -> Usage:
-        """Return the usage so far, as far as the provider reports it, and its cost if the price is
-        known.
+        """Return the usage so far, to the extent that the provider reports it. The usage includes
+        the cost if the price is known.
         """
         answer = self._response.get()
         usage = answer.usage
@@ -367,8 +369,8 @@ def _messages(turns: Sequence[JSONObject]) -> list[ModelMessage]:
 
 
 def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
-    """Return the cost of an answer in US dollars, as stated by the provider or, failing that, from
-    the price list. Return None if the cost is unknown.
+    """Return the cost of an answer in US dollars, as the provider states it or, if the provider
+    does not state it, according to the price list. Return None if the cost is unknown.
 
     With `by_address`, the address determines the price, because a user's own server can use any
     name for its model.
@@ -420,8 +422,8 @@ _LONGEST_REASON: Final = 200
 
 
 async def models_of(model: Model) -> list[str] | None:
-    """Return the names of at most 1,000 models that an OpenAI-compatible server lists at
-    `GET /models`. Return None if the server has no such list or speaks another protocol.
+    """Return the names of at most 1,000 models that an OpenAI-compatible server lists at `GET
+    /models`. Return None if the server has no such list or speaks a different protocol.
 
     Raises:
         ModelUnavailableError: the server cannot be reached within 5 seconds, failed, or sent
@@ -432,7 +434,7 @@ async def models_of(model: Model) -> list[str] | None:
         return None
 
     place = f"the model endpoint at {host_and_port(model.base_url)}"
-    # This does not use the model's HTTP client, whose hooks expect chat completions.
+    # Do not use the model's HTTP client, because its hooks expect chat completions.
     headers = {"Authorization": f"Bearer {model.client.api_key}", "Accept": "application/json"}
     url = f"{str(model.base_url).rstrip('/')}/models"
     is_local = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")

@@ -63,7 +63,7 @@ class ModelUnavailableError(IdeabridgeError):
 
     Attributes:
         status: the HTTP status, or None if there was no response.
-        retry_after: how many seconds to wait, if the endpoint says so.
+        retry_after: the number of seconds to wait, or None if the endpoint does not name it.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ MindAnswer: TypeAlias = "ObjectLike | str"
 MindFunction: TypeAlias = (
     "Callable[[Request], Awaitable[MindAnswer]] | Callable[[Request], MindAnswer]"
 )
-"""A function that acts as a mind: a coroutine function, or a plain function, which then runs in a
+"""A function that acts as a mind. It is a coroutine function, or a plain function, which runs in a
 thread.
 """
 

@@ -122,7 +122,8 @@ class _Brief:
 
         keywords = read_as(SchemaKeywords, schema)
         if "anyOf" in schema and "properties" not in schema:
-            # The instructions say only once that a reference may replace any value.
+            # Leave out the alternative of a reference, because the instructions say once that a
+            # reference may replace any value.
             kinds = dict.fromkeys(
                 self._type(branch, depth + 1)
                 for branch in list_or_empty(schema["anyOf"])
@@ -215,9 +216,9 @@ EXAMPLES: Final = (
         '{"calls": [{"_tool": "multiply", "x": 6, "y": 7}], "output": "†results.0"}',
     ),
 )
-"""(task, Solution) pairs that are sent as turns before the task, with the simplest last. Without
-them, small models write wrong references and make unnecessary calls. The tools in these examples
-are invented.
+"""(task, Solution) pairs that are sent as turns before the task. The simplest pair comes last.
+Without them, small models write wrong references and make unnecessary calls. The tools in these
+examples are invented.
 """
 
 _TYPES: Final = "\n\n{types}\nWrite the JSON object alone: no explanation, no Markdown fence."
@@ -280,6 +281,6 @@ def rules(schema: JSONObject) -> str:
 
 def turns_instructions(schema: JSONObject) -> str:
     """Return the text that a host's model gets with each Request. The text is short, because it
-    takes up room in the host's context each time.
+    takes up room in the host's context with each Request.
     """
     return f"{_TURNS} {rules(schema)}"

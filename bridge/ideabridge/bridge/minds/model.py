@@ -72,8 +72,8 @@ _LONGEST_TAG: Final = len("</thinking>")
 
 
 class AnswerBuffer:
-    """The text of an answer, held back until the first call is complete. Until then, the loop does
-    nothing.
+    """The text of an answer, which is held back until the first call is complete. Until then, the
+    loop does nothing.
 
     Attributes:
         has_begun: whether a call is complete and the text has been passed on.
@@ -118,7 +118,9 @@ class AnswerBuffer:
         return self._release() if self.has_begun else ""
 
     def close(self) -> str:
-        """End the answer. Return the text to pass on now: the whole text if it can be read."""
+        """End the answer. Return the text to pass on now, which is the whole text if it can be
+        read.
+        """
         if self._before is not None and self._closing is None:
             before = self._before
             self._before = None
@@ -169,7 +171,7 @@ _LONGEST_WAIT: Final = 60.0
 _AFTERWARDS: Final = 5.0
 """How long, in seconds, to wait for the usage after the Solution is complete."""
 _FAILED: Final = 500
-"""The HTTP status that a server sends when it fails, be it because of a schema or for any other
+"""The HTTP status that a server sends when it fails, whether because of a schema or for any other
 reason.
 """
 _MODELS: Final = 32
@@ -192,7 +194,7 @@ class ModelAnswer:
             configured model.
         configuration: timeouts, retries, repairs, settings.
         taken: the forms that the endpoint has accepted, keyed by the schema's hash. The answer adds
-            the form that works here.
+            the form that works to this mapping.
         sleep: waits between two attempts.
         request: the Request. Settings from its handlers override those in the configuration.
     """
@@ -246,7 +248,7 @@ class ModelAnswer:
                 async for piece in pieces:
                     yield piece
         except Exception as error:
-            # Tokens of a failed answer cost money too.
+            # Add the usage of failed attempts, because their tokens also cost money.
             if self._spent is not None:
                 yield self._spent
             if isinstance(error, ContextTooLargeError):
@@ -302,8 +304,8 @@ class ModelAnswer:
                     stopped = stream.stopped()
             except ModelRefusalError as error:
                 if buffer.has_begun:
-                    # A refusal would end the run, although the run can continue with the calls that
-                    # have arrived.
+                    # Raise a different error, because a refusal would end the run, although the run
+                    # can continue with the calls that have arrived.
                     raise ModelStoppedError(str(error)) from error
                 raise
             except (ModelUnavailableError, SchemaRefusalError) as error:
@@ -358,12 +360,12 @@ class ModelAnswer:
 
     async def _prepare_retry(self, error: ModelUnavailableError | SchemaRefusalError) -> None:
         """Choose the next form, or wait before the Request is sent again. Raise the error if
-        neither would help.
+        neither of these would help.
         """
         untried = self._schema not in self._taken
         lower = next(iter(self._forms[self._forms.index(self._form) + 1 :]), None)
         if isinstance(error, SchemaRefusalError):
-            # A refusal without a reason might be due to the form if the form has never worked.
+            # If the form has never worked, it might be the cause of a refusal without a reason.
             if lower is None or not (error.certain or untried):
                 raise error
             self._form = lower
@@ -442,7 +444,7 @@ class ModelMind:
 
     Args:
         configuration: the model, its address and its settings.
-        secrets: where the key is registered. Journals and messages then mask it.
+        secrets: where the key is registered, so that journals and messages mask it.
         sleep: waits between two attempts. Tests replace it.
 
     Raises:
@@ -499,8 +501,8 @@ class ModelMind:
             await endpoint.close()
 
     def check(self) -> tuple[str, bool]:
-        """Return the model with its address, and whether the address is the user's own. This sends
-        nothing.
+        """Return two things: the model with its address; and whether the address is the user's own.
+        This method sends nothing.
 
         Raises:
             ModelSetupError: a package or a key is missing, or the provider is unknown.

@@ -43,7 +43,7 @@ from ideabridge.tools.typed import read_as
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 _COMPARABLE: Final = 20_000
-"""How many of the newest ideas are searched when no idea has the Request's id."""
+"""The number of newest ideas that are searched when no idea has the Request's id."""
 
 _LOOKED_AT: Final = 500
 _PAGE: Final = 100
@@ -62,7 +62,7 @@ class Recorded:
     used.
 
     Args:
-        store: an open store. It is left open.
+        store: an open store, which is not closed.
         title: the recording's title for people to read.
     """
 
@@ -114,7 +114,8 @@ class Recorded:
         offer is worded.
         """
         if self._by_offer is None:
-            # Ideas that are saved later have ids in the current form.
+            # The index is built only once, because ideas that are saved later have ids in the
+            # current form.
             self._by_offer = await compute_in_thread(self._index_by_offer)
 
         for context in (request.context_json, earlier_form(request.context_json)):
@@ -162,15 +163,15 @@ class Recorded:
 
 
 def _written(stored: StoredIdea) -> bytes:
-    """Return the Solution as the mind wrote it, including malformed parts, so that these have the
-    same consequences as before.
+    """Return the Solution as the mind wrote it, including malformed parts, so that the malformed
+    parts have the same consequences as before.
     """
     return encode(stored.idea.solution if stored.meta.written is None else stored.meta.written)
 
 
 def _ids(request: Request) -> Iterator[str]:
-    """Yield the ids under which a Request can be recorded: its own, and those that it had before
-    ideas stored `shown`.
+    """Yield the ids under which a Request can be recorded: its own id, and the ids that it had
+    before ideas stored `shown`.
     """
     yield request.id
     yield content_hash({"context": request.context_json, "schema": request.schema})
@@ -354,7 +355,8 @@ def recording(path: Path) -> Generator[Recorded]:
     Raises:
         StoreAccessError: the file does not exist or cannot be read.
         StoreError: the file is a store that cannot be opened.
-        IdeaDocumentError, TamperedIdeaError, InvalidJSONError: the file is neither.
+        IdeaDocumentError, TamperedIdeaError, InvalidJSONError: the file is neither a store nor the
+            JSON of ideas.
     """
     try:
         with path.open("rb") as file:
@@ -388,7 +390,8 @@ def recording_of(
             if record.id.startswith(f"{run_id}."):
                 ids += [idea.id for idea in store.ideas.of_run(record.id)]
 
-        # Rooms are newer than the run that they belong to.
+        # Once the run itself is found, all its rooms are found, too, because rooms are newer than
+        # the run that they belong to.
         if len(records) < _PAGE or any(record.id == run_id for record in records):
             break
         after = records[-1].id

@@ -89,8 +89,8 @@ class ShownSettings(BaseModel):
 
 
 class ModelConfiguration(BaseModel):
-    """A model endpoint. Its key is not part of it, but comes from the environment or the
-    keyring.
+    """A model endpoint. The key is not part of the configuration, but comes from the environment or
+    the keyring.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -217,7 +217,9 @@ def host_and_port(url: str | None) -> str:
 
 
 def extra_of(name: str) -> str:
-    """Return the name of ideabridge's extra that installs the packages for a model's provider."""
+    """Return the name of the extra of ideabridge that installs the packages for a model's
+    provider.
+    """
     extra = name.partition(":")[0].split("-")[0]
     return extra if extra in ("openai", "anthropic", "google") else "all-models"
 
@@ -246,8 +248,8 @@ _OTHERS: Final = frozenset(
         "xai",
     }
 )
-"""Names that stand for a provider when they come before a colon. With any other name before it, the
-colon belongs to the name of a model.
+"""Names that stand for a provider when they come before a colon. If any other name comes before a
+colon, the colon belongs to the name of a model.
 """
 
 

@@ -53,8 +53,8 @@ MAX_LINE: Final = 2 * MAX_BYTES
 """The maximum size, in bytes, of one line. A line can contain a whole escaped answer."""
 
 MAX_ANSWER: Final = 16 * MAX_BYTES
-"""The maximum size, in bytes, of one answer. A stream wraps every few letters, of the answer and of
-the reasoning before it, in a JSON object.
+"""The maximum size, in bytes, of one answer. The limit is high, because a stream wraps every few
+letters of the answer, and of the reasoning before the answer, in a JSON object.
 """
 
 _CHAT: Final = "/chat/completions"
@@ -124,8 +124,8 @@ def limit_answers(provider: Provider[Any]) -> None:
 
 
 def fault_in(error: BaseException) -> IdeabridgeError | None:
-    """Return the error that one of this file's hooks raised and a library wrapped in an error of
-    its own, or None if there is no such error.
+    """If a hook in this file raised an error, and a library wrapped it in an error of its own,
+    return the hook's error. Otherwise, return None.
     """
     visited: set[int] = set()
     below: BaseException | None = error
@@ -139,7 +139,7 @@ def fault_in(error: BaseException) -> IdeabridgeError | None:
 
 
 async def _ask_plain(request: httpx.Request | httpx2.Request) -> None:
-    # A few kilobytes of compressed data can expand to gigabytes.
+    # Refuse compression, because a few kilobytes of compressed data can expand to gigabytes.
     request.headers["Accept-Encoding"] = "identity"
 
 
@@ -174,7 +174,7 @@ def _as_stream(body: bytes) -> bytes:
 
     Raises:
         ModelUnavailableError: the body is an error, or not a complete object.
-        ModelRefusalError: the body is some other object.
+        ModelRefusalError: the body is a different kind of object.
     """
     try:
         read: object = json.loads(body)

@@ -40,7 +40,7 @@ _READERS: Final = frozenset(
 """Built-in functions that read a value and await nothing."""
 
 _WAITS: Final = frozenset({"gather", "sleep"})
-"""Functions of `asyncio` whose values must be awaited too."""
+"""Functions of `asyncio` whose values must be awaited, too."""
 
 _ROUNDS: Final = 3
 """Maximum length of a chain of functions, each of which returns a call to the next one. Calls
@@ -63,8 +63,8 @@ class Unawaited:
     """A call whose result is not awaited where it is needed.
 
     Attributes:
-        line: its line, from 1.
-        column: its column, from 1.
+        line: the line of the call, from 1.
+        column: the column of the call, from 1.
         text: what is wrong, and what to write instead.
     """
 
@@ -224,7 +224,7 @@ class _Program:
         name = target.id
         bound = self._bound[name]
         if bound[0] is not target:
-            # The variable was examined together with its first call.
+            # The variable has already been examined, together with its first call.
             return
         if not all(self._holds_call(other) for other in bound):
             return
@@ -260,8 +260,8 @@ class _Program:
         return isinstance(node, ast.AsyncFunctionDef)
 
     def _is_thrown_away(self, node: ast.AST) -> bool:
-        """Return whether a value is a whole statement, or a part of a container that is one. If
-        that is the last statement, the value is the output and is not thrown away.
+        """Return whether a value is a whole statement, or a part of a container that is one. The
+        value of the last statement is the output, and is not thrown away.
         """
         parent = self._parents[node]
         while isinstance(parent, _CONTAINERS):

@@ -73,7 +73,7 @@ class Handle:
         call: the number of the call in its program, from 0.
         keys: the path of the part within the result.
         value: the value.
-        bytes: its size as JSON.
+        bytes: the size of the value in bytes of JSON.
     """
 
     call: int
@@ -123,8 +123,8 @@ def handed(call: int, value: JSON, keys: tuple[str, ...] = ()) -> JSON | Handle:
 
 
 def read_part_of(result: object, path: object) -> JSON | Handle:
-    """Return the part of a handle or of a value at a path, which is written as in references:
-    `rows.0["odd key"]`. The path "" means all of it.
+    """Return the part at a path in a handle or in a value. The path is written as in references:
+    `rows.0["odd key"]`. The path "" stands for the whole value.
 
     Raises:
         ProgramError: the path is malformed, or leads nowhere.
@@ -219,8 +219,8 @@ def _without_objects(value: JSON, what: str) -> JSON:
 
 
 def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
-    """Put a reference in place of the null that `_without` left. Only this call uses `value`, so
-    changing it is safe.
+    """Put a reference in place of the null that `_without` left. Nothing else uses `value`, so it
+    is safe to change it.
     """
     if not path:
         return reference

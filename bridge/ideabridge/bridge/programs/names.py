@@ -52,8 +52,9 @@ _OWN: Final = sys.stdlib_module_names | {
     "state",
     "tools",
 }
-"""Names that a server's module cannot have: those of Python's own modules, and those that are
-already defined for a program."""
+"""Names that a server's module cannot have: the names of Python's own modules, and names that are
+already defined for a program.
+"""
 
 _CACHED_STUBS: Final = 64
 _STUBS: Final[dict[tuple[tuple[str, int], ...], tuple[list[Tool], str]]] = {}
@@ -77,8 +78,9 @@ _NO_LETTER: Final = re.compile(r"\W+")
 
 
 def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
-    """Return the Python identifier for a name. It contains only ASCII characters, because letters
-    from other scripts can look like them. `other` matches the characters that `_` replaces.
+    """Return the Python identifier for a name. The identifier contains only ASCII characters,
+    because letters from other scripts can look like these. `other` matches the characters that `_`
+    replaces.
     """
     # Python normalises identifiers to this form.
     text = other.sub("_", unicodedata.normalize("NFKC", name[: 4 * LONGEST_NAME]))[:LONGEST_NAME]
@@ -90,8 +92,8 @@ def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
 
 
 def _parameter(name: str) -> str:
-    """Return the identifier of a parameter. It can be in any script, because it could only be
-    confused with another parameter of the same tool.
+    """Return the identifier of a parameter. The identifier can be in any script, because it could
+    be confused only with another parameter of the same tool.
     """
     text = identifier(name, _NO_LETTER)
     # Some Unicode letters and digits are not allowed in identifiers.
@@ -196,8 +198,8 @@ class ProgramNames:
         tool does not count.
 
         The result is `{"modules": {MODULE: {FUNCTION: [module or null, tool, defaults?]}},
-        "servers": {NAME: MODULE}}`, with the names that tools have at their modules. `defaults` are
-        those of a changed tool.
+        "servers": {NAME: MODULE}}`, with the names that tools have in their modules. `defaults` are
+        the defaults of a changed tool.
         """
         program = unicodedata.normalize("NFKC", program)
         imported: set[str] = set()
@@ -291,7 +293,9 @@ class ProgramNames:
         return function_signature(f"{module}.{function}", tool, self.parameters(tool), observed)
 
     def stub(self, module: str) -> str:
-        """Return the text of a module's `.pyi` file. It is created only once for the same tools."""
+        """Return the text of a module's `.pyi` file. The text is created only once for the same
+        tools.
+        """
         functions = self.tools.get(module, {})
         key = tuple((name, id(tool)) for name, tool in functions.items())
         with _LOCK:
@@ -420,8 +424,8 @@ def ask_call(arguments: JSONObject) -> JSONObject:
 
 
 def _key_of(tool: Tool) -> ToolKey:
-    """Return the key of a tool in journals. A tool that passes its calls on has its own key,
-    separate from the key of the tool that answers them.
+    """Return the key of a tool in journals. A tool that passes on its calls has its own key, which
+    differs from the key of the tool that answers the calls.
     """
     return tool.origin if tool.passes_to is None else tool.key
 
@@ -474,8 +478,8 @@ def _read_tool(function: str, entry: JSON, tools: Mapping[ToolKey, Tool]) -> Too
 
 
 def _module_of(tool: Tool) -> str:
-    """Return the server of a tool. If it has none, return `tools:` or `ideas:`, which cannot be
-    names of servers.
+    """Return the server of a tool. If the tool has no server, return `tools:` or `ideas:`, which
+    cannot be names of servers.
     """
     if tool.module is None:
         return f"{TOOLS}:"
@@ -486,8 +490,8 @@ def _module_of(tool: Tool) -> str:
 
 def _function_of(tool: Tool) -> str:
     """Return the real name of a function: the name of the idea, or the name of the tool in its
-    module. A tool that passes its calls on keeps its own name, no matter what the tool that answers
-    them is called.
+    module. A tool that passes on its calls keeps its own name, regardless of the name of the tool
+    that answers the calls.
     """
     if tool.is_changed:
         # A prefix that avoids a collision is not part of the name.

@@ -136,8 +136,8 @@ class ProgramRunner:
         self._session: ProgramSession | None = None
         self._program: ProgramProposed | None = None
         self._first = 0
-        # The number of calls that the program has made in this session, and the calls whose results
-        # it has received.
+        # The number of calls that the program has made in this session. Then, the calls whose
+        # results the program has received.
         self._made = 0
         self._heard: list[int] = []
         self._waits = False
@@ -155,8 +155,8 @@ class ProgramRunner:
         return self._session is not None and not self._waits
 
     def drive(self) -> None:
-        """Start the program of the run if it is not running. If it is waiting for a result, pass it
-        the next one.
+        """Start the program of the run if it is not running. If the program is waiting for a
+        result, pass it the next result.
         """
         machine = self._runner.machine
         program = machine.program
@@ -167,7 +167,7 @@ class ProgramRunner:
         if self._session is None:
             if program is self._program and len(machine.settled) == self._parked:
                 # Another program has taken over this program's worker, and there is no new result
-                # for this one.
+                # for this program.
                 return
             self._start(program)
 
@@ -182,7 +182,7 @@ class ProgramRunner:
             session.close()
 
     def _park(self) -> None:
-        """Give up the worker. The program starts again once there is another result for it."""
+        """Give up the worker. The program starts again once there is a further result for it."""
         self._parked = len(self._heard)
         self.stop()
 
@@ -219,8 +219,8 @@ class ProgramRunner:
         self._group.start_soon(self._run, session, None if is_checked else program.program, setting)
 
     async def _run(self, session: ProgramSession, unchecked: str | None, setting: Setting) -> None:
-        """Run a program if it is well formed. `unchecked` is its text if it has not been checked
-        yet.
+        """Run a program if it is well formed. If the program has not been checked yet, `unchecked`
+        is its text.
         """
         asked_by.set(self._caller)
         problem: str | None = None
@@ -316,7 +316,7 @@ class ProgramRunner:
 
     def _unreached(self, site: CallSite) -> int | None:
         """Return the line of a call that no recorded run has made. Return None if a run has made
-        it, or if the program was not compared with recordings.
+        the call, or if the program was not compared with recordings.
         """
         reached = None if self._program is None else self._program.reached
         if reached is None or site.to_json() in reached:
@@ -324,8 +324,8 @@ class ProgramRunner:
         return site.line
 
     def _crashed(self, message: str) -> list[Event]:
-        """Start the program again after its worker died, or give it up if workers keep dying at the
-        same place.
+        """Start the program again after its worker died. If workers keep dying at the same place,
+        give up the program.
         """
         self._crashes = self._crashes + 1 if self._crashed_at == self._made else 1
         self._crashed_at = self._made
@@ -395,8 +395,8 @@ def _error(kind: str, message: str) -> JSONObject:
 
 def result_for_program(progress: Progress, value: JSON, error: JSONObject | None) -> Result:
     """Return the result of a call as a program receives it: its value, or its error as an
-    exception. The exception's text names the tool as the module does, so it is the same for the
-    same call in any run.
+    exception. The exception's text names the tool as the module does, so the text is the same for
+    the same call in any run.
     """
     if error is None:
         return Result(value)

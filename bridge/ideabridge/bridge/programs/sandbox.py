@@ -88,8 +88,8 @@ before its first call.
 
 _WORKERS: Final = 16
 SESSIONS: Final = 12
-"""Maximum number of sessions that hold a worker at once. The remaining workers are reserved for
-checking programs.
+"""Maximum number of sessions that hold a worker at the same time. The remaining workers are
+reserved for checking programs.
 """
 
 _AGAIN: Final = 0.002
@@ -270,7 +270,7 @@ def interpreter() -> str:
 
 
 class Sandbox:
-    """The worker processes that run programs. The first one starts with the first program.
+    """The worker processes that run programs. The first worker starts with the first program.
 
     `absent` returns the reasons why modules might be missing for a caller, for errors about
     imports.
@@ -296,9 +296,9 @@ class Sandbox:
         """Wait until a session can take a worker, or is closed.
 
         A program can wait for a call that another program answers. If every worker is taken, a
-        waiting session therefore gives up its worker, and runs again later. It does so only after
-        it has waited for as long as running again takes, so giving up a worker at most doubles the
-        work.
+        waiting session therefore gives up its worker, and runs again later. A session gives up its
+        worker only after it has waited for as long as running again takes, so this at most doubles
+        the work.
         """
         async with self._next.place():
             while not session.is_closed and len(self._held) >= SESSIONS:
@@ -424,7 +424,8 @@ class Sandbox:
         except library.MontySyntaxError as error:
             return _explained(error)
         except library.MontyRuntimeError as error:
-            # The parser refuses the parts of Python that the interpreter does not support.
+            # Report the error here: the parser refuses the parts of Python that the interpreter
+            # does not support.
             if isinstance(error.exception(), ImportError) or _UNSUPPORTED in str(error):
                 return _explained(error)
         except library.MontyError:
@@ -509,8 +510,8 @@ def _start(
 
 def prepared(program: str, servers: Mapping[str, str]) -> str:
     """Return a program in which each `from servers import NAME` imports the module of that server;
-    see `Setting`. Line numbers stay the same. An import that names any other server is left
-    unchanged, and fails.
+    see `Setting`. Line numbers stay the same. An import with any other name is left unchanged, and
+    fails.
     """
     if "servers" not in program:
         return program
@@ -518,8 +519,8 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
     tree = parsed(program)
     if tree is None:
         # There are two possibilities. Either the interpreter will report what is wrong with the
-        # program, or the interpreter accepts more than this Python does: Python 3.12 has
-        # f"{row["name"]}".
+        # program, or it accepts more than this version of Python does, such as f"{row["name"]}" of
+        # Python 3.12.
         return _IMPORT_LINE.sub(
             lambda match: f"{match[1]}{_imported(match[2], servers) or match[0].lstrip()}",
             program,
@@ -623,8 +624,8 @@ def _certain(
     stored = _stored_keys(program)
     certain: list[tuple[int, int, str]] = []
     rows: list[tuple[str, str, str, str]] = _FINDING.findall(findings)
-    # If the syntax is wrong, nothing is imported, so every use of a module would count as a
-    # finding.
+    # If the syntax is wrong, report only this: nothing is imported, so there would be a finding for
+    # every use of a module.
     syntax = [row for row in rows if row[2] == _SYNTAX]
     if not syntax:
         certain += [(call.line, call.column, call.text) for call in calls]
@@ -701,7 +702,7 @@ def _unawaited(program: str, setting: Setting) -> list[Unawaited]:
 
 def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServers) -> str:
     """Return a message that says why an import fails: the server is not up, or the name is unknown.
-    In the second case it lists other names.
+    In the second case, the message lists other names.
 
     Args:
         message: the finding.
@@ -741,9 +742,9 @@ _MISSING_MEMBER: Final = re.compile(r"Module `(\w+)` has no member `(\w+)`")
 def _about_member(name: str, member: str, setting: Setting) -> str:
     """Return an addition to the finding that a module lacks a member.
 
-    The addition says that the server with this name is another module, because Python has a module
-    with the same name, or that the run has other tools of the module. It is empty if the module has
-    no tools.
+    The addition says one of two things: that the server with this name is a different module,
+    because Python has a module with the same name; or that the run has other tools of the module.
+    The addition is empty if the module has no tools.
     """
     of_server = setting.servers.get(name, name)
     if of_server != name and of_server in setting.modules:
@@ -792,8 +793,9 @@ _FOUND: Final = frozenset({"str", "int", "bool", "bytes", "list", "dict", "None"
 
 
 def _stored_keys(program: str) -> set[str] | None:
-    """Return the keys that a program sets, or None if this Python cannot parse the program. A
-    program can add members to an object in a result, and read them afterwards.
+    """Return the keys that a program sets, or None if this Python cannot parse the program. The
+    keys matter because a program can add members to an object in a result, and read them
+    afterwards.
     """
     tree = parsed(program)
     if tree is None:
@@ -865,8 +867,8 @@ class ProgramSession:
         on_steps: called in the event loop with the next steps.
         refer: returns the reference that replaces a handle in calls and outputs.
         calls: maximum number of calls that the program can make.
-        on_park: called when another session needs the worker of this session while it waits; it
-            closes the session. None if the session keeps its worker.
+        on_park: called when another session needs the worker of this session while this session
+            waits. The function closes this session. None if the session keeps its worker.
 
     Attributes:
         computes: whether the program might take a step without `answer`.
@@ -895,7 +897,8 @@ class ProgramSession:
         self._on_steps = on_steps
         self._calls = calls
         self._refer = refer
-        # None until the program gets a handle. Until then, no value that it passes can contain one.
+        # None until the program gets a handle. Until then, no value that the program passes can
+        # contain a handle.
         self._handles: Callable[[Handle], JSON] | None = None
         # Parts of results that were read but not yet awaited, each with the id of its call.
         self._parts: deque[tuple[int, Any]] = deque()
@@ -938,8 +941,8 @@ class ProgramSession:
         return self._closed
 
     def close(self) -> None:
-        """End the session, even while it is computing. Steps that it has not passed on yet are
-        dropped.
+        """End the session, even while it is computing. Steps that the session has not passed on yet
+        are dropped.
         """
         computes = self.computes
         self.computes = False
@@ -1014,7 +1017,8 @@ class ProgramSession:
             return Failed("malformed", _explained(error))
         except library.MontyRuntimeError as error:
             inner = error.exception()
-            # The interpreter itself raises the error of a limit, so no line of the program does.
+            # The error of a limit comes from the interpreter itself, not from a line of the
+            # program.
             is_limit = isinstance(inner, TimeoutError | MemoryError) and "limit" in str(inner)
             text = _explained(error)
             if self._handles is not None and CLASS in text:
@@ -1022,8 +1026,8 @@ class ProgramSession:
 
             return Failed("limit" if is_limit else "exception", text)
         except library.MontyCrashedError as error:
-            # A single operation that takes longer than a turn is allowed to, such as 10 ** 10 ** 8,
-            # is stopped together with its worker.
+            # A single operation that takes longer than a turn may take, such as 10 ** 10 ** 8, is
+            # stopped together with its worker.
             if error.timed_out:
                 return Failed("limit", f"TimeoutError: {_LIMITS['turn time']}")
             return Failed("crashed", str(error))
@@ -1109,8 +1113,8 @@ class ProgramSession:
         return snapshot.resume({"future": ...})
 
     def _site(self, snapshot: Any) -> CallSite:
-        """Return the place in the text of the call that a snapshot is about. The interpreter counts
-        the bytes of the text that it received.
+        """Return the place, in the program's text, of the call that a snapshot is about. The
+        interpreter counts the bytes of the text that it received.
         """
         position = snapshot.position
         if position is None:
@@ -1139,8 +1143,8 @@ class ProgramSession:
         return {"return_value": value}
 
     def _read(self, snapshot: Any, named: dict[str, Any]) -> Any:
-        """Read part of a result. This makes no call: the run already has the result, so the part is
-        always the same.
+        """Read part of a result. This does not count as a call: the run already has the result, so
+        the part is always the same.
         """
         self._reads += 1
         if self._reads > READS:

@@ -26,8 +26,8 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.tool import PROGRAM_STEP, Annotations, Tool
 
 MOST_STEPS: Final = 50
-"""Maximum number of different programs among the calls in one plan. Each is checked before anything
-runs.
+"""Maximum number of different programs among the calls in one plan. Each program is checked before
+anything runs.
 """
 
 RUN_PROGRAM: Final = Tool(
@@ -55,7 +55,7 @@ RUN_PROGRAM: Final = Tool(
 
 def names_program(call: WrittenCall, catalogue: Catalogue) -> bool:
     """Return whether a call refers to `run_program`. A call without `_module` does not refer to it
-    if another tool has that name.
+    if another tool has the same name.
     """
     if call.tool != RUN_PROGRAM.name:
         return False
@@ -128,8 +128,8 @@ async def expect_sound(
 
 
 def with_effects(tools: Iterable[Tool]) -> Tool:
-    """Return `run_program` for a plan whose programs can call these tools. It counts as read-only
-    if all of them are, and it reaches every module that they reach.
+    """Return `run_program` for a plan whose programs can call these tools. The returned tool counts
+    as read-only if all of these tools are read-only, and it reaches every module that they reach.
     """
     called = list(tools)
     reads = all(tool.annotations.read_only is True for tool in called)
@@ -140,7 +140,7 @@ def with_effects(tools: Iterable[Tool]) -> Tool:
 
 
 def _program_of(call: WrittenCall, catalogue: Catalogue) -> str | None:
-    """Return the text of the program that a call runs, or None if it runs none."""
+    """Return the text of the program that a call runs, or None if the call runs no program."""
     if call.tool != RUN_PROGRAM.name:
         return None
 

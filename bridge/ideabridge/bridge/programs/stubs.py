@@ -38,10 +38,10 @@ SIGNATURE: Final = 1_000
 """Maximum number of characters in a signature."""
 
 OBSERVED: Final = " # observed"
-"""Marks a result type that was only observed, not promised by a schema."""
+"""The mark of a result type that was only observed, and that no schema promises."""
 
 JSON_TEXT: Final = "Json"
-"""In a signature, `Json[T]` is a string that contains a T as JSON."""
+"""The type `Json`. In a signature, `Json[T]` is a string that contains a T as JSON."""
 
 _UNION: Final = 8
 _LITERALS: Final = 30
@@ -92,7 +92,7 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
     """
     listed = list(functions)
     function_names = {name for name, _, _ in listed}
-    # A function can have the name `list`; `list[str]` would then mean something else.
+    # If a function has the name `list`, for example, `list[str]` would mean something else.
     renamed = {
         name: _free(f"_{name}", function_names | _TYPES) for name in sorted(_TYPES & function_names)
     }
@@ -263,8 +263,8 @@ class _Combined:
         required = frozenset(keywords.required).union(*(part.required for part in always))
         described = {name: [part] for name, part in keywords.properties.items()}
         for part in always:
-            # All these schemas apply, so any one of their types accepts enough. The first one is
-            # used.
+            # All these schemas apply, so each of their types accepts enough values. Use the first
+            # type.
             described = {**part.properties, **described}
 
         for alternatives in self._alternatives(schema, above):
@@ -301,8 +301,8 @@ class _Combined:
 
 @dataclass(frozen=True, slots=True)
 class _Alternatives:
-    """Schemas that do not all have to apply, and the parameters that every call must have
-    regardless.
+    """Schemas that do not all have to apply, and the parameters that every call must have in any
+    case.
     """
 
     parts: list[DescribedParameters]
@@ -560,9 +560,9 @@ class _Types:
         return class_name
 
     def _literal(self, values: list[JSON], *, inner: bool) -> str:
-        """Return the type of some values. Within a parameter, the type contains no literals,
-        because to the checker a list of strings in a variable is a `list[str]`, whatever it
-        contains.
+        """Return the type of some values. Within a parameter, the type contains no literals: for
+        the checker, a variable with a list of strings is a `list[str]`, no matter which strings the
+        list contains.
         """
         written = [_written(value) for value in values[: _LITERALS + 1]]
         literals = [literal for literal in written if literal is not None]
@@ -607,8 +607,8 @@ def _brief(key: str) -> str:
 
 
 def _written(value: JSON) -> str | None:
-    """Return a value as a Python literal, or None if it is too long or not a scalar. Integers must
-    fit in 64 bits, as in the type checker.
+    """Return a value as a Python literal. Return None if the literal is too long, or if the value
+    is not a scalar. Integers must fit in 64 bits, as in the type checker.
     """
     match value:
         case str() if len(value) <= _LITERAL:
