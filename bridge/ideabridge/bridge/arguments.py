@@ -160,8 +160,8 @@ def read_context_document(document: JSON, what: str) -> tuple[list[JSON], list[s
         what: the name of the document in error messages.
 
     Returns:
-        (the messages, the names of the ignored members, such as the schema and the solution in an
-        idea's document).
+        (messages, names). The names are those of the ignored members, such as the schema and the
+        solution in the document of an idea.
 
     Raises:
         ArgumentError: the document has neither form.

@@ -116,8 +116,8 @@ TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the varia
 """The environment variable that contains the bearer token that the HTTP server requires."""
 
 _KEYRING_SECONDS: Final = 2.0
-"""How long, in seconds, the bridge waits at its start for the keyring, which might in turn be
-waiting for a person.
+"""The time, in seconds, for which the bridge waits for the keyring at its start. The keyring might
+itself be waiting for a person.
 """
 
 T = TypeVar("T")
@@ -141,27 +141,28 @@ logger: Final = logging.getLogger(__name__)
 
 
 class Bridge:
-    """Runs plans and the agent loop; owns the store, the modules, and the runs of this process.
+    """Runs plans and the agent loop. It owns the store, the modules, and the runs of this
+    process.
 
     Args:
         configuration: the content of `ideabridge.json`, or None for the defaults. Tool files that
-            cannot be loaded are left out; a warning is logged, and calls to their tools fail with
-            the reason.
-        toolbox: the caller's tools, in addition to the built-in ones and those of the configured
-            tool files. Their calls run without asking, unless the bridge has an approver or the
-            configuration's `approval` says otherwise.
+            cannot be loaded are left out. In this case, a warning is logged, and calls to their
+            tools fail with the reason.
+        toolbox: the caller's tools, in addition to the built-in tools and the tools from the
+            configured tool files. Calls to the caller's tools run without asking, unless the bridge
+            has an approver or the configuration's `approval` says otherwise.
         store: a path, or an open store, which the bridge does not close, or None for the configured
             store (a store in memory if none is configured).
         handlers: handlers for the caller's message types. The bridge adds the handlers of the tool
             files and the toolbox to them, without replacing any.
         mind: answers the Requests of `solve`. A `Mind`, or a function that takes a Request and
-            returns the Solution. With None, the configured model answers or, if there is none, the
-            caller, turn by turn.
+            returns the Solution. With None, the configured model answers. If there is no configured
+            model, the caller answers turn by turn.
         approver: a coroutine function that decides on calls that ask for approval. With None, such
             a call waits for `Run.decide`.
         on_tools_changed: called after the tools of a module have changed.
-        lease_seconds: how long, in seconds, a run stays reserved for this process after the process
-            has stopped responding. None means 15.
+        lease_seconds: the time, in seconds, for which a run stays reserved for this process after
+            the process has stopped responding. None means 15.
         role: `alone` drives its own runs; `front` leaves them to workers; `worker` drives queued
             runs, through the method `worker`.
         only: the names of the modules to run in this process, or None for all. A worker takes only
@@ -169,8 +170,8 @@ class Bridge:
         standing_rules: whether tools that people have allowed *always* run without a question. The
             server and the commands of ideabridge set this. A program decides for itself.
         lender: an open bridge in this process whose modules this bridge also uses, or None. This
-            bridge uses the modules that both configurations start in exactly the same way, so that
-            each starts only once. Close this bridge before its lender.
+            bridge uses the lender's modules that both configurations start in exactly the same way,
+            so that each module starts only once. Close this bridge before its lender.
 
     Attributes:
         session_begun: a function that returns the time at which the client of the current request
@@ -208,8 +209,8 @@ class Bridge:
         )
         self.configuration = configuration or Configuration()
         if toolbox is not None and approver is None:
-            # A program trusts the tools that it passes, but if it passes an approver, it wants
-            # calls to be approved.
+            # A program trusts the tools that it passes. If it also passes an approver, however, it
+            # wants calls to be approved.
             self.configuration = self.configuration.model_copy(
                 update={"embedded": embedded_tools(toolbox)}
             )
@@ -280,7 +281,7 @@ class Bridge:
 
     def _all_tools(self) -> Toolbox:
         """Return the built-in tools, the tools from tool files, and the program's tools. A later
-        tool replaces an earlier one with the same name.
+        tool replaces an earlier tool with the same name.
         """
         toolbox = builtin_toolbox()
         for file in self.configuration.tools:
@@ -308,9 +309,9 @@ class Bridge:
     ) -> ConfigurationChange:
         """Switch to another configuration while runs and calls are in progress.
 
-        Servers whose entries differ are started, stopped or replaced; a running call ends on the
-        server that it was sent to. Settings that take effect only at the next start stay as they
-        are (see `applicable`). Stricter rules apply at once to everything that has not run yet.
+        Servers whose entries differ are started, stopped or replaced. A running call ends on the
+        server to which it was sent. Settings that take effect only at the next start do not change
+        (see `applicable`). Stricter rules apply immediately to everything that has not run yet.
         Looser rules apply to clients that connect from now on; see `session_begun`.
 
         Args:
@@ -318,11 +319,11 @@ class Bridge:
             tools: the tools from the tool files that have been reloaded, keyed by path. Other files
                 keep their tools.
             renewed: the servers that need a new process even if their entries are the same, because
-                a stored secret has another value.
+                the value of a stored secret has changed.
 
         Raises:
-            ConfigurationError: this process runs only some servers, and the configuration lacks one
-                of them.
+            ConfigurationError: this process runs only some servers, and one of them is not in the
+                new configuration.
         """
         change = change_between(self.configuration, configuration, renewed)
         configuration = applicable(self.configuration, configuration)
@@ -409,8 +410,8 @@ class Bridge:
             await self._stack.enter_async_context(self.mind)
 
         self._stack.callback(lambda: self._runs.retire() if self._runs is not None else None)
-        # The writer closes after the task group of the runs, so it still performs their last
-        # writes.
+        # The writer closes after the task group of the runs, so that it still performs the last
+        # writes of the runs.
         self._writer = self._store.writer()
         await self._stack.enter_async_context(self._writer)
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
@@ -459,7 +460,8 @@ class Bridge:
 
     def _has_one_user(self) -> bool:
         """Return whether the bridge has only one user. If so, errors and notes are allowed to quote
-        what a module wrote; with several users, that could contain another user's arguments.
+        what a module wrote. With several users, the quoted text could contain another user's
+        arguments.
         """
         try:
             return not self.store.users.exist()
@@ -467,13 +469,14 @@ class Bridge:
             return False
 
     def _learn_secrets(self) -> None:
-        """Register every secret in the configuration and the server's token, whether or not the
-        modules run.
+        """Register every secret in the configuration, and the server's token, even if the modules
+        do not run.
         """
         self.secrets.add(TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE, ""), certain=True)
         config = self.configuration
         if config.notify is not None and config.notify.webhook is not None:
-            # Anyone who knows the address of a webhook can send messages to it.
+            # The address of a webhook is a secret, because anyone who knows it can send messages to
+            # it.
             self.secrets.add("notify.webhook", config.notify.webhook, certain=True)
 
         learn_secrets(
@@ -519,7 +522,8 @@ class Bridge:
             self._teaching.learn_at_the_end()
 
         if isinstance(error, Exception):
-            # The task group would wrap the caller's error in an ExceptionGroup.
+            # Do not pass the caller's error on to the task group, which would wrap it in an
+            # ExceptionGroup.
             await self._stack.__aexit__(None, None, None)
             return False
 
@@ -616,11 +620,11 @@ class Bridge:
 
         Args:
             ref: as in `Ideas.get`.
-            caller: who asks. Ideas that others have not shared with this caller do not exist for
-                it.
-            results: whether to include values from the results of calls. These can be private, so
-                by default the ideas of later Requests omit them: the document lists them in
-                `left_out`, has an id of its own, and names the `original`.
+            caller: who asks. An idea of another caller counts as unknown unless it is shared with
+                this caller.
+            results: whether to include values from the results of calls. Results can be private, so
+                by default the ideas of later Requests omit them. Such a document lists the omitted
+                values in `left_out`, has an id of its own, and names the `original`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: no idea has that name, or several have it.
@@ -655,15 +659,15 @@ class Bridge:
         """Save an exported idea. With `publish`, publish it as the next version of its name.
 
         The annotations of the publication come from the tools of this bridge, not from the
-        document. If this bridge has every tool that the plan calls, the plan is checked against
-        their schemas.
+        document. If this bridge has every tool that the plan calls, the plan is checked against the
+        schemas of these tools.
 
         Args:
             document: a result of `export_idea`.
             publish: whether to publish the idea, too.
             caller: who imports it.
-            edited: whether a person has reviewed the document. If so, its content need not match
-                what was exported.
+            edited: whether a person has reviewed the document. If so, the content of the document
+                can differ from what was exported.
             replace: the published names, each NAME or NAME@VERSION, that the import is allowed to
                 replace.
 
@@ -673,7 +677,8 @@ class Bridge:
                 does not contain it.
             ModulesAwayError: a module that the idea calls is configured but not up.
             PublicationError: the plan would call itself, or cannot run with this bridge's tools; no
-                new run can begin with its guide; or the name belongs to one of this bridge's tools.
+                new run can begin with the idea's guide; or the name belongs to one of this bridge's
+                tools.
             SecretGivenError: it contains a secret from the configuration.
         """
         return await self.publisher.import_idea(
@@ -690,7 +695,8 @@ class Bridge:
         to: str | Iterable[str] | None = None,
         caller: str = LOCAL,
     ) -> SavedIdea:
-        """Save an idea that was written by hand, and publish it as a tool. This runs nothing.
+        """Save an idea that was written by hand, and publish it as a tool. This method runs
+        nothing.
 
         A published name gets a new version, unless its current version is exactly this idea.
 
@@ -700,7 +706,8 @@ class Bridge:
                 is the schema of the output or of the whole Solution, `solution` is `{"calls",
                 "output"}` or `{"program"}`, and `tools` names what a mind can call. The content of
                 the document decides how the tool answers: with a program, with calls, with an
-                output, or else by asking a mind. `answer` overrides this.
+                output or, if there is none of these, by asking a mind. `answer` overrides this
+                decision.
             name: the name of the tool if the document has none.
             publish: whether to publish the idea as a tool. With None, it is published if it has a
                 name.
@@ -762,20 +769,20 @@ class Bridge:
         inputs: Sequence[JSON] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
-        """Wait for the modules that a run's plan calls, then publish what the run did as a tool. A
-        name that is already published gets a new version.
+        """Wait for the modules that a run's plan calls, and then publish what the run did as a
+        tool. A name that is already published gets a new version.
 
-        If a run ended early (failed, stalled, at a limit, cancelled), the plan is what the run did
-        until then; if the run did nothing, the tool solves the run's question again. An idea that
-        has no run in this store, because it was imported or written by hand, is published from its
-        content, as `save_idea` does.
+        If a run ended early (failed, stalled, at a limit, cancelled), the plan contains what the
+        run did until then. If the run did nothing, the tool solves the task of the run again. An
+        idea that has no run in this store, because it was imported or written by hand, is published
+        from its content, as `save_idea` does.
 
         Args:
-            ref: an id, a unique prefix of one, a name, `name@version`, or the id of a run. For an
-                idea, the run is the caller's latest one that ended with it.
+            ref: the id of an idea, a unique prefix of such an id, a name, `name@version`, or the id
+                of a run. For an idea, the run is the caller's latest run that ended with the idea.
             name: the name of the tool: `^[a-z][a-z0-9_]{0,47}$`.
             description: what the tool does, for the models that can call it.
-            answer: how a call is answered: `program`, `plan`, `solve`, `recorded`, or `auto` for
+            answer: how a call is answered: `program`, `plan`, `solve` or `recorded`. `auto` means
                 the first of these that is possible.
             parameters: a person's decisions about the parameters of a plan: `{NAME: {"rename"?,
                 "merge"?: NAME, "fix"?: true, "description"?, "required"?: true, "default"?, "at"?:
@@ -788,15 +795,16 @@ class Bridge:
                 value is missing.
             by: who made the choices, which the version records. A string is the name of an
                 approver.
-            to: the audience, see `read_audience`. None keeps the audience of a published name; a
-                new name is for everybody if the local person publishes it, and otherwise for the
-                publishing caller alone.
+            to: the audience; see `read_audience`. None keeps the audience of a published name. A
+                new name is for everybody if the local person publishes it, and otherwise only for
+                the publishing caller.
             program: a program that does what the run and the other runs in `choices` did. A
                 `ProgramAnswer` also contains its author's words. False means that no program is
-                wanted. For a version without a program, `report["open"]` says what copied values
-                leave open, and `program_request` says what a program would have to do.
+                wanted. For a version without a program, `report["open"]` says what the copied
+                values leave open, and `program_request` says what a program would have to do.
             inputs: with the text of a program, the input that each run needs beyond its own input.
-            caller: who publishes. An admin can publish a version of what others share with them.
+            caller: who publishes. An admin can publish a version of an idea that others share with
+                them.
 
         Raises:
             PublicationError: the run cannot be published in this way; the message says what is
@@ -833,14 +841,15 @@ class Bridge:
     async def program_request(
         self, *refs: str, name: str = "", description: str | None = None, caller: str = LOCAL
     ) -> ProgramRequest:
-        """Return a Request of at most 1,500 tokens that describes runs to the author of a program
-        for `publish`.
+        """Return a Request, of at most 1,500 tokens, for the author of a program that is to be
+        passed to `publish`. The Request describes runs.
 
         Args:
             refs: runs of the same task, each named as in `publish`. The first supplies the tool's
                 parameters.
             name: the name of the tool, if it is known.
-            description: what the tool does, if that is known. It can say more than the runs show.
+            description: what the tool does, if this is known. The description can say more than the
+                runs show.
             caller: the owner of the runs.
 
         Raises:
@@ -921,9 +930,9 @@ class Bridge:
             arguments: the input of the idea.
             output: the type to return, which is a pydantic model or any type that pydantic
                 supports, or None for JSON.
-            mind: who answers if the idea is solved again, see `choose`.
-            caller: who calls; the run belongs to them.
-            version: the version if the name does not contain it, or None for the current one.
+            mind: who answers if the idea is solved again; see `choose`.
+            caller: who calls. The run belongs to this caller.
+            version: the version, if the name does not contain it, or None for the current version.
 
         Raises:
             RunFailedError: the run has no output, or is waiting for a decision, which can still be
@@ -948,16 +957,16 @@ class Bridge:
         version: int | None = None,
         samples: bool = False,
     ) -> Replay:
-        """Begin to answer a call to a published idea: with the recorded output, or by starting a
-        run that carries out its plan or solves it again. An idea published with `auto` runs its
-        plan if it has one, and is solved again otherwise.
+        """Begin to answer a call to a published idea. The answer is the recorded output, or a run
+        that carries out the idea's plan or solves the idea again. An idea published with `auto`
+        runs its plan if it has one, and is solved again otherwise.
 
         Args:
             name: NAME, or NAME@VERSION.
             arguments: the input of the idea.
-            mind: who answers if the idea is solved again, see `choose`.
-            caller: who calls; the run belongs to them.
-            version: the version if the name does not contain it, or None for the current one.
+            mind: who answers if the idea is solved again; see `choose`.
+            caller: who calls. The run belongs to this caller.
+            version: the version, if the name does not contain it, or None for the current version.
             samples: as in `run_plan`.
 
         Raises:
@@ -1002,7 +1011,7 @@ class Bridge:
     async def drift(
         self, plan: Plan, output: JSON, *, effects: bool = False, caller: str = LOCAL
     ) -> tuple[str | None, str | None]:
-        """Run a plan with its recorded input, and compare the output with the recorded one.
+        """Run a plan with its recorded input, and compare the output with the recorded output.
 
         Args:
             plan: the plan with its recorded input.
@@ -1012,8 +1021,8 @@ class Bridge:
             caller: the owner of the run.
 
         Returns:
-            (why the plan was not run, what is different now), or (None, None) if the output is the
-                same.
+            (why the plan was not run, what is different now). Both are None if the output is the
+            same.
         """
         return await self.publisher.drift(plan, output, effects=effects, caller=caller)
 
@@ -1025,12 +1034,13 @@ class Bridge:
         effects: bool = False,
         caller: str = LOCAL,
     ) -> list[Verdict]:
-        """Check published ideas: whether their tools exist and are unchanged, whether each plan
-        still does what its run did, and, with `live`, whether it still returns the recorded output.
+        """Check published ideas: whether their tools exist and are unchanged, and whether each plan
+        still does what its run did. With `live`, also check whether each plan still returns the
+        recorded output.
 
         Args:
             names: the ideas, each as NAME or NAME@VERSION. If empty, every idea that this caller
-                can see.
+                can see is checked.
             live: whether to run plans that only read.
             effects: whether to run the other plans, too.
             caller: who asks.
@@ -1064,8 +1074,8 @@ class Bridge:
         self.publisher.accept(changed, by=by)
 
     def suggest(self, *, least: int = 2, limit: int = 10, caller: str = LOCAL) -> list[Suggestion]:
-        """Return what a caller did repeatedly in runs, sessions and imported histories, and the
-        tools that this work could become.
+        """Return suggestions: what a caller did repeatedly in runs, sessions and imported
+        histories, and the tools that this work could become.
 
         Args:
             least: the minimum number of repetitions.
@@ -1084,8 +1094,8 @@ class Bridge:
 
         Args:
             host: `claude-code`, `codex`, `copilot-cli`, `gemini-cli` or `opencode`.
-            modules: the module for each name in the logs, for servers that have another name in the
-                host.
+            modules: the modules of servers that have a different name in the host, keyed by the
+                name in the logs.
             caller: the owner of the runs.
 
         Raises:
@@ -1113,8 +1123,8 @@ class Bridge:
         caller: str = LOCAL,
     ) -> Settings:
         """Return the settings for a caller's run under this configuration; see `settings_under`. If
-        the mind that `choice` names has its own limits on how much it is shown, they override the
-        configured ones.
+        the mind that `choice` names has its own limits on how much it is shown, these limits
+        override the configured limits.
         """
         check_object("limits", limits)
         asked = {} if shown is None else read_shown(shown)
@@ -1132,8 +1142,9 @@ class Bridge:
 
     @property
     def approval(self) -> ApprovalSetting:
-        """The rules under which a run or a direct call begins now: the configured rules and, if the
-        client connected under other rules, those as well. The strictest apply.
+        """The rules under which a run or a direct call begins now. These are the configured rules
+        and, if the client connected under different rules, also the rules at that time. The
+        strictest of them apply.
         """
         return self._rules.since(self.session_begun())
 
@@ -1156,20 +1167,20 @@ class Bridge:
         planning: Planning = "eager",
         samples: bool = False,
     ) -> Run:
-        """Start a plan. If it is malformed, nothing runs. A `lazy` plan runs after someone has
-        accepted it.
+        """Start a plan. If the plan is malformed, nothing runs. A `lazy` plan runs after someone
+        has accepted it.
 
             run = await bridge.run_plan({"calls": [...], "output": "†state.n"})
             run = await bridge.run_plan(calls=[...], input={"names": ["Ada"]}, output="†state.n")
 
         Args:
-            plan: a `Plan`, or a mapping that `read_plan` accepts, or None if the plan consists of
-                the following parts.
+            plan: a `Plan`, a mapping that `read_plan` accepts, or None if the plan consists of the
+                following parts.
             calls: the calls, if `plan` is None.
             instances: initial states keyed by instance, if `plan` is None.
             output: a value with references, if `plan` is None.
             input: the input. Its properties override those of the plan's input.
-            caller: who asks; other callers do not see the run.
+            caller: who asks. Other callers do not see the run.
             title: one line for people to read. If empty, the plan's title.
             planning: `lazy` or `eager`.
             samples: whether the caller's client has a model. If no mind is configured, this model
@@ -1185,13 +1196,14 @@ class Bridge:
             output_by_instance=plan.output_by_instance, planning=planning, caller=caller
         )
         choice = choose(AUTO, self.mind, samples=samples)
-        # Each room chooses its mind when it opens, so only the fact that the client has a model
-        # must be recorded now.
+        # Each room chooses its mind when it opens. Only the fact that the client has a model must
+        # be recorded now.
         rooms_choice = choice if choice.name == SAMPLING else None
         try:
             start = await self._open_runs.plan_starts.start(plan, settings, rooms_choice, caller)
         except PlanError:
-            # The check's errors quote values, and one of these might be a secret.
+            # Look for secrets first, because the errors of the check quote values, and one of these
+            # might be a secret.
             self._open_runs.screen.check(
                 {"calls": plan.calls, "output": plan.output, "context": plan.context()}
             )
@@ -1210,16 +1222,18 @@ class Bridge:
         title: str = "",
         samples: bool = False,
     ) -> Run:
-        """Start a program: Python text that calls tools, and whose last expression is the output.
+        """Start a program, which is Python text that calls tools. The value of its last expression
+        is the output.
 
             run = await bridge.run_program("import git; await git.git_log(repo_path=input['repo'])", input={...})
 
-        Its syntax, the names of its tools and their arguments are checked before anything runs.
+        The syntax of the program, the names of its tools and their arguments are checked before
+        anything runs.
 
         Args:
             program: the Python text. docs/programs.md describes what it can contain.
             input: the value of `input` in the program.
-            caller: who asks; other callers do not see the run.
+            caller: who asks. Other callers do not see the run.
             title: one line for people. If empty, the names of the tools that the program can call.
             samples: as in `run_plan`.
 
@@ -1235,12 +1249,12 @@ class Bridge:
 
     async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]:
         """Return what a plan would do: the order of calls, which calls run in parallel, reads,
-        writes, and effects. For a program: `{"program": true, "tools": [{"tool", "signature",
-        "asks"?}], "renamed": [[name, name in programs]]}` with the tools that the program's text
-        names.
+        writes, and effects. For a program, return `{"program": true, "tools": [{"tool",
+        "signature", "asks"?}], "renamed": [[name, name in programs]]}` with the tools that the
+        program's text names.
 
         Raises:
-            PlanError: it is malformed.
+            PlanError: the plan is malformed.
         """
         plan = read_given_plan(plan)
         if plan.program is not None:
@@ -1256,7 +1270,7 @@ class Bridge:
         """Draw a plan as a `mermaid` flowchart, or as `text` with one line per call.
 
         Raises:
-            PlanError: it is malformed, or the form is unknown.
+            PlanError: the plan is malformed, or the form is unknown.
         """
         plan = read_given_plan(plan)
         if plan.program is not None:
@@ -1296,12 +1310,13 @@ class Bridge:
             output: the type of the output, as in `Run.result`. Its JSON Schema becomes the output
                 schema.
             output_schema: the JSON Schema of the output, or None for text.
-            tools: names or patterns of the tools to offer, or None for all. Published ideas are
-                also offered through a name that no tool has, through `idea:NAME`, and through
-                patterns such as `*` and `idea:*`; see `TaskTools`.
-            context: context messages that precede the task. If several of them are states, each
-                state is an instance, and those without `_instance` are named ①, ②, ... in order.
-            limits: limits that are lower than the configured ones.
+            tools: names or patterns of the tools to offer, or None for all. Published ideas can
+                also be offered: by a name that no tool has, by `idea:NAME`, and by patterns such as
+                `*` and `idea:*`; see `TaskTools`.
+            context: context messages that precede the task. If several of these messages are
+                states, each state is an instance, and states without `_instance` are named ①, ②,
+                ... in order.
+            limits: limits that are lower than the configured limits.
             mind: who answers; see `choose`. `auto` means the bridge's mind or, if there is none,
                 the caller (as `turns`).
             planning: `eager`, or `lazy` if someone must accept each Solution as a whole before any
@@ -1309,9 +1324,9 @@ class Bridge:
             thought_process: whether the mind writes its reasoning before the calls, or None for the
                 configured value.
             shown: how many bytes of results the mind sees in full: `value` for one result,
-                `request` for all results in a Request. Where one of the two is absent, the mind or
-                the configuration decides.
-            caller: who asks; other callers do not see the run.
+                `request` for all results in a Request. If one of the two is absent, the mind or the
+                configuration decides.
+            caller: who asks. Other callers do not see the run.
 
         Raises:
             PlanError: a pattern matches no tool, or a limit is unknown or invalid.
@@ -1400,17 +1415,18 @@ class Bridge:
     ) -> Run:
         """Start a run that continues from a point of another run. The other run does not change.
 
-        Calls that started before that point keep their results and do not run again. The current
+        Calls that started before this point keep their results and do not run again. The current
         configuration decides which of the later calls ask for approval.
 
         Args:
             run_id: the parent.
-            at: the number of the event, from 1 as in `Run.events`, after which the fork begins.
-            solution: another answer to the Request that the event belongs to. The fork then begins
-                at that Request. A run of a plan has only one answer, so with another solution its
-                fork starts from the beginning.
-            input: another input, which replaces the run's whole input from the start. Earlier calls
-                keep their results.
+            at: the number of the event after which the fork begins. The first event of `Run.events`
+                has the number 1.
+            solution: a different answer to the Request that the event belongs to. The fork then
+                begins at this Request. A run of a plan has only one answer, so with a different
+                solution its fork starts from the beginning.
+            input: a different input, which replaces the whole input of the run from the start.
+                Earlier calls keep their results.
             caller: the owner of the run.
 
         Raises:
@@ -1451,7 +1467,7 @@ class Bridge:
             tools: as in `solve`. No mind is asked, so the limit on requests does not apply.
             run_id: the id of a session whose process has ended, to continue it with its own state,
                 input and tools.
-            caller: the owner of the run; other callers do not see it.
+            caller: the owner of the run. Other callers do not see it.
 
         Raises:
             ArgumentError: an argument has the wrong type.
@@ -1554,8 +1570,8 @@ class Bridge:
         output: type[Any] | None = None,
         **options: Unpack[CallOptions],
     ) -> Any:
-        """Make alternative calls concurrently, and return the value of the first that succeeds. See
-        `Session.run_any` for details and errors.
+        """Make alternative calls concurrently, and return the value of the first call that
+        succeeds. See `Session.run_any` for details and errors.
 
         Args:
             calls: the calls.
@@ -1585,8 +1601,8 @@ class Bridge:
         output: type[Any] | None = None,
         **options: Unpack[CallOptions],
     ) -> Any:
-        """Make alternative calls concurrently, and return the value of the first that ends. See
-        `Session.run_race` for details and errors.
+        """Make alternative calls concurrently, and return the value of the first call that ends.
+        See `Session.run_race` for details and errors.
 
         Args:
             calls: the calls.
@@ -1604,7 +1620,9 @@ class Bridge:
     def _step(
         self, calls: Sequence[JSONObject], output: object, options: CallOptions
     ) -> AbstractAsyncContextManager[Session]:
-        """Open a session for a single step. It offers only the tools that the step calls."""
+        """Open a session for a single step. The session offers only the tools that the step
+        calls.
+        """
         check_type("output", output)
         context: list[JSON] = [
             {"type": "state", "state": read_object("state", options.get("state")) or {}},
@@ -1641,19 +1659,19 @@ class Bridge:
             await bridge.patiently(lambda: run.submit(0, solution))
 
         On the event loop, `Run.submit`, `decide`, `cancel`, `end` and the methods of the store do
-        not wait: they raise `StoreBusyError`, `StoreFullError` or `StoreAccessError` at once, and
-        change nothing.
+        not wait: they immediately raise `StoreBusyError`, `StoreFullError` or `StoreAccessError`,
+        and change nothing.
 
         Raises:
             StoreError: no attempt to write succeeded for 5 seconds.
-            Exception: whatever else the method raised.
+            Exception: any other exception that the method raised.
         """
         # While the bridge is not open, the store's methods wait.
         return call() if self._writer is None else await self._writer.patiently(call)
 
     async def write(self, job: Callable[[], T]) -> T:
-        """Call a method as `patiently` does, but in the thread that writes to the store. Use it for
-        calls that can write a lot.
+        """Call a method as `patiently` does, but in the thread that writes to the store. Use this
+        method for calls that can write a lot.
         """
         return job() if self._writer is None else await self._writer.perform(job)
 
@@ -1666,13 +1684,13 @@ class Bridge:
 
     async def resume(self, run_id: str, *, caller: Viewer = LOCAL) -> Run:
         """Continue a run in this process after it was set aside or its process ended. If only a
-        heartbeat can show whether the run's driver is alive, wait for one. `Runs.resume` lists the
-        errors.
+        heartbeat can show whether the run's driver is alive, wait for a heartbeat. `Runs.resume`
+        lists the errors.
         """
         return await self._open_runs.resume_when_left(run_id, caller)
 
     async def cancel(self, run_id: str, reason: str, *, caller: Viewer = LOCAL) -> Run:
-        """End a run, whichever process drives it. `Runs.cancel` lists the errors."""
+        """End a run, no matter which process drives it. `Runs.cancel` lists the errors."""
         check_text("run_id", run_id)
         return await self._open_runs.cancel(run_id, caller, reason)
 
@@ -1690,15 +1708,15 @@ class Bridge:
         self, tell: Tell, taken_up: Callable[[Run], None] | None = None, *, keep: bool = False
     ) -> None:
         """Continue every run whose process ended before the run did; see `Recovery`. Return when
-        none of these runs is active. With `keep`, never return: every run of this configuration
-        that a process leaves behind is then continued within seconds.
+        none of these runs is active. With `keep`, this method never returns, and continues every
+        run of this configuration that a process leaves behind, within seconds.
         """
         recovery = Recovery(self.store, self._open_runs, tell, self.secrets.mask, taken_up)
         await (recovery.keep() if keep else recovery.run())
 
     def worker(self, most: int = 32) -> Worker:
         """Return the worker of a bridge whose `role` is `worker`. The worker's `run` drives queued
-        runs, up to a maximum number at once.
+        runs, up to `most` at the same time.
         """
         if self._role != "worker" or self._writer is None:
             raise RuntimeError(

@@ -31,8 +31,8 @@ check takes a few milliseconds.
 """
 
 SMALL_BYTES: Final = 8_000
-"""Maximum size of such a plan, in bytes. A plan of this size has room for only a few hundred
-references, which take longer to check than calls.
+"""Maximum size, in bytes, of a plan that is checked on the event loop. A plan of this size has room
+for only a few hundred references, which take longer to check than calls.
 """
 
 _JOB: Final = "ideabridge.bridge.checking:rehearsed"
@@ -44,8 +44,8 @@ Answer = Literal["dry_run", "mermaid", "text"]
 async def check_beside(
     plan: Plan, check: Callable[[Unpack[Arguments]], T], *arguments: *Arguments
 ) -> T:
-    """Call a function that checks a plan and return its result. Unless the plan is small, call the
-    function in a thread.
+    """Call a function that checks a plan, and return the function's result. Unless the plan is
+    small, call the function in a thread.
     """
     if _is_small(plan):
         return check(*arguments)
@@ -57,7 +57,7 @@ async def dry_run(plan: Plan, catalogue: Catalogue, settings: Settings) -> JSONO
 
     Raises:
         PlanError: the plan is malformed.
-        LimitExceededError: checking it takes too long or too much memory.
+        LimitExceededError: checking the plan takes too long or too much memory.
     """
     return cast("JSONObject", await _rehearse(plan, catalogue, settings, "dry_run"))
 
@@ -68,8 +68,8 @@ async def drawing(
     """Draw a plan; see `Bridge.draw`.
 
     Raises:
-        PlanError: it is malformed, or the form is unknown.
-        LimitExceededError: checking it takes too long or too much memory.
+        PlanError: the plan is malformed, or the form is unknown.
+        LimitExceededError: checking the plan takes too long or too much memory.
     """
     if form not in FORMS:
         raise PlanError(f"drawing: expected {' or '.join(map(repr, FORMS))}, found {form!r}")

@@ -23,14 +23,14 @@ class Argument:
 
     Attributes:
         text: the word.
-        option: the option that the word is the value of (`--db-path`, even if the word is
-            `--db-path=FILE`), or "".
+        option: the option whose value the word is, or "". For the word `--db-path=FILE`, it is
+            `--db-path`.
         is_code: whether an interpreter or a runner executes the word, or reads it as its own
             option.
         is_inline: whether the word might be program text, as after `sh -c`.
-        follows: what the word is an argument to: the command itself, the package or module that the
-            command runs, the command's script (the word before the first argument), or "" for none
-            of these.
+        follows: the thing to which the word is an argument: the command itself, the package or
+            module that the command runs, or the command's script (the word before the first
+            argument). "" for none of these.
     """
 
     text: str
@@ -53,8 +53,8 @@ class _Starter:
     Attributes:
         operand: what the program executes. script: a file. program: a package or a program, which
             takes the words after it as arguments. other: every word counts as executed.
-        flags: its options that take no value.
-        valued: its options whose value is the next word.
+        flags: the options of the program that take no value.
+        valued: the options of the program whose value is the next word.
         subcommands: the subcommands that execute the operand after them.
         has_modules: whether `-m` names a module to execute.
         has_scripts: whether a program that it runs can be a script in the project.
@@ -144,8 +144,8 @@ _STARTERS: Final[dict[str, _Starter]] = {
 }
 
 _BUILD: Final = re.compile(r"(?<=[a-z])([-.]?\d.*|[-.](static|dbg|debug))$")
-"""The version in a program's name with anything after it, or the name of a build: `python3.13t`,
-`bash-static`.
+"""Matches the version in a program's name and everything after it, or the name of a build:
+`python3.13t`, `bash-static`.
 """
 
 _MODULE: Final = re.compile(r"-[BEIOPSbdiqsuvx]*m(.*)", re.DOTALL)
@@ -217,7 +217,7 @@ def _starter(program: str) -> _Starter | None:
 
 def _unread(starter: _Starter, words: Sequence[str]) -> list[Argument]:
     """Return the words after a program whose operand is not known. An interpreter might treat any
-    of them as program text.
+    of these words as program text.
     """
     if starter.operand == "program":
         return _executed(words, is_inline=not _CALLS.isdisjoint(words))
@@ -242,8 +242,8 @@ def _starts_scripts(word: str) -> bool:
 
 
 def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | None:
-    """Return the index of the operand, or None if there is no operand or an unknown option precedes
-    it.
+    """Return the index of the operand. Return None if there is no operand, or if an unknown option
+    precedes it.
     """
     if starter.operand == "other":
         return None

@@ -108,7 +108,7 @@ class ConfigurationError(IdeabridgeError):
 
 
 class ApprovalRule(BaseModel):
-    """One rule in `approval`. It matches a call if all the conditions that it sets hold."""
+    """One rule in `approval`. It matches a call if all conditions that the rule sets hold."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -412,8 +412,8 @@ class Layer:
         is_own: whether it is the user's own file, which applies in every project.
         variables: the variables that the file is allowed to name as `${NAME}`, or None for every
             variable.
-        digests: the SHA-256 in hex that each tool file must have, keyed by absolute path, or None
-            if tool files are not checked.
+        digests: the SHA-256, in hex, that each tool file must have, keyed by absolute path. None if
+            tool files are not checked.
         replaced: the names of the modules that replace a module in the layer below.
         narrowed: a line for each setting that applies only partly.
         refused: a line for each setting that does not apply.
@@ -441,12 +441,12 @@ Approval = Literal["default", "allow_all"] | ApprovalRules
 _PROFILE_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,47}", re.ASCII)
 
 _LONGEST_FAULT: Final = 300
-"""Maximum length, in characters, of the reason shown to a model why a tool file could not be
-loaded.
+"""Maximum length, in characters, of the reason, as a model is shown it, why a tool file could not
+be loaded.
 """
 
 _MOST_FAULTS: Final = 5
-"""Maximum number of such reasons that a model is shown."""
+"""Maximum number of reasons, why tool files could not be loaded, that a model is shown."""
 
 
 class Configuration(BaseModel):
@@ -676,8 +676,8 @@ class Configuration(BaseModel):
 
     @property
     def warnings(self) -> list[str]:
-        """One line for each oddity in the files (how it was read, or that it is ignored) and for
-        each server that cannot be used.
+        """One line for each oddity in the files, and for each server that cannot be used. For an
+        oddity, the line says how it was read, or that it is ignored.
         """
         unusable = [
             f"{self._file_of(name)}: {line}"
@@ -694,8 +694,8 @@ class Configuration(BaseModel):
     @property
     def names_without_effect(self) -> list[str]:
         """A line for each name in `profiles`, `approval`, `allow` or `deny` that a tool has only
-        because `tools` renames it. These keys refer to the names that servers list, so such a name
-        matches nothing.
+        because `tools` renames it. Such a name matches nothing, because these keys refer to the
+        names that servers list.
         """
         real_names: dict[str, tuple[str, str]] = {}
         for module, entry in self.modules.items():
@@ -738,9 +738,9 @@ class Configuration(BaseModel):
 
     @property
     def unusable_profiles(self) -> dict[str, str]:
-        """Why each unusable profile cannot be used, keyed by name: the profile names servers that
-        are not configured. If such a name were ignored, a misspelling would silently remove a
-        server from the profile.
+        """The reason why each unusable profile cannot be used, keyed by name: the profile names
+        servers that are not configured. Such a name is not ignored, because otherwise a misspelling
+        would silently remove a server from the profile.
         """
         reasons: dict[str, str] = {}
         for name, profile in self.profiles.items():
@@ -791,9 +791,9 @@ class Configuration(BaseModel):
         return {**written, "rules": [*list_or_empty(written.get("rules")), *rules]}
 
     def _rules_of_tools(self) -> list[JSON]:
-        """Return a rule for each tool that the user's own files declare to be read-only or not to
-        be. A project file cannot declare this. These rules come last, so any other rule about the
-        tool takes precedence.
+        """Return a rule for each tool that the user's own files declare to be read-only, or not to
+        be read-only. A project file cannot declare this. These rules come last, so any other rule
+        about the tool takes precedence.
         """
         rules: list[JSON] = []
         for module, entry in self.modules.items():
@@ -886,8 +886,8 @@ class Configuration(BaseModel):
 
         A server from the user's own file starts in the project folder, as it does in other clients,
         or in `own_servers_in`. A server whose arguments or variables name a file next to the user's
-        file starts in that folder instead. Otherwise a file with the same name in a cloned
-        repository could take the place of the user's.
+        file starts in that folder instead. Otherwise, a file with the same name in a cloned
+        repository could take the place of the user's file.
         """
         folder = self.folder_of(module)
         layer = self.layer_of(module)
@@ -923,7 +923,7 @@ class Configuration(BaseModel):
 
     def opened_by(self, *, needs_token: bool) -> str | None:
         """Return why an HTTP server must not start with this configuration, or None if it can
-        start. It must not start if an ignored file would have admitted fewer people.
+        start. The server must not start if an ignored file would have admitted fewer people.
 
         Args:
             needs_token: whether the server refuses everyone who has no token.
@@ -947,7 +947,8 @@ class Configuration(BaseModel):
             )
 
         if left is not None and left.was_trusted and "store" in left.keys and not needs_token:
-            # The server has used this store before, and another store would not know its users.
+            # The server has used this store before, and a different store would not know the
+            # server's users.
             return (
                 f"{left.told()}. It names a store, which may have users. Without them, this server "
                 "would let everybody in. Trust the file again, or name the store with --store"
@@ -956,8 +957,8 @@ class Configuration(BaseModel):
         return None
 
     def digest_of(self, tool_file: str) -> str | None:
-        """Return the SHA-256 in hex that a tool file must have to be loaded, or None if any content
-        is accepted.
+        """Return the SHA-256, in hex, that a tool file must have to be loaded, or None if any
+        content is accepted.
         """
         for layer in self.layers:
             if layer.digests is not None and tool_file in layer.digests:
@@ -990,8 +991,8 @@ _PROTECTING: Final = (
     "order",
 )
 """Top-level keys that restrict what is allowed or protect what is stored. If one of them is not
-understood, the whole file is refused; otherwise it would apply with fewer restrictions than it
-states.
+understood, the whole file is refused, because otherwise the file would apply with fewer
+restrictions than it states.
 """
 
 _SERVER_PROTECTING: Final = (
@@ -1006,7 +1007,7 @@ _SERVER_PROTECTING: Final = (
     "record",
     "sharing",
 )
-"""The corresponding keys in a server's entry. If one of them is not understood, only that server is
+"""The corresponding keys in a server's entry. If one of them is not understood, only the server is
 refused.
 """
 
@@ -1027,11 +1028,13 @@ pydantic would report problems with both.
 """
 
 _MERGED: Final = ("limits", "sampling")
-"""Keys whose value is an object. A project file replaces its members one by one, not all of it."""
+"""Keys whose value is an object. A project file replaces the members of the object one by one, not
+the whole object.
+"""
 
 _USERS_OWN: Final = ("auth", "users", "retention")
 """Keys that a project file cannot set, because they decide who is allowed to use the server and
-what it deletes.
+what the server deletes.
 """
 
 
@@ -1108,7 +1111,7 @@ class _Check:
             elif fault.loc[0] == "tools" and not (
                 fault.is_unknown_key or _protects_server(fault.loc)
             ):
-                # The tool is shown as its server lists it, without this change.
+                # Without this change, the tool is shown as its server lists it.
                 self.notes.append(fault.remark.below(place).continued(_NOT_USED))
             elif fault.is_unknown_key and fault.loc[0] not in (*HINTS, *_SERVER_PROTECTING):
                 problems.append(fault.remark.continued(_NOT_IGNORED))
@@ -1172,8 +1175,8 @@ class _Check:
             self.problems.append(Remark(key, f"expected {expected}, found {actual}"))
 
     def _check_model(self) -> None:
-        """Check `model`, which is used as a whole or not at all. If one of its keys were left out,
-        the content of runs could be sent to another endpoint.
+        """Check `model`, which is used as a whole or not at all. If only one of its keys were left
+        out, the content of runs could be sent to a different endpoint.
         """
         if self.content.get("model") is None:
             return
@@ -1230,8 +1233,8 @@ def _ignored(unknown: Remark) -> Remark:
 
 
 def _may_repair(place: Place, value: JSON) -> bool:
-    """Return whether a top-level value can be read as a value of another type or, if it is null, as
-    absent.
+    """Return whether a top-level value can be read as a value of a different type or, if it is
+    null, as absent.
     """
     if place[0] in ("limits", "users"):
         return value is not None
@@ -1240,7 +1243,7 @@ def _may_repair(place: Place, value: JSON) -> bool:
 
 def _protects_server(place: Place) -> bool:
     """Return whether a place in a server's entry holds something that restricts calls to the
-    server. A value there cannot be left out when it is not understood.
+    server. A value in such a place cannot be left out if it is not understood.
     """
     if place[0] == "tools":
         return place[2:3] == ("read_only",)
@@ -1285,7 +1288,8 @@ def parse_configuration(
 
     Args:
         raw: the object.
-        project: the project folder, or None for the current one. Relative paths are relative to it.
+        project: the project folder, or None for the current folder. Relative paths are relative to
+            this folder.
         source: the file that the object was read from, or None. Relative paths are relative to its
             folder.
 
@@ -1388,7 +1392,7 @@ def load_configuration(
 
     Args:
         path: a file that must exist. It counts as trusted, and no other file is read.
-        project: the project folder, or None for the current one.
+        project: the project folder, or None for the current folder.
 
     Raises:
         ConfigurationError: a file cannot be read, can be written by others, is not JSON (the
@@ -1444,8 +1448,8 @@ def load_workspace(
     """Read the user's configuration and, if a person has trusted exactly the project file's
     content, apply the project file to it.
 
-    Without that trust, the result is the user's configuration, whose `untrusted` describes the
-    project file.
+    If nobody has trusted the content, the result is the user's configuration, whose `untrusted`
+    describes the project file.
 
     Args:
         file: the project file.
@@ -1547,8 +1551,8 @@ _PLAIN_REASON: Final = re.compile(
     r"cannot be read: [A-Za-z ]{1,80}|is not a regular file|is larger than [\d,]+ bytes|"
     r"expected an object, found [a-z ]{1,20}|nests deeper than \d+ levels"
 )
-"""Reasons that quote nothing from the file. A model is allowed to see only these, because nobody
-has trusted the file's text.
+"""Matches the reasons that quote nothing from the file. A model is allowed to see only these
+reasons, because nobody has trusted the text of the file.
 """
 
 
@@ -1591,8 +1595,8 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
     """Combine the settings of a trusted project file with the user's.
 
     Modules are merged by name, the `tools` of both apply, `limits` and `sampling` are merged key by
-    key, and other settings replace the user's. For each call, the stricter of the two approval
-    settings applies.
+    key, and other settings replace the user's settings. For each call, the stricter of the two
+    approval settings applies.
 
     Raises:
         ConfigurationError: the store is outside the project file's folder.
@@ -1646,8 +1650,8 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
 def _changes(
     user: Configuration, project: Configuration, file: Path, refused: list[str]
 ) -> dict[str, Any]:
-    """Return the settings in a project file that change the user's, keyed by attribute. Add to
-    `refused` why other settings are left out.
+    """Return the settings in a project file that change the user's settings, keyed by attribute. If
+    other settings are left out, add the reasons to `refused`.
     """
     (layer,) = project.layers
     changes: dict[str, Any] = {}
@@ -1686,9 +1690,10 @@ def _changes(
 def _also_in_force(
     user: Configuration, project: Configuration, replaced: tuple[str, ...], narrowed: list[str]
 ) -> tuple[Approval, ...]:
-    """Return the approval settings that apply in addition to the project file's. For each call, the
-    strictest of them all applies. `replaced` names the user's servers that the project file
-    replaces. Add to `narrowed` why the project file allows less than it says.
+    """Return the approval settings that apply in addition to those of the project file. For each
+    call, the strictest of all these settings applies. `replaced` names the user's servers that the
+    project file replaces. If the project file allows less than it says, add the reason to
+    `narrowed`.
     """
     (layer,) = project.layers
     also: list[Approval] = [*user.also]
@@ -1766,8 +1771,8 @@ def _inner_store(store: str, file: Path) -> str:
         )
 
     for path in (store, f"{store}-wal", f"{store}-shm", f"{store}-journal"):
-        # SQLite creates files next to the store. If a link stands in the place of one of them,
-        # SQLite follows it.
+        # Check all the files that SQLite creates next to the store, because SQLite would follow a
+        # link in place of one of them.
         if not Path(os.path.realpath(path)).is_relative_to(folder):
             raise ConfigurationError(
                 [
@@ -1782,8 +1787,8 @@ def _inner_store(store: str, file: Path) -> str:
 
 
 def _model_refusal(model: str | ModelConfiguration, variables: Variables) -> str | None:
-    """Return why a project's model is not used (because of its key, or of credentials for its
-    address), or None if it is used.
+    """Return why a project's model is not used, or None if it is used. The reason can be its key,
+    or credentials for its address.
     """
     if isinstance(model, str):
         return None
@@ -1826,9 +1831,10 @@ def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
 def fingerprint(configuration: Configuration) -> str:
     """Return the SHA-256 in hex of everything that affects how runs behave.
 
-    It covers the modules (see `module_fingerprint`), the tool files, approval, order, limits and,
-    if a program or a tool file runs in the folder, the folder. A run continues under another
-    fingerprint only if the tools that it has yet to call are unchanged; see `Binding`.
+    The fingerprint covers the modules (see `module_fingerprint`), the tool files, approval, order
+    and limits. If a program or a tool file runs in the folder, it also covers the folder. A run
+    continues under a different fingerprint only if the tools that the run has yet to call are
+    unchanged; see `Binding`.
     """
     modules: JSONObject = {
         name: module_fingerprint(configuration, name)
@@ -1867,9 +1873,9 @@ def start_definitions(configuration: Configuration) -> dict[str, str]:
 def module_fingerprint(configuration: Configuration, name: str) -> str:
     """Return the SHA-256 in hex of a module's definition without its secrets.
 
-    It covers the name, the command, its arguments, the address, the allowed and denied tools, the
-    names of headers and environment variables and, for a program, its working folder and the base
-    folder for its relative paths.
+    The fingerprint covers the name, the command, its arguments, the address, the allowed and denied
+    tools, and the names of headers and environment variables. For a program, it also covers the
+    working folder and the base folder for relative paths.
     """
     module = configuration.modules[name]
     identity = cast(

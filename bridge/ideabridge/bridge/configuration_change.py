@@ -43,8 +43,8 @@ AT_NEXT_START: Final = (
     "model",
     "sampling",
 )
-"""Top-level keys that a running process does not change: they define who is allowed to use the
-server, where it stores its data, and which model it asks.
+"""Top-level keys that a running process does not change. They define who is allowed to use the
+server, where the server stores its data, and which model it asks.
 """
 
 _LIMITS_AT_NEXT_START: Final = ("result_bytes", "run_bytes")
@@ -94,7 +94,7 @@ class ConfigurationChange:
         return not (steps or self.tool_files or self.settings or self.at_next_start)
 
     def servers_to(self, *steps: Step) -> list[str]:
-        """Return the names of the servers whose step is one of these."""
+        """Return the names of the servers whose step is one of `steps`."""
         return [name for name, step in self.servers.items() if step in steps]
 
     def lines(self) -> list[str]:
@@ -114,7 +114,7 @@ class ConfigurationChange:
 def change_between(
     before: Configuration, now: Configuration, renewed: Collection[str] = ()
 ) -> ConfigurationChange:
-    """Return the differences between the configuration in force and a new one.
+    """Return the differences between the configuration in force and a new configuration.
 
     Args:
         before: the configuration in force.
@@ -190,7 +190,7 @@ def _step_of(name: str, before: Configuration, now: Configuration) -> Step:
     if _process_of(old) != _process_of(new):
         return "replace"
     if entry_digest(old) != entry_digest(new):
-        # A tool's default names another secret, or the same secret in another place.
+        # A tool's default names a different secret, or names the same secret in a different place.
         return "replace"
     return "keep" if old == new else "adjust"
 
@@ -216,8 +216,8 @@ def _surroundings(name: str, configuration: Configuration) -> tuple[object, ...]
 
 
 def _named_variables(name: str, configuration: Configuration) -> frozenset[str] | None:
-    """Return the variables that a server's entry names and is allowed to use, or None if it is
-    allowed to use all variables.
+    """Return the variables that a server's entry names and is allowed to use. Return None if the
+    entry is allowed to use all variables.
     """
     variables = configuration.variables_of(name)
     if variables is None:

@@ -55,8 +55,8 @@ _DATA_SUFFIXES: Final = frozenset(
         ".parquet",
     }
 )
-"""File extensions used for data. A file with one of these can also be an argument without an
-option.
+"""File extensions used for data. A file with one of these extensions can also be an argument
+without an option.
 """
 
 _CODE_SUFFIXES: Final = frozenset(
@@ -187,8 +187,8 @@ _EXECUTABLE: Final = (
 
 
 def can_have_data(command: str, words: Sequence[str]) -> bool:
-    """Return whether a server can have data files. It cannot if it executes program text, or if its
-    arguments could hide what it executes.
+    """Return whether a server can have data files. It cannot have any if it executes program text,
+    or if its arguments could hide what it executes.
 
     The table of interpreters is not complete. If the arguments of an unknown program name an
     interpreter, the program might start it.
@@ -248,7 +248,7 @@ def data_variables(environment: Mapping[str, str], server: str) -> Iterator[tupl
 
 
 def _names_data(name: str) -> bool:
-    # The question that the person reads quotes the name, so the name must not look like part of the
+    # The question to the person quotes the name, so the name must not look like a part of the
     # question.
     if not _SHORT_NAME.fullmatch(name):
         return False
@@ -257,8 +257,8 @@ def _names_data(name: str) -> bool:
 
 
 def _path(value: str) -> str | None:
-    """Return the path in a value (the whole value, or the part after `sqlite:` and the like), or
-    None if it is not a path to data.
+    """Return the path in a value: the whole value, or the part after a scheme such as `sqlite:`.
+    Return None if this is not a path to data.
     """
     match = _ADDRESS.fullmatch(value)
     path = match.group(1) if match is not None else value
@@ -276,8 +276,8 @@ def _is_data_path(path: Path) -> bool:
 
 
 def is_in_project(path: Path, folder: Path) -> bool:
-    """Return whether a path, with its links resolved, is in a project's folder but not where
-    programs are installed (in a hidden folder or `node_modules`).
+    """Return whether a path, with its links resolved, is in a project's folder, but not in a place
+    where programs are installed (a hidden folder or `node_modules`).
     """
     real_folder = Path(os.path.realpath(folder))
     real = Path(os.path.realpath(path))

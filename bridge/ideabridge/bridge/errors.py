@@ -29,8 +29,8 @@ class InterruptedRunError(IdeabridgeError):
 
 
 class UnwrittenRunError(IdeabridgeError):
-    """A caller requested values from a run before the journal contains them, so they could still be
-    lost. `await run.wait()` waits until the journal contains them.
+    """A caller requested values from a run before the journal contained them, so that they could
+    still be lost. `await run.wait()` waits until the journal contains the values.
     """
 
 
@@ -119,13 +119,13 @@ class CancelledCallsError(CallError):
 
 
 class GroupFailedError(CallError):
-    """A call in `run_all` failed. The others were cancelled, and no result was written to the
+    """A call in `run_all` failed. The other calls were cancelled, and no result was written to the
     state.
     """
 
 
 class NoAlternativeError(CallError):
-    """Every call in `run_any` failed. `errors` has one entry for each."""
+    """Every call in `run_any` failed. `errors` has one entry for each call."""
 
 
 class SecretGivenError(IdeabridgeError):
@@ -156,7 +156,9 @@ class PublicationError(IdeabridgeError):
 
 
 class NoFinishedRunError(PublicationError):
-    """An idea has no finished run in this store, so a tool can only be made from the idea."""
+    """An idea has no finished run in this store, so a tool can be made only from the idea
+    itself.
+    """
 
 
 class NoPlanError(PublicationError):
@@ -164,7 +166,9 @@ class NoPlanError(PublicationError):
 
 
 class ProgramRefusedError(PublicationError):
-    """A program that was written for recorded runs is malformed, or does not do what they did."""
+    """A program that was written for recorded runs is malformed, or does not do what the runs
+    did.
+    """
 
 
 class ConstantsOpenError(ProgramRefusedError):

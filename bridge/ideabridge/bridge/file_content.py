@@ -33,9 +33,9 @@ OTHER_NAMES: Final = ("servers", "mcp_servers", "modules")
 """The keys under which other hosts list their servers. They are read as `mcpServers`."""
 
 MAX_FILE_VALUES: Final = 10_000
-"""Maximum number of values in a configuration file. Each might be odd, and describing an oddity
-takes up to half a millisecond. The file in a cloned repository is read before anyone has looked at
-it.
+"""Maximum number of values in a configuration file. Each value might be odd, and describing an
+oddity takes up to half a millisecond. The limit is needed because the file in a cloned repository
+is read before anyone has looked at it.
 """
 
 
@@ -74,7 +74,7 @@ def decode_file_content(data: bytes, *, what: str, max_bytes: int, workspace: Pa
 
     Raises:
         InvalidJSONError, LimitExceededError: as `decode`.
-        NoObjectError: it is not an object.
+        NoObjectError: the content is not an object.
     """
     plain = data.removeprefix(codecs.BOM_UTF8)
     try:
@@ -94,8 +94,9 @@ def decode_file_content(data: bytes, *, what: str, max_bytes: int, workspace: Pa
 
 
 def _without_comments(data: bytes) -> str | None:
-    """Return the text with spaces in place of comments and trailing commas, or None if it has
-    neither or is not UTF-8. The spaces keep the line and column numbers in error messages correct.
+    """Return the text with spaces in place of comments and trailing commas. Return None if the text
+    has neither of these, or is not UTF-8. The spaces keep the line and column numbers in error
+    messages correct.
     """
     try:
         text = data.decode()
@@ -110,7 +111,7 @@ def read_file_content(raw: JSON, workspace: Path) -> FileContent:
     """Read the decoded content of a configuration file.
 
     Raises:
-        NoObjectError: it is not an object.
+        NoObjectError: the content is not an object.
     """
     if not isinstance(raw, dict):
         raise NoObjectError(f"expected an object, found {found_kind(raw)}")
@@ -212,7 +213,7 @@ class _Reader:
 
 
 def _values_by_key(raw: JSONObject) -> dict[str, list[JSON]]:
-    """Return the values of each key of an object. A key can have several."""
+    """Return the values of each key of an object. A key can have several values."""
     values: dict[str, list[JSON]] = {}
     for key, value in raw.items():
         values.setdefault(key.partition(REPEATED)[0], []).append(value)
@@ -223,7 +224,7 @@ def _settled_values(
     values: list[JSON], place: str, notes: list[Remark], conflicts: list[Remark]
 ) -> JSON:
     """Return the value of a key that can occur several times. Add a note if all its values are
-    equal, and a conflict if not.
+    equal, and a conflict if they are not.
     """
     first = _settled(values[0], place, notes, conflicts)
     if len(values) == 1:

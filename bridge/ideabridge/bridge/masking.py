@@ -37,8 +37,8 @@ _PREFIXES: Final = (
 )
 _PREFIX: Final = re.compile(_PREFIXES)
 _TOKEN: Final = re.compile(
-    # After a slash, only unmistakable kinds of tokens match. Otherwise the name of a program could
-    # look like a token.
+    # After a slash, only unmistakable kinds of tokens match, because otherwise the name of a
+    # program could look like a token.
     r"(?<!\w\w)(?:"
     r"(?:gh[opsur]_|github_pat_|glpat-|xox[a-z]-)(?=[\w.-]{0,200}\d)[\w.-]{12,}"
     rf"|(?<![./\\])(?:{_PREFIXES})(?=[\w.=-]{{0,200}}\d)[\w.=-]{{12,}}"
@@ -53,15 +53,17 @@ _RANDOM: Final = re.compile(
     r"(?<![\w./\\@-])(?<!sha256:)(?=(?:\w*\d){4})(?=(?:\w*[A-Za-z]){4})\w{24,}(?![\w./\\-])"
 )
 _SEGMENT: Final = re.compile(
-    # The quantifiers are possessive, so a long part that is not a secret fails at once instead of
-    # backtracking.
+    # The quantifiers are possessive, so that a long part that is not a secret fails immediately
+    # instead of backtracking.
     r"(?=(?:[\w:-]*\d){4})(?:\w*+:)?(?:\w{20,}+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[\w-]*+"
 )
 """A random-looking part of an address's path."""
 
 _URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>`\\]+")
 _CODE_URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>`\\;|$(){}]+")
-"""In executed text, an address ends before the first character that a shell acts on."""
+"""Matches an address in executed text, which ends before the first character that a shell acts
+on.
+"""
 
 _OTHER_ENDS: Final = re.compile(r"https?|wss?|git.*|ssh.*|s?ftps?|file|docker|oci", re.IGNORECASE)
 """The schemes of addresses in which a slash ends the password. In a database address, the password
@@ -126,7 +128,7 @@ _CREDENTIAL: Final = re.compile(r"(?!-|data:)[\w.~+/=:@%#!*^?,\[\]-]+")
 
 _CODE_CREDENTIAL: Final = re.compile(r"(?!-|data:)[\w.~+/=:@%-]+")
 _GOES_ON: Final = frozenset("($`{[\\")
-"""Characters after a value that show that it is part of an expression, as in
+"""Characters after a value which show that the value is part of an expression, as in
 `token=require(...)`.
 """
 
@@ -190,7 +192,7 @@ _CODE_NAME: Final = re.compile(
     r"PATH$|^(LD|DYLD|PYTHON|NODE|PERL|RUBY|BASH|GIT|SSH|JAVA|LUA|R)_?|^ENV$|EDITOR|PAGER|BROWSER|SHELL",
     re.IGNORECASE,
 )
-"""Variables that name code. Their values are not hidden merely because they look random."""
+"""Variables that name code. Looking random is not enough for their values to be hidden."""
 
 _SHELL_TEXT: Final = re.compile(r"[\s;|&`$()<>]")
 _LONG_OPTION: Final = re.compile(r"--?[A-Za-z][\w-]+")
@@ -202,7 +204,9 @@ secret's name but take no value.
 """
 
 _CONTAINER_SWITCH: Final = "--passwd"
-"""A `podman run` option that has a secret's name but takes no value, so the image can follow it."""
+"""A `podman run` option that has a secret's name but takes no value. The word after it can
+therefore be the image.
+"""
 
 _HEADER_OPTIONS: Final = ("-H", "--header", "--headers")
 _USER_OPTIONS: Final = ("-u", "--user", "--proxy-user")
@@ -218,7 +222,9 @@ random-looking part of its path. form: it looks like a known kind of token. rand
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """Why a string is hidden: the evidence, and the name next to the string or ""."""
+    """Why a string is hidden: the evidence, and the name next to the string, or "" if there is no
+    name.
+    """
 
     evidence: Evidence
     name: str = ""
@@ -229,9 +235,9 @@ class HiddenText:
     """A string that is hidden in the shown definition.
 
     Attributes:
-        place: its place in the definition, for example `env.TOKEN` or `args.2`.
+        place: the place of the string in the definition, for example `env.TOKEN` or `args.2`.
         text: the secret.
-        evidence: what shows that it is secret.
+        evidence: what shows that the text is secret.
         name: the name of the variable, option, header, parameter or member, or "".
         is_whole: whether the secret is the whole string in this place.
         may_be_command: whether something might execute the string. Such a string is shown to the
@@ -247,8 +253,8 @@ class HiddenText:
 
 
 Replace = Callable[[HiddenText], str | None]
-"""A function that returns the text that replaces a hidden string, or None to leave the string as it
-is. The text contains `MASK`.
+"""A function that returns the text that replaces a hidden string, or None to leave the string
+unchanged. The text contains `MASK`.
 """
 
 
@@ -267,10 +273,10 @@ def hidden_in(entry: JSONObject) -> list[HiddenText]:
 
 
 def replaced_in(entry: JSONObject, replace: Replace) -> JSONObject:
-    """Return a server's definition in which each text that `shown_definition` hides is replaced by
-    another. The values of variables that `shown_definition` shows because they might be commands
-    are replaced, too. `replace` is also called for other texts that might be commands, but those
-    stay as they are.
+    """Return a server's definition in which each text that `shown_definition` hides is replaced
+    with the result of `replace`. The values of variables that `shown_definition` shows because they
+    might be commands are replaced, too. `replace` is also called for other texts that might be
+    commands, but these texts stay unchanged.
     """
     return _Mask(replace, is_moving=True).entry(entry)
 
@@ -467,16 +473,16 @@ class _Mask:
         if not _is_word(value) and not _is_scheme(value):
             if self._is_moving and self._is_data():
                 return self._scheme(value, _Reason("name", name), is_inert=True)
-            # The value might be a command, so the definition shows it, but errors must still hide
-            # it.
+            # The definition shows the value, because it might be a command, but errors must still
+            # hide it.
             self._note_command(value, _Reason("name", name))
             return self._text(value, is_code=True)
 
         return self._scheme(value, _Reason("name", name))
 
     def _is_data(self) -> bool:
-        """Return whether the value in this place is certainly not executed: it is the value of a
-        variable, and no argument is program text.
+        """Return whether the value in this place is certainly not executed, because it is the value
+        of a variable and no argument is program text.
         """
         return self._place.startswith("env.") and not self._runs_text
 
@@ -487,7 +493,7 @@ class _Mask:
 
     def _header_line(self, line: str, *, is_option: bool, is_inert: bool) -> str:
         """Return the line `NAME: VALUE` with its secret hidden. A line that is the value of an
-        option is certainly a header, so any value in it is a secret.
+        option is certainly a header, so any value in the line is a secret.
         """
         match = _HEADER.fullmatch(line)
         if match is None:
@@ -555,7 +561,7 @@ class _Mask:
             return text
 
         if self._is_moving and _VARIABLE.search(text):
-            # The value is already stored elsewhere.
+            # There is nothing to hide, because the value is already stored elsewhere.
             return text
 
         shown: list[str] = []
@@ -640,12 +646,12 @@ class _Mask:
 
         Args:
             match: the match, whose groups are the name, the text after it, and the value.
-            names: the names that occur more than once in the text, which might therefore read these
-                variables, or None if it might read any variable.
+            names: the names that occur more than once in the text, because the text might read
+                these variables. None if the text might read any variable.
             is_code: whether the text is executed.
         """
         name, between, value = match.groups()
-        # In `--env=TOKEN=x` the second name says that the value is secret.
+        # In `--env=TOKEN=x`, the second name says that the value is secret.
         while not is_secret_name(name):
             inner, equals, following = value.partition("=")
             if not equals:
@@ -805,7 +811,9 @@ class _Leaf:
 
     @property
     def is_secret(self) -> bool:
-        """True if its key, an enclosing member, or the name next to it says that it is secret."""
+        """True if the key of the value, an enclosing member, or the name next to the value says
+        that the value is secret.
+        """
         if _COMMAND_NAME.search(self.key):
             return False
         if is_secret_name(self.key):
@@ -858,7 +866,7 @@ def _split_user(scheme: str, rest: str, *, is_code: bool) -> tuple[str, str, str
 
 
 def _is_secret_option(option: str) -> bool:
-    """Return whether the value of an option is secret, as for `--token`, or for `-token` in Go
+    """Return whether the value of an option is secret, as with `--token`, or with `-token` in Go
     programs.
     """
     return (
@@ -893,8 +901,8 @@ def _read_names(text: str) -> frozenset[str] | None:
 
 
 def _read(command: str, words: Sequence[str]) -> list[Argument]:
-    """Read the words after a command. If one of them is an interpreter, the words after it are read
-    as its arguments.
+    """Read the words after a command. If one of them is an interpreter, the words after the
+    interpreter are read as its arguments.
     """
     arguments: list[Argument] = []
     program = _interpreter(command) or command
@@ -911,8 +919,8 @@ def _read(command: str, words: Sequence[str]) -> list[Argument]:
 
 
 def _part(program: str, words: Sequence[str]) -> list[Argument]:
-    """Read the words of one program. A runner might take a word after an unknown option for the
-    name of a package, so such a word counts as program text.
+    """Read the words of one program. A runner might take a word after an unknown option as the name
+    of a package, so such a word counts as program text.
     """
     arguments = read_arguments(program, words)
     if program_name(program) in _RUNNERS:

@@ -78,22 +78,22 @@ class Plan:
         instances: initial states keyed by instance. A call without `_instance` runs once for each
             instance.
         output: a value with references, or None if the final state is the answer.
-        input_schema: JSON Schema of the input, or None to infer it from the input when the plan
-            becomes a tool.
+        input_schema: JSON Schema of the input. With None, the schema is inferred from the input
+            when the plan becomes a tool.
         output_schema: JSON Schema of the output.
         name, description: the name and the description of the tool, if the plan is published.
-        tools: tools that the plan's context defines in `tool` messages, as the context of the run
-            from which the plan was lifted did.
+        tools: the tools that the plan's context defines in `tool` messages. If the plan was lifted,
+            these are the tools that the context of the run defined.
         messages: the other messages in the context, such as texts, data and states, if the plan's
             idea was written by hand.
-        explained: how to compute the literals that a recorded run copied from new data instead; see
+        explained: how to compute, from new data, the literals that a recorded run copied; see
             `context/plan_literals.py`.
         program: Python text that replaces the calls and the output, and runs once for each
             instance; see `programs/sandbox.py`.
         names: the names of tools in a published program; see `ProgramNames.used_by`. For such a
             program, `calls` lists the tools that it can call, each as a call without parameters.
         reached: the places `[line, column]` in a published program from which recorded runs made
-            calls. A call from any other place asks before it changes something. None if the program
+            calls. A call at any other place asks before it changes something. None if the program
             was not checked against a recording.
         assumed: the assumptions about the input to a published program, in the form of
             `Settled.assumed`.
@@ -169,8 +169,8 @@ class Plan:
 
     @property
     def output_by_instance(self) -> bool:
-        """Return whether the output maps each instance to an output of its own: the plan has
-        instances, and some reference in its output names no instance.
+        """Return whether the output maps each instance to an output of its own. This is the case if
+        the plan has instances, and a reference in the output names no instance.
 
         If every reference in the output names an instance, or the output has no references, the
         output is a single value.
@@ -245,7 +245,8 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
     """Read a plan: `{"calls": [...], "input"?, "instances"?, "output"?, ...}`.
 
     Raises:
-        PlanError: the shape is wrong. The message says where, what was found and what was expected.
+        PlanError: the plan does not have this form. The message says where, what was found and what
+            was expected.
         InvalidJSONError, LimitExceededError: the plan is not JSON, is nested too deeply or is too
             large.
     """
@@ -389,7 +390,8 @@ def _reached(plan: JSONObject) -> list[JSON] | None:
     if "reached" not in plan:
         return None
     reached = plan["reached"]
-    # If this is not a list, it names no places. Every call that might change something then asks.
+    # A value that is not a list names no places, so that every call that might change something
+    # asks.
     return list_or_empty(reached)
 
 
@@ -428,8 +430,8 @@ _EXPLAINING: Final = {
     "decisions": "decisions",
     "strict": "strict",
 }
-"""The members of a published plan that say how to compute literals, each with its name in
-`Plan.explained`.
+"""The members of a published plan that say how to compute literals, keyed by their names in the
+plan. The values are their names in `Plan.explained`.
 """
 
 
@@ -444,15 +446,15 @@ class Rehearsal:
 
     Attributes:
         graph: the calls of the plan, bound to each other.
-        missing: the plan's references to the input if it has none.
+        missing: the plan's references to the input, if the plan has no input.
     """
 
     graph: Graph
     missing: tuple[str, ...] = ()
 
     def dry_run(self) -> JSONObject:
-        """Return the order of the calls, which of them run in parallel, and what each reads and
-        writes; see `Bridge.dry_run`.
+        """Return the order of the calls, which of them run in parallel, and what each call reads
+        and writes; see `Bridge.dry_run`.
         """
         return dry_run_report(self.graph, self.missing)
 
@@ -503,7 +505,8 @@ def _checked(
         SolutionProposed(calls, plan.output, None, places, explained=plan.explained)
     )
     if checked.proposal is None:
-        # The plan has more calls or references than a run can have. `errors` reports this.
+        # The graph stays empty, because the plan has more calls or references than a run can have.
+        # `errors` reports this.
         return Graph(catalogue, {}), checked.errors
     return checked.proposal.graph, checked.errors
 
@@ -574,8 +577,9 @@ class WaitingPlan(Rehearsal):
 
     Attributes:
         question: the question. Pass its `approval` to `Run.decide`.
-        instances: the number of the run's instances, each of which makes the calls, or 0 if the run
-            has none. If there are many calls, the dry run and the drawings show only one instance.
+        instances: the number of the run's instances, each of which makes the calls. 0 if the run
+            has no instances. If there are many calls, the dry run and the drawings show only one
+            instance.
     """
 
     question: Question = field(kw_only=True)

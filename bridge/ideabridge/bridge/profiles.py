@@ -37,8 +37,8 @@ class Profile:
     Attributes:
         name: the name of the profile.
         servers: the servers.
-        tools: the tools, as `NAME` or `SERVER.NAME`. Both the tools of `servers` and those from
-            tool files must match.
+        tools: the tools, as `NAME` or `SERVER.NAME`. The tools of `servers` must match, and so must
+            the tools from tool files.
         ideas: the published ideas, by name. With None, the profile contains the ideas that call
             only tools in the profile.
     """
@@ -79,7 +79,7 @@ class Profile:
 
     def admits_idea(self, name: str) -> bool:
         """Return whether the profile contains the idea `NAME`, which can be written with or without
-        `idea:` and a version. If `ideas` is None, this is true; `AdmittedIdeas` checks what else an
+        `idea:` and a version. If `ideas` is None, return True. `AdmittedIdeas` checks what else an
         idea needs.
         """
         return _matches(self.ideas, name.removeprefix(IDEA).partition("@")[0])
@@ -93,8 +93,8 @@ class Profile:
         )
 
     def lack(self, kind: str, name: str) -> str:
-        """Return the same reason worded as an unmet need, as in "the tool 'push', which is not in
-        profile 'review'".
+        """Return the reason of `refusal`, worded as an unmet need, as in "the tool 'push', which is
+        not in profile 'review'".
         """
         return (
             f"the {kind} {shown_name(name)[:_SHOWN_CHARACTERS]!r}, which is not in profile "

@@ -21,8 +21,8 @@ from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.worker import workers
 
 SMALL_EVENTS: Final = 150
-"""Maximum number of events in small journals. This is about fifty calls, which take about 20 ms to
-read.
+"""Maximum number of events in small journals. They are the events of about fifty calls, and take
+about 20 ms to read.
 """
 
 SMALL_BYTES: Final = 50_000
@@ -74,13 +74,13 @@ def are_small(store: Store, runs: Sequence[str]) -> bool:
 
 
 def read_here(place: str, reader: JSONObject, *arguments: JSON) -> JSON:
-    """Run the function at MODULE:FUNCTION, and return its result. It reads the store over its own
-    connection, which `Store.reader` describes.
+    """Run the function at MODULE:FUNCTION, and return its result. The function reads the store over
+    its own connection, which `Store.reader` describes.
     """
     module, _, name = place.partition(":")
     work = getattr(import_module(module), name)
-    # All objects stay in use until the function returns, so garbage collection would take a fifth
-    # of the time and free nothing.
+    # Turn off garbage collection: all objects stay in use until the function returns, so garbage
+    # collection would take a fifth of the time and free nothing.
     gc.disable()
     try:
         with Store.open_for_reading(reader) as store:

@@ -35,7 +35,7 @@ _LEAST_LENGTH: Final = 4
 _REFERENCE: Final = re.compile(rf"\$\{{secret:({NAME_PATTERN})\}}")
 _MOST_NAME: Final = 100
 _MOST_PLACEHOLDER: Final = 200
-"""How many characters of a value are searched for the words of a placeholder."""
+"""The number of characters of a value that are searched for the words of a placeholder."""
 
 
 _CERTAIN_NAME: Final = re.compile(
@@ -105,9 +105,9 @@ class SecretPlace:
     """A secret in an entry.
 
     Attributes:
-        place: its place, for example `env.TOKEN` or `args.2`.
+        place: the place of the secret, for example `env.TOKEN` or `args.2`.
         name: the suggested name of the stored secret. Equal values in an entry share a name.
-        evidence: how it was recognised.
+        evidence: how the secret was recognised.
         value: the secret.
     """
 
@@ -150,16 +150,16 @@ def recognise_secrets(
     taken: Collection[str] = (),
     chosen: Mapping[str, bool] = _NOTHING_CHOSEN,
 ) -> RecognisedSecrets:
-    """Find the secrets in a server's entry. Values that name a variable or a stored secret are left
-    as they are.
+    """Find the secrets in a server's entry. Values that name a variable or a stored secret stay
+    unchanged.
 
     Args:
         server: the name of the server. The suggested names begin with it.
         entry: the entry, with ideabridge's keys.
         taken: names that other secrets already have.
-        chosen: a person's decisions, keyed by place, such as `env.TENANT`. False: the value there
-            contains no secret. True: the whole value, which belongs to a variable or a header, is a
-            secret.
+        chosen: a person's decisions, keyed by place, such as `env.TENANT`. False: the value in this
+            place contains no secret. True: the whole value, which belongs to a variable or a
+            header, is a secret.
     """
     recogniser = _Recogniser(server, taken, chosen)
     marked = replaced_in(entry, recogniser.replacement)
@@ -211,8 +211,8 @@ class _Recogniser:
         return f"{MASK}{self._nonce}:{len(self._places) - 1}{MASK}"
 
     def with_chosen(self, marked: JSONObject) -> JSONObject:
-        """Return an entry in which marks also replace the values that only a person's decision, and
-        nothing in the entry, makes secret.
+        """Return an entry in which marks also replace the values that are secret only because of a
+        person's decision, and not because of anything in the entry.
         """
         recognised = {place.place for place in self._places}
         result = dict(marked)

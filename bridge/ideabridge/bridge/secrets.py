@@ -46,8 +46,8 @@ _HALF: Final = re.compile("[\ud800-\udfff]")
 _WRAPPED: Final = re.compile(
     r"\r?\n(?:(?<=[A-Za-z0-9+/]{40}\n)|(?<=[A-Za-z0-9+/]{40}\r\n))(?=[A-Za-z0-9+/])"
 )
-"""A line ending within base64: `base64` and MIME write lines of 76 characters, PEM writes lines of
-64.
+"""Matches a line ending within base64. `base64` and MIME write lines of 76 characters, and PEM
+writes lines of 64.
 """
 _PERCENT: Final = re.compile(rb"%[0-9A-Fa-f]{2}")
 _Kind: TypeAlias = Literal["any", "certain", "leaking"]
@@ -97,14 +97,14 @@ _LOCK: Final = RLock()
 
 
 class Secrets:
-    """Collects secret values and replaces them, also in their encoded forms (`forms_of`), with
-    `[secret:NAME]`.
+    """Collects secret values, and replaces them with `[secret:NAME]`, even in their encoded forms
+    (`forms_of`).
     """
 
     def __init__(self) -> None:
         with _LOCK:
             _LIVE.add(self)
-        # For each kind, the name of the secret, keyed by each of the secret's forms.
+        # For each kind, a mapping from each form of a secret to the name of the secret.
         self._forms: dict[_Kind, dict[str, str]] = {"any": {}, "certain": {}, "leaking": {}}
         self._finders: dict[_Kind, _Finder] = {}
         # Whether JSON escapes a character in any secret.
@@ -197,9 +197,9 @@ class Secrets:
         return len(self._forms["any"])
 
     def found_in(self, text: str) -> list[str]:
-        """Return the names of the secrets because of which a string must not be exported: the
-        certain ones in it, and those that look like tokens. A plain word from an environment does
-        not count.
+        """Return the names of the secrets because of which a string must not be exported. These are
+        the secrets in the string that are certain, or that look like tokens. A plain word from an
+        environment does not count.
         """
         finder = self._finder("leaking")
         if finder is None:
@@ -220,7 +220,8 @@ class Secrets:
 
     def mask_start(self, text: str, limit: int) -> str:
         """Mask the first `limit` characters of a string that might be long. A secret that extends
-        past the limit is masked as a whole, because its first part alone would not be recognised.
+        past the limit is masked as a whole, because the first part of a secret would not be
+        recognised on its own.
         """
         text = text[: limit + self._longest]
         finder = self._finder("any")
@@ -233,16 +234,16 @@ class Secrets:
         return self.mask(text[:end])
 
     def redact(self, value: JSON) -> JSON:
-        """Return a value without the certain secrets in it. If it contains no secret, as usual,
-        this takes a single search.
+        """Return a value without the certain secrets in it. If the value contains no secret, which
+        is the usual case, this takes a single search.
         """
         finder = self._finder_in(value)
         return value if finder is None else _redacted(value, finder)
 
     def places(self, value: JSON) -> list[tuple[str, str]]:
         """Return (path, name) for every certain secret in a value, for example
-        `("calls.0.text", "API_TOKEN")`. The path of a secret in a key is that of the enclosing
-        object. If the value contains no secrets, this takes a single search.
+        `("calls.0.text", "API_TOKEN")`. For a secret in a key, the path is the path of the
+        enclosing object. If the value contains no secrets, this takes a single search.
         """
         finder = self._finder_in(value)
         if finder is None:
@@ -270,8 +271,8 @@ def forms_of(value: str) -> list[str]:
     """Return the forms in which a secret can occur: plain, in hex and base64, and as it is written
     in JSON, HTML and addresses.
 
-    When a longer text is encoded in base64, only some characters depend on the secret alone. The
-    base64 forms consist of just these.
+    When a longer text is encoded in base64, only some characters depend on nothing but the secret.
+    The base64 forms consist of only these characters.
     """
     forms = [
         value,
@@ -304,8 +305,11 @@ def _json_text(text: str) -> str:
 
 
 def _base64_forms(data: bytes) -> Iterator[str]:
-    """Yield what base64, also in its form for addresses, makes of data inside a longer text."""
-    # Four characters encode three bytes, so what precedes the data can shift them in three ways.
+    """Yield the strings that data inside a longer text becomes in base64, including the form of
+    base64 that is used in addresses.
+    """
+    # Four characters encode three bytes, so the text before the data can shift the data in three
+    # ways.
     for preceding in range(3):
         text = base64.b64encode(bytes(preceding) + data).decode()
         # The characters that also encode a neighbouring byte are left out.
@@ -353,7 +357,7 @@ class _Finder:
         if self._json.find_matches_as_indexes(data):
             return True
         if rb"\n" in data:
-            # This might be base64 with line endings.
+            # The data might be base64 with line endings.
             unwrapped = data.replace(rb"\r\n", b"").replace(rb"\n", b"")
             if self._json.find_matches_as_indexes(unwrapped):
                 return True
@@ -375,7 +379,7 @@ class _Finder:
         if "%" in text:
             spans += self._percent_spans(text)
 
-        # Of the spans that begin at one place, the longest comes first and gives its name.
+        # Of the spans that begin at the same place, the longest comes first, and its name is used.
         spans.sort(key=lambda span: (span.start, -span.end))
         merged: list[_Span] = []
         for span in spans:
@@ -422,7 +426,7 @@ class _Finder:
         return spans
 
     def _percent_spans(self, text: str) -> list[_Span]:
-        """Return where secrets are, also if some of their characters are percent-encoded."""
+        """Return where secrets are, even if some of their characters are percent-encoded."""
         data = text.encode()
         if _PERCENT.search(data) is None:
             return []
@@ -518,7 +522,9 @@ def _clean(text: str) -> str:
 
 
 class _CleanRecords:
-    """Creates log records without secrets for every handler, also for one that is added later."""
+    """Creates log records without secrets for every handler, including handlers that are added
+    later.
+    """
 
     def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
         self._make = make

@@ -125,8 +125,8 @@ HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
         ),
     }
 )
-"""Keys of other hosts that would change the behaviour but are not supported, each with the reason
-why it is refused.
+"""Keys of other hosts that would change the behaviour but are not supported. Each is mapped to the
+reason why it is refused.
 """
 
 MILLISECONDS: Final = {
@@ -160,7 +160,9 @@ class Remark:
     text: str
 
     def below(self, place: str) -> Remark:
-        """Return the remark with the enclosing value's place, `place`, in front of its own."""
+        """Return the remark with `place`, which is the place of the enclosing value, in front of
+        its own place.
+        """
         return Remark(".".join(part for part in (place, self.place) if part), self.text)
 
     def continued(self, sentence: str) -> Remark:
@@ -177,7 +179,8 @@ class ServerEntry:
     """One entry in `mcpServers`, in ideabridge's keys.
 
     Attributes:
-        members: the keys and values. Values that are not understood stay as they are in the file.
+        members: the keys and values. Values that are not understood stay as they are written in the
+            file.
         notes: what was odd, and how it was read instead.
         problems: why the server cannot be used.
     """
@@ -302,8 +305,8 @@ def with_settings(raw: JSONObject, settings: Mapping[str, JSON]) -> JSONObject:
         if own not in settings:
             result[key] = value
         elif left.get(own) is not None:
-            # The new value replaces the first form of its key in the entry, because a person looks
-            # for it there.
+            # The new value replaces the first form of its key in the entry, because this is where a
+            # person looks for it.
             result[own] = left.pop(own)
 
     result.update({key: value for key, value in left.items() if value is not None})
@@ -417,7 +420,7 @@ def _read_switch(entry: ServerEntry) -> None:
 
 
 def _read_kind(entry: ServerEntry) -> None:
-    """Read a `type` that differs from one of ideabridge's only in case and separators."""
+    """Read a `type` that differs from one of ideabridge's types only in case and separators."""
     kind = entry.members.get("type")
     if not isinstance(kind, str) or kind in KINDS:
         return
@@ -459,7 +462,9 @@ def _is_whole_number(value: JSON) -> bool:
 
 
 _ONE_NAME: Final = re.compile(r"""(?!(?:null|none|true|false|\d+)$)[^\s,;"'{}]+""", re.IGNORECASE)
-"""A name or a pattern. It cannot be meant as a list of names or as another kind of value."""
+"""Matches a name or a pattern that cannot be meant as a list of names or as another kind of
+value.
+"""
 
 
 def _read_lists(entry: ServerEntry) -> None:
@@ -512,7 +517,7 @@ def _read_texts(entry: ServerEntry, key: str) -> None:
         elif value is None:
             entry.note(place, "null is read as if it were absent")
         elif isinstance(value, int):
-            # In Python, a bool is an int, too.
+            # Write a boolean as JSON does. In Python, a bool is also an int.
             texts[name] = str(value).lower()
             entry.note(place, f"{found_kind(value)} is read as text; write it in quotes")
         else:
@@ -523,7 +528,7 @@ def _read_texts(entry: ServerEntry, key: str) -> None:
 
 def _pairs(value: JSON, key: str) -> list[tuple[str, JSON]] | None:
     """Return the names and values in an object, in a list of `{"name", "value"}` or, for `env`, in
-    a list of NAME=VALUE. Return None for a value in another form.
+    a list of NAME=VALUE. Return None for a value that has none of these forms.
     """
     if isinstance(value, dict):
         return list(value.items())

@@ -44,8 +44,8 @@ _RESTRICTING: Final = re.compile(
 """Words in a key, ignoring case and separators, that suggest that the key restricts something."""
 
 _LEAST_SIMILARITY: Final = 0.6
-"""How similar, from 0 to 1, a known key must at least be to be suggested in place of an unknown
-one.
+"""The minimum similarity, from 0 to 1, that a known key must have to be suggested in place of an
+unknown key.
 """
 
 NULL: Final = "expected a value, found null; leave the key out instead"
@@ -126,8 +126,8 @@ class Checker:
         return ()
 
     def repaired(self, raw: JSONObject, may_repair: Callable[[Place, JSON], bool]) -> Repaired:
-        """Return the object with values of the wrong type converted, and without the keys whose
-        value is null.
+        """Return the object. Values of the wrong type are converted, and keys whose value is null
+        are left out.
 
         Args:
             raw: the object.
@@ -192,12 +192,12 @@ def may_restrict(key: str, known: Sequence[str], restricting: Collection[str]) -
     Args:
         key: the unknown key.
         known: the keys of its object.
-        restricting: those of them that restrict something.
+        restricting: the known keys that restrict something.
     """
     if _RESTRICTING.search(spelling_of(key)):
         return True
     restrictions = {*restricting, *_RESTRICTIONS}
-    # Of two keys that are equally similar, the restricting one counts.
+    # Of two keys that are equally similar, the key that restricts something counts.
     ordered = sorted({*known, *restrictions}, key=lambda name: name not in restrictions)
     spelling = difflib.SequenceMatcher(b=spelling_of(key))
     best = 0.0
@@ -230,7 +230,7 @@ def null_places(value: JSON, place: Place) -> Iterator[Place]:
 def without(members: JSONObject, places: Collection[Place]) -> JSONObject:
     """Return a copy of an object without the values at the given places."""
     result = copy.deepcopy(members)
-    # Remove the later items of a list first, so that the earlier ones keep their positions.
+    # Remove the later items of a list first, so that the earlier items keep their positions.
     for place in sorted(set(places), key=_order, reverse=True):
         _remove(result, place)
     return result
@@ -251,8 +251,8 @@ def _remove(members: JSONObject, place: Place) -> None:
 
 
 def _repair(members: JSONObject, error: ErrorDetails) -> str | None:
-    """Replace the value that an error is about if it is clear what the value means as the expected
-    type. Return how the value was read, or None if it was left unchanged.
+    """If it is clear which value of the expected type is meant, replace the value that an error is
+    about. Return how the value was read, or None if it was left unchanged.
     """
     place = error["loc"]
     value = cast("JSON", error["input"])
@@ -286,7 +286,9 @@ _NUMBER: Final = re.compile(r"\d{1,15}(\.\d{1,9})?")
 
 
 def _converted(kind: str, value: JSON) -> JSON:
-    """Return the only value of the expected type that the author can have meant, or None."""
+    """Return the only value of the expected type that the author can have meant. Return None if
+    there is no such value.
+    """
     if kind == "bool_type" and isinstance(value, str):
         return {"true": True, "false": False}.get(value.lower())
     if kind == "int_type" and isinstance(value, float) and value.is_integer():

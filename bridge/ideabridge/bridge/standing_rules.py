@@ -54,10 +54,10 @@ MAX_BYTES: Final = 2 * 1024 * 1024
 
 _MAX_TEXT: Final = 4096
 _LATEST: Final = 253_000_000_000
-"""The latest time that is valid in a rule, in seconds since 1970. It is in the year 9987."""
+"""The latest valid time in a rule, in seconds since 1970. This time is in the year 9987."""
 
 LOCK_SECONDS: Final = 5.0
-"""How long, in seconds, to wait while another process changes the rules."""
+"""The time, in seconds, to wait while another process changes the rules."""
 
 _SETTING: Final = "always "
 _VERSION: Final = 1
@@ -92,13 +92,13 @@ class StandingRule:
     """One rule: a tool that a person has allowed always.
 
     Attributes:
-        owner: the caller whose calls it covers.
+        owner: the caller whose calls the rule covers.
         workspace: see `workspace_of`.
         tool: the tool.
         server: the start definition of the tool's module or, for a tool from a tool file, a hash of
             the tool files.
-        by: the person who gave it.
-        at: the time when it was given, in seconds since 1970.
+        by: the person who gave the rule.
+        at: the time when the rule was given, in seconds since 1970.
     """
 
     owner: str
@@ -146,7 +146,7 @@ class StandingRule:
 
 @dataclass(frozen=True, slots=True)
 class ListedRule:
-    """A rule with whether it still covers its tool."""
+    """A rule, and whether the rule still covers its tool."""
 
     rule: StandingRule
     state: State
@@ -172,7 +172,9 @@ class ListedRule:
 
 
 def rule_id(owner: str, workspace: str, tool: StandingTool, server: str) -> str:
-    """Return the id of the rule that covers exactly this."""
+    """Return the id of the rule that covers exactly these: calls of `owner` to `tool` on `server`
+    in `workspace`.
+    """
     covered: JSON = [
         owner,
         workspace,
@@ -197,8 +199,8 @@ def workspace_of(configuration: Configuration) -> str:
 
 
 def servers_of(configuration: Configuration) -> dict[str, str]:
-    """Return what rules are bound to in addition to the tool's definition, keyed by module: the way
-    the module starts or, under the key "", the content of the tool files.
+    """Return the things to which rules are bound in addition to the tool's definition, keyed by
+    module. This is the way the module starts or, under the key "", the content of the tool files.
 
     Without tool files, the key "" is absent: nothing here identifies the code of a tool that a
     program passes in, so no rule can be bound to that code.
@@ -323,7 +325,7 @@ class _ReadFile:
     """The content of the rules file as it was last read.
 
     Attributes:
-        signature: what identifies the content; empty if there was no file.
+        signature: values that identify the content. Empty if there was no file.
         rules: the rules, keyed by id.
         problem: why the file cannot be used, or None.
     """
@@ -337,8 +339,8 @@ class _RuleFile:
     """The rules of this machine's user."""
 
     def __init__(self) -> None:
-        # A thread can change the rules while the event loop reads them, so the rules last read are
-        # always replaced as a whole.
+        # A thread can change the rules while the event loop reads them, so `_last` is always
+        # replaced as a whole.
         self._last = _ReadFile()
 
     def read(self) -> Mapping[str, StandingRule]:
@@ -379,8 +381,8 @@ class _RuleFile:
         return last.rules
 
     def change(self, change: _Change, seconds: float = LOCK_SECONDS) -> Mapping[str, StandingRule]:
-        """Replace the rules by `change(rules)`, while no other process changes them. Return the
-        former rules. `seconds` is how long to wait for another process.
+        """Replace the rules with `change(rules)`, while no other process changes them. Return the
+        former rules. `seconds` is the time to wait for another process.
 
         Raises:
             StandingRuleError: the file cannot be used or written.
@@ -427,7 +429,7 @@ def _locked(path: Path, seconds: float) -> Generator[None]:
     """Hold the lock that processes take to change the rules.
 
     Raises:
-        RulesLockedError: another process holds it for more than `seconds`.
+        RulesLockedError: another process holds the lock for more than `seconds`.
         OSError: the lock file cannot be opened.
     """
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -471,7 +473,7 @@ class StandingRules:
 
     Args:
         configuration: this process's configuration, which says how servers start.
-        store: the store, which contains everyone's rules except those of this machine's user.
+        store: the store, which contains the rules of everyone except this machine's user.
 
     Attributes:
         workspace: see `workspace_of`.
@@ -507,7 +509,8 @@ class StandingRules:
             return None
 
         rule = rules.get(rule_id(owner_of(caller), self.workspace, tool, server))
-        # The id is short enough for a server to construct another definition that has the same id.
+        # Compare everything, because the id is so short that a server could construct a different
+        # definition with the same id.
         if rule is None or (rule.workspace, rule.tool, rule.server) != (
             self.workspace,
             tool,
@@ -536,7 +539,7 @@ class StandingRules:
         """Return whether a run is bound to the way a tool's server starts in this process.
 
         Args:
-            tool: the tool that one of the run's calls calls.
+            tool: the tool of one of the run's calls.
             bound: the start definitions to which the run is bound; see `RunStarted`.
         """
         server = self._servers.get(tool.module)
@@ -587,8 +590,8 @@ class StandingRules:
         return {tool.name_in_module: tool.digest for tool in tools}
 
     def _state_of(self, rule: StandingRule, digests: Mapping[str, str] | None) -> State:
-        """Return whether a rule still covers its tool. `digests` are those of the tools on the
-        tool's server.
+        """Return whether a rule still covers its tool. `digests` are the digests of the tools on
+        the tool's server.
         """
         if rule.workspace != self.workspace:
             return "elsewhere"
@@ -601,7 +604,7 @@ class StandingRules:
         return "holds" if digests.get(rule.tool.name) == rule.tool.digest else "outdated"
 
     def withdraw(self, rule: StandingRule) -> bool:
-        """Delete a rule. Return False if it was withdrawn already.
+        """Delete a rule. Return False if it has already been withdrawn.
 
         Raises:
             StandingRuleError, StoreError: the rules cannot be changed.
@@ -621,7 +624,7 @@ class StandingRules:
     def _change(
         self, caller: str, change: _Change, seconds: float = LOCK_SECONDS
     ) -> Mapping[str, StandingRule]:
-        """Replace the rules of a caller by `change(rules)`. Return the former rules."""
+        """Replace the rules of a caller with `change(rules)`. Return the former rules."""
         if caller == LOCAL:
             return self._file.change(change, seconds)
 
@@ -641,7 +644,8 @@ def _named(caller: str) -> str:
 
 
 def _with_rule(rules: Mapping[str, StandingRule], rule: StandingRule) -> Mapping[str, StandingRule]:
-    """Return the rules and a new one, which replaces any outdated rule for the same tool.
+    """Return the rules together with a new rule, which replaces any outdated rule for the same
+    tool.
 
     Raises:
         StandingRuleError: there are too many rules, or the new rule could not be read back.
@@ -670,7 +674,7 @@ def own_rules() -> list[StandingRule]:
     """Return the rules of this machine's user.
 
     Raises:
-        StandingRuleError: their file cannot be used, so none of them applies.
+        StandingRuleError: the file of the rules cannot be used, so none of the rules applies.
     """
     return list(_RuleFile().read().values())
 
@@ -681,7 +685,7 @@ def allow_always(tool: Tool, configuration: Configuration, by: Decider) -> Stand
 
     Args:
         tool: the tool as its server lists it now, or a Python tool.
-        configuration: the configuration that the tool is used with.
+        configuration: the configuration with which the tool is used.
         by: the person.
 
     Raises:

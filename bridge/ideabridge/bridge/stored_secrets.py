@@ -56,17 +56,17 @@ class StoredSecretError(IdeabridgeError):
 
 @dataclass(frozen=True, slots=True)
 class StoredSecret:
-    """A secret. It includes its value only if `secrets.json` holds the value.
+    """A secret. The value is included only if it is in `secrets.json`.
 
     Attributes:
         name: its name.
-        file: the configuration file that it belongs to, or None for the user's own.
+        file: the configuration file to which the secret belongs, or None for the user's own file.
         place: `keyring`, or `file` if the value is in `secrets.json`.
         servers: the servers that are allowed to use it, each with the digest of its entry
-            (`entry_digest`). For a secret of the user's own file, every server in that file is
-            allowed to.
+            (`entry_digest`). Every server in the user's own file is allowed to use a secret of this
+            file.
         value: the value, if it is in `secrets.json`.
-        set_at: when the value was stored, in seconds since 1970, or 0 if that is not known.
+        set_at: the time when the value was stored, in seconds since 1970, or 0 if it is not known.
     """
 
     name: str
@@ -115,7 +115,8 @@ class SecretOwner:
 
 def secret_owner(file: Path | None) -> SecretOwner:
     """Return the owner of the secrets that the entries in a configuration file are allowed to read.
-    Entries that are not from a file belong to a program, which can read whatever its user can read.
+    Entries that are not from a file belong to a program, which can read everything that its user
+    can read.
     """
     if file is None:
         return SecretOwner()
@@ -161,7 +162,7 @@ def stored_secrets() -> list[StoredSecret]:
 
 
 def find_secret(owner: SecretOwner, name: str) -> StoredSecret | None:
-    """Return the secret with this name, or None if the file has none.
+    """Return the secret with this name, or None if the file has no such secret.
 
     Raises:
         StoredSecretError: `secrets.json` cannot be read.
@@ -217,7 +218,7 @@ def secret_value(owner: SecretOwner, name: str, server: str, digest: str) -> str
 
 
 def set_secret(owner: SecretOwner, name: str, value: str, servers: Mapping[str, str]) -> str:
-    """Store a secret in the keyring if that works, and otherwise in `secrets.json`. Return a
+    """Store a secret in the keyring or, if the keyring cannot be used, in `secrets.json`. Return a
     message for users that names the place. Blocks.
 
     Args:
@@ -290,7 +291,7 @@ def remove_secret(owner: SecretOwner, name: str) -> bool:
 
 
 def _to_keyring(name: str, value: str) -> str | None:
-    """Put a value into the keyring. Return None, or why that failed."""
+    """Put a value into the keyring. Return why this failed, or None if it worked."""
     keyring = Keyring()
     try:
         keyring.write(name, value)

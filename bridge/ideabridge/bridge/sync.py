@@ -197,7 +197,7 @@ class Bridge(_Blocking[AsyncBridge]):
         self, plan: PlanLike | None = None, *, output: Any = None, **parts: Unpack[_PlanParts]
     ) -> Any:
         """Run a plan, and return its result. If `plan` is passed, `output` is the type of the
-        result; if `calls` is passed, `output` is the plan's output.
+        result. If `calls` is passed, `output` is the output of the plan.
         """
         if plan is None:
             return self._result(partial(self.underlying.run_plan, output=output, **parts))
@@ -306,7 +306,9 @@ class Bridge(_Blocking[AsyncBridge]):
         output: type[Any] | None = None,
         **options: Unpack[_CallOptions],
     ) -> Any:
-        """Return the value of the first call that succeeds; see `ideabridge.bridge.Bridge.any`."""
+        """Make alternative calls concurrently, and return the value of the first call that
+        succeeds; see `ideabridge.bridge.Bridge.any`.
+        """
         return self.portal.call(partial(self.underlying.any, calls, output=output, **options))
 
     @overload
@@ -324,7 +326,9 @@ class Bridge(_Blocking[AsyncBridge]):
         output: type[Any] | None = None,
         **options: Unpack[_CallOptions],
     ) -> Any:
-        """Return the value of the first call that ends; see `ideabridge.bridge.Bridge.race`."""
+        """Make alternative calls concurrently, and return the value of the first call that ends;
+        see `ideabridge.bridge.Bridge.race`.
+        """
         return self.portal.call(partial(self.underlying.race, calls, output=output, **options))
 
     def session(
@@ -350,7 +354,7 @@ class Bridge(_Blocking[AsyncBridge]):
         else:
             result = self.portal.call(run.result, output)
 
-        # The caller receives only the result, so the assumptions and notes go to the log.
+        # The caller receives only the result, so write the assumptions and notes to the log.
         for line in assumption_lines(run.assumed):
             logger.warning("run %s assumed: %s", run.id, line)
 

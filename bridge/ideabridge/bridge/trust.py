@@ -56,7 +56,7 @@ logger: Final = logging.getLogger(__name__)
 
 FILE_NAME: Final = "ideabridge.json"
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
-"""Maximum size of a project file, in bytes. The limit for `trust.json` is four times as large."""
+"""Maximum size, in bytes, of a project file. The limit for `trust.json` is four times as large."""
 
 MAX_NAMED_FILES: Final = 1000
 MAX_NAMED_BYTES: Final = 256 * 1024 * 1024
@@ -116,7 +116,7 @@ _VARIABLE: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN_NAME: Final = re.compile(r"[\w.@/:-]+")
 _BETWEEN: Final = re.compile(r"[\s:;,=&|()<>'\"`]+")
-"""Separates the file names within a word, which can be a shell command, a list of folders, or an
+"""Separates the file names within a word. The word can be a shell command, a list of folders, or an
 address.
 """
 
@@ -125,8 +125,8 @@ _MODULE: Final = re.compile(r"-[A-Za-z]*?m(.*)", re.DOTALL)
 a module."""
 
 _MOST_PROGRAM_NAMES: Final = 20
-"""Maximum number of names for a server's command, including link targets, by which its arguments
-are read.
+"""Maximum number of names for a server's command, including link targets. The arguments of the
+command are read for each of these names.
 """
 
 _ENTRIES: Final = ("__main__.py", "index.js", "package.json")
@@ -141,8 +141,8 @@ _NOT_DATA: Final = "not data"
 
 
 class TrustError(IdeabridgeError):
-    """A file cannot be trusted as it is, or a change in trust cannot be saved. The message says
-    why.
+    """A file cannot be trusted in its current state, or a change in trust cannot be saved. The
+    message says why.
     """
 
 
@@ -153,8 +153,8 @@ def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """Read a file, after checking that no other user could have written it.
 
     Raises:
-        TrustError: others can write to it, its owner is neither the user nor root, or it is larger
-            than `max_bytes`.
+        TrustError: others can write to the file, its owner is neither the user nor root, or it is
+            larger than `max_bytes`.
         OSError: it cannot be read.
     """
     data = read_own_beginning(path, max_bytes + 1)
@@ -170,7 +170,7 @@ def read_plain(path: Path, max_bytes: int) -> bytes:
     endless, or to a pipe, which would block.
 
     Raises:
-        TrustError: it is not a regular file, or is larger than `max_bytes`.
+        TrustError: the file is not a regular file, or is larger than `max_bytes`.
         OSError: it cannot be read.
     """
     with _opened(path) as (file, about):
@@ -195,9 +195,9 @@ def read_own_beginning(path: Path, size: int) -> bytes:
 
 
 def link_out(path: Path, folder: Path) -> Path | None:
-    """Return the first link on the way to a path in a folder that leads out of the folder, or None
-    if there is no such link or the path is not in the folder. Whoever created the folder, for
-    example the author of a repository, chose where such a link leads.
+    """Return the first link, on the way to a path in a folder, that leads out of the folder. Return
+    None if there is no such link, or if the path is not in the folder. Whoever created the folder,
+    for example the author of a repository, chose where such a link leads.
     """
     base = Path(os.path.normpath(folder.absolute()))
     place = Path(os.path.normpath(path.absolute()))
@@ -253,10 +253,10 @@ def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
     """Open a file, and return it with its status.
 
     Raises:
-        OSError: it cannot be opened, or is a folder.
+        OSError: the file cannot be opened, or is a folder.
     """
-    # Opening a pipe that has no writer must not block. A pipe that has one (`<(...)`) is read to
-    # its end.
+    # Opening a pipe that has no writer must not block. A pipe that has a writer (`<(...)`) is read
+    # to its end.
     descriptor = os.open(
         path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     )
@@ -273,8 +273,8 @@ def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
 
 
 def _unsafe(about: os.stat_result, path: Path) -> str | None:
-    """Return how another user could have written a file, or None if no other user could or the
-    system has no file modes.
+    """Return how another user could have written a file. Return None if no other user could have
+    written it, or if the system has no file modes.
     """
     if sys.platform == "win32":
         return None
@@ -300,7 +300,7 @@ class DataFile:
 
     Attributes:
         path: the absolute path. The file need not exist.
-        named_by: the places that name it, for example `the variable DB_PATH of shop`.
+        named_by: the places that name the file, for example `the variable DB_PATH of shop`.
     """
 
     path: Path
@@ -314,11 +314,12 @@ class ProjectFile:
     Attributes:
         file: the absolute path.
         data: the bytes of the file, from which everything is parsed.
-        digests: the SHA-256 in hex of the file and of every file that it names except for those in
-            `data_files`, keyed by path. The path of a file in the project file's folder is
-            relative, with `/`; that of any other file, which can only be a tool file, is absolute.
+        digests: the SHA-256, in hex, of the file and of every file that it names, except for the
+            files in `data_files`, keyed by path. The path of a file in the project file's folder is
+            relative, with `/`. The path of any other file, which can only be a tool file, is
+            absolute.
         data_files: the files that a person can confirm as data, keyed by path.
-        left: how many bytes of data files trust can still cover.
+        left: the number of bytes of data files that trust can still cover.
     """
 
     file: Path
@@ -335,7 +336,7 @@ class ProjectFile:
 
         Args:
             confirmed: the paths of the files that a person confirmed as data. Trust does not cover
-                these.
+                these files.
         """
         digests = dict(self.digests)
         left = self.left
@@ -361,8 +362,8 @@ class ProjectFile:
         return content
 
     def hash(self, confirmed: Collection[str] = ()) -> str:
-        """Return the SHA-256 in hex of everything that a person trusts: the covered files, and
-        which files are data.
+        """Return the SHA-256, in hex, of everything that a person trusts: the covered files, and
+        the decision which files are data.
         """
         covered = sorted(self.covered(confirmed).items())
         trusted = {"files": covered, "data": sorted(confirmed)} if confirmed else covered
@@ -386,8 +387,8 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     - the files that Python and Node execute when one of these words names a folder;
     - the files that `command` and MODULE stand for in the server's own PATH and PYTHONPATH.
 
-    The digest of a link is that of its target. Files that are only loaded by these files are not
-    covered.
+    The digest of a link is the digest of its target. Files that are only loaded by the covered
+    files are not covered themselves.
 
     Args:
         file: the path of the project file.
@@ -395,7 +396,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
         content: the decoded content of `data`.
 
     Raises:
-        TrustError: it names too many files, or the files are too large together.
+        TrustError: the project file names too many files, or the files together are too large.
     """
     folder = file.parent
     digests = {file.name: hashlib.sha256(data).hexdigest()}
@@ -454,10 +455,12 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
 def _data_files(
     named: Mapping[Path, list[str]], code: Collection[Path], folder: Path
 ) -> dict[Path, DataFile]:
-    """Return the files that can be data. Every mention of such a file names it as data."""
+    """Return the files that can be data. A file can be data only if every mention of it names it as
+    data.
+    """
     if not named:
         return {}
-    # Some file systems ignore case.
+    # Compare without regard to case, because some file systems ignore case.
     real_code = {os.path.realpath(path).casefold() for path in code}
     return {
         path: DataFile(path, tuple(dict.fromkeys(places)))
@@ -491,8 +494,8 @@ def _named(content: JSON, folder: Path) -> Iterator[_Mention]:
     servers = members.get("mcpServers")
     for name, entry in object_or_empty(servers).items():
         if isinstance(entry, dict):
-            # A name with spaces could pose as part of the sentence that asks a person about a data
-            # file.
+            # Quote a name with spaces, because it could pose as a part of the sentence that asks a
+            # person about a data file.
             shown = name if _PLAIN_NAME.fullmatch(name) else visible(repr(name))
             yield from _named_by(shown, entry, folder)
 
@@ -594,7 +597,7 @@ def _data_arguments(
     is_own_program: bool,
 ) -> dict[int, tuple[str, str]]:
     """Return (path, place that names the path), keyed by argument number, for each argument that
-    names data whichever of the command's names the arguments are read by.
+    names data, no matter for which of the command's names the arguments are read.
     """
     readings = [
         list(data_words(name, arguments, server, is_own_file, is_own_program=is_own_program))
@@ -616,7 +619,7 @@ def _is_own_file(text: str, bases: list[Path]) -> bool:
 
     Args:
         text: the path.
-        bases: the folders that the path can be relative to. The first is the project folder.
+        bases: the folders that the path can be relative to. The first folder is the project folder.
     """
     # The value of a variable is known only when the server starts.
     if "$" in text or text.startswith("~"):
@@ -674,14 +677,14 @@ def _is_inside(path: Path, folder: Path) -> bool:
 
 
 def _shown(path: Path, folder: Path) -> str:
-    # Keep `..`: after a link, it does not lead where the text suggests.
+    # Do not resolve `..` in the text: after a link, it does not lead where the text suggests.
     if path.is_relative_to(folder):
         return path.relative_to(folder).as_posix()
     return str(path)
 
 
 def _digest(path: Path, most: int) -> tuple[str, int] | None:
-    """Return the SHA-256, in hex, and the size of a file, or None if it does not exist."""
+    """Return the SHA-256, in hex, and the size of a file, or None if the file does not exist."""
     try:
         with _opened(path) as (file, about):
             if not stat.S_ISREG(about.st_mode):
@@ -772,8 +775,8 @@ def trust_path() -> Path:
 
 
 def read_trusted() -> tuple[dict[str, Trusted], str | None]:
-    """Return the trust in each project file, keyed by path, and the problem with `trust.json` if it
-    cannot be used.
+    """Return two things: the trust in each project file, keyed by path; and the problem with
+    `trust.json`, or None if it can be used.
     """
     path = trust_path()
     try:
@@ -804,8 +807,8 @@ def read_trusted() -> tuple[dict[str, Trusted], str | None]:
 
 
 def last_trusted(file: Path) -> float | None:
-    """Return when a person last trusted a project file, in any version, in seconds since 1970, or
-    None if nobody has.
+    """Return the time, in seconds since 1970, when a person last trusted any version of a project
+    file. Return None if nobody has trusted the file.
     """
     trusted = read_trusted()[0].get(_key(file.absolute()))
     return trusted.contents[0].at if trusted is not None and trusted.contents else None
@@ -824,14 +827,14 @@ def _from_json(value: Any) -> Trusted:
 
 def _content_from_json(value: Any) -> TrustedContent:
     digests = {str(path): str(digest) for path, digest in value["digests"].items()}
-    # Entries of earlier versions have no data files: their trust covers every named file.
+    # Entries of earlier versions have no data files, because their trust covers every named file.
     data = frozenset(map(str, value.get("data", ())))
     return TrustedContent(digests, data, float(value["at"]))
 
 
 def _key(file: Path) -> str:
-    """Return the path with the links in its folder resolved. If the file itself is a link, the link
-    is not followed.
+    """Return the path with the links in its folder resolved. If the file itself is a link, this
+    link is not followed.
     """
     return str(Path(os.path.realpath(file.parent)) / file.name)
 
@@ -974,16 +977,16 @@ def is_trusted(file: Path) -> bool:
 
 
 def was_trusted(file: Path) -> bool:
-    """Return whether a person has ever trusted a project file. If not, the files that it names need
-    not be read.
+    """Return whether a person has ever trusted a project file. If nobody has, the files that it
+    names need not be read.
     """
     before = read_trusted()[0].get(_key(file.absolute()))
     return before is not None and bool(before.digests)
 
 
 def may_be_trusted(file: Path) -> bool:
-    """Return whether a program that changes a project file is allowed to trust it afterwards. It is
-    if the file is trusted now, or does not exist.
+    """Return whether a program that changes a project file is allowed to trust it afterwards. This
+    is the case if the file is trusted now, or does not exist.
     """
     try:
         return not os.path.lexists(file) or is_trusted(file)
@@ -995,7 +998,7 @@ def look_at(file: Path) -> ProjectFile:
     """Read a project file. Its content is not checked.
 
     Raises:
-        TrustError: it is not JSON, or as for `read_own` and `project_file`.
+        TrustError: the file is not JSON, or as for `read_own` and `project_file`.
         OSError: it cannot be read.
     """
     data = read_own(file)
@@ -1020,7 +1023,7 @@ def _members(file: Path, data: bytes) -> JSONObject:
 
 
 def keep_trusted(project_file: ProjectFile, confirmed: Collection[str] = ()) -> None:
-    """Save that a person trusts exactly this content. Which variables the file is allowed to name
+    """Save that a person trusts exactly this content. The permission of the file to name variables
     does not change.
 
     Args:
@@ -1060,8 +1063,8 @@ def _snapshot(project_file: ProjectFile, covered: Mapping[str, str]) -> Snapshot
 
 
 def _save_snapshot(project_file: ProjectFile, covered: Mapping[str, str]) -> None:
-    """Store a snapshot of a file. If that fails, the next question about the file shows all of its
-    content.
+    """Store a snapshot of a file. If the snapshot cannot be stored, the next question about the
+    file shows its whole content.
     """
     path = snapshot_path(_key(project_file.file))
     try:
@@ -1093,7 +1096,7 @@ def trust_file(file: Path) -> None:
     is allowed to call this.
 
     Raises:
-        TrustError: it is not JSON, others can write to it, or trust cannot be stored.
+        TrustError: the file is not JSON, others can write to it, or trust cannot be stored.
         OSError: it cannot be read.
     """
     standing = project_trust(look_at(file.absolute()))
@@ -1171,7 +1174,7 @@ def _content_to_json(content: TrustedContent) -> JSONObject:
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
-    """Hold a lock so that processes which change the same files take turns. `path` is the lock
+    """Hold a lock, so that processes that change the same files take turns. `path` is the lock
     file.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -1233,7 +1236,7 @@ def trust_command(file: Path, *words: str, anywhere: bool = False) -> str:
     Args:
         file: the project file.
         words: options of the command.
-        anywhere: whether the command names the folder even if it is the current one.
+        anywhere: whether the command names the folder even if it is the current folder.
     """
     command = ["ideabridge", "trust", *words]
     if file.name != FILE_NAME:
@@ -1285,8 +1288,8 @@ class Untrusted:
         problem: the problem with `trust.json`, or None.
         servers: the names of the servers in the file.
         keys: the top-level keys of the file.
-        problems: why the file could not be used even if it were trusted, or () if it could be.
-        reason: the same in a few words, none of which come from the file.
+        problems: why the file could not be used even if it were trusted, or () if it could be used.
+        reason: the problems in a few words, none of which come from the file.
         is_readable: whether the top-level keys of the file are known.
         was_trusted: whether a person has trusted an earlier content of the file.
     """
@@ -1332,9 +1335,9 @@ class Untrusted:
         )
 
     def told_to_hosts(self, *, keeps_earlier: bool = False) -> str:
-        """Return a message that tells a model what is missing and what the user can do. All that it
-        reveals of the file is the number of servers: nobody has reviewed their names yet, and a
-        name could be a whole sentence.
+        """Return a message that tells a model what is missing and what the user can do. The message
+        reveals nothing about the file except the number of servers: nobody has reviewed their names
+        yet, and a name could be a whole sentence.
 
         Args:
             keeps_earlier: whether an earlier, trusted version of the file is in force.
@@ -1350,7 +1353,8 @@ class Untrusted:
             )
 
         command = trust_command(self.file, anywhere=True)
-        # A truncated command could name another folder.
+        # Leave out a long command instead of truncating it, because a truncated command could name
+        # a different folder.
         if len(command) <= 400:
             shown = f"`{command}` in a terminal"
         else:

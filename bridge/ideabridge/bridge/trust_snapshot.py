@@ -32,8 +32,8 @@ MAX_TEXTS_BYTES: Final = 2 * 1024 * 1024
 
 
 _TAG: Final = "\0"
-"""Separates a line that has a hidden part from a short digest of the original line. Thanks to the
-digest, two lines that differ only in what is hidden still differ.
+"""Separates a line that has a hidden part from a short digest of the original line. Because of the
+digest, two lines that differ only in the hidden part are still different.
 """
 
 
