@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST_QUOTE: Final = 20_000
-"""How many characters of an unreadable answer are at most sent back to the model."""
+"""The maximum number of characters of an unreadable answer that are sent back to the model."""
 
 _THOUGHT: Final = re.compile(r"<(think|thinking)>", re.IGNORECASE)
 _OPENINGS: Final = ("<think>", "<thinking>")

@@ -85,8 +85,8 @@ class Recorded:
         if newest is None:
             return {}
         if newest.idea.shown is None:
-            # The recording was made when minds could not read values yet, so the Requests must not
-            # offer the reading tool.
+            # The recording was made when minds could not read values yet. Show everything, so that
+            # the Requests do not offer the reading tool.
             return {"value": MOST_BYTES, "request": MOST_BYTES}
 
         limits = Shown.from_json(newest.idea.shown)
