@@ -441,12 +441,12 @@ Approval = Literal["default", "allow_all"] | ApprovalRules
 _PROFILE_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,47}", re.ASCII)
 
 _LONGEST_FAULT: Final = 300
-"""Maximum length, in characters, of the reason, as a model is shown it, why a tool file could not
-be loaded.
+"""Maximum length, in characters, of a reason why a tool file could not be loaded, as shown to a
+model.
 """
 
 _MOST_FAULTS: Final = 5
-"""Maximum number of reasons, why tool files could not be loaded, that a model is shown."""
+"""Maximum number of these reasons that are shown to a model."""
 
 
 class Configuration(BaseModel):

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Final, cast
 from ideabridge.tools.errors import IdeabridgeError
 
 ANSWER_SECONDS: Final = 20.0
-"""Maximum time, in seconds, that a keyring can take to answer. A locked keyring might wait for
-someone to type a password on a desktop that nobody attends.
+"""Maximum time, in seconds, that a keyring can take to answer. Without this limit, a locked keyring
+might wait forever for someone to type a password on an unattended desktop.
 """
 
 PAUSE_SECONDS: Final = 60.0
@@ -38,8 +38,8 @@ class NoKeyringError(IdeabridgeError):
 
 class Keyring:
     """ideabridge's entries in the system's keyring. Each method blocks for at most
-    `ANSWER_SECONDS`. After a call that gets no answer, all calls in the process fail at once for
-    the next `PAUSE_SECONDS` seconds.
+    `ANSWER_SECONDS`. After a call that gets no answer, all calls in the process fail immediately
+    for the next `PAUSE_SECONDS` seconds.
 
     Every method raises `NoKeyringError` if no keyring is available, and `KeyringError` if the
     keyring fails.

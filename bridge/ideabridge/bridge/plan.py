@@ -566,8 +566,8 @@ def _placeholder(needed: list[Reference]) -> JSONObject:
 
 
 MOST_DRAWN_CALLS: Final = 200
-"""Maximum number of calls, over all instances, in a plan whose instances are all drawn. Of a larger
-plan, only one instance is drawn.
+"""Maximum number of calls, over all instances, for a plan to be drawn with all its instances. For a
+larger plan, only one instance is drawn.
 """
 
 

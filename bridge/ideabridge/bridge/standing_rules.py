@@ -172,8 +172,8 @@ class ListedRule:
 
 
 def rule_id(owner: str, workspace: str, tool: StandingTool, server: str) -> str:
-    """Return the id of the rule that covers exactly these: calls of `owner` to `tool` on `server`
-    in `workspace`.
+    """Return the id of the rule for exactly this owner, workspace and tool. `server` is as in
+    `StandingRule`.
     """
     covered: JSON = [
         owner,

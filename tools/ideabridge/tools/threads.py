@@ -40,12 +40,12 @@ find a free thread.
 _TOOLS: Final[RunVar[FairPlaces]] = RunVar("_TOOLS")
 
 _LARGE_PARTS: Final = 20_000
-"""The number of parts from which on a value is large, because copying it takes about 10 ms. Each
-part is counted about twice.
+"""The minimum number of parts of a large value, which takes about 10 ms to copy. Each part is
+counted about twice.
 """
 
 _LARGE_TEXT: Final = 1_000_000
-"""The total number of characters in its strings from which on a value is large."""
+"""The minimum total number of characters in the strings of a large value."""
 
 
 async def compute_in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:

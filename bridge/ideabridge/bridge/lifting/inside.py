@@ -25,7 +25,7 @@ _SEARCHED_CHARACTERS: Final = 20_000_000
 """Maximum number of characters that are searched in one run."""
 
 _EACH: Final = 50
-"""The number of characters that each searched string counts in addition to its length."""
+"""The number of characters that each searched string uses up in addition to its length."""
 
 _SHORTEST: Final = 3
 """Minimum length, in characters, of a part that can identify the string it comes from."""

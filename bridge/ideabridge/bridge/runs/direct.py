@@ -49,8 +49,8 @@ MOST_CALLS: Final = 2000
 """Maximum number of calls in one session. A further call begins a new session."""
 
 RESULT_BYTES: Final = 1_000_000
-"""Maximum size, in bytes, of the parameters of a call that are stored. The same limit applies to
-its result.
+"""Maximum size, in bytes, of a call's stored parameters. The same limit applies to the call's
+stored result.
 """
 
 SESSION_BYTES: Final = 16_000_000
