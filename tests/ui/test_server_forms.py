@@ -148,7 +148,7 @@ def test_what_cannot_be_used_is_refused_with_the_reason(site: str, file: Path) -
         ({"name": "a", "command": "run", "kind": "any"}, "choose where the server runs"),
         ({"name": "a", "command": "run", "env": f"{TOKEN}"}, "a variable in line 1"),
         ({"name": "a", "command": "run", "env": "A=1\n\nmalformed"}, "a variable in line 3"),
-        ({"name": "a", "command": "run", "env": "A=•••"}, "is not known any more"),
+        ({"name": "a", "command": "run", "env": "A=•••"}, "is no longer known"),
         ({"name": "a", "command": "run", "parallel": "many"}, "expected a number"),
         ({"name": "a", "address": "https://x.example/mcp", "headers": TOKEN}, "a header in line 1"),
     ]
@@ -274,7 +274,7 @@ def test_values_of_a_refused_form_belong_to_its_session(site: str, file: Path) -
         form = re.search('name="refused" value="([^"]+)"', refused.text)
         assert form is not None
         fields = {"name": "x", "command": "run", "env": "OWN_TOKEN=•••", "refused": form[1]}
-        assert "is not known any more" in add(theirs, **fields).text
+        assert "is no longer known" in add(theirs, **fields).text
         assert "OWN_TOKEN is a secret" in add(mine, **fields).text
     assert file.read_text(encoding="utf-8") == COMMENTED
 
@@ -422,7 +422,7 @@ def test_a_new_secret_replaces_one_and_the_former_comes_back(own: str, file: Pat
         assert begins_with(http) == "[secret:own-2-own-token]"
 
         # What was saved is not saved again.
-        assert "was saved already" in confirm(http, shown).text
+        assert "was already saved" in confirm(http, shown).text
         edit_id = re.search(r'name="edit" value="([^"]+)"', http.get("/ui/modules").text)
         assert edit_id is not None
         send(http, "/ui/servers/undo", edit=edit_id[1])
@@ -440,7 +440,7 @@ def test_what_cannot_be_changed_so_is_refused_at_its_field(own: str, file: Path)
         # What belongs to an address is hidden.
         ({"address": "https://x.example/mcp", "headers": "A: b"}, "nothing would change"),
         ({"kind": "address", "address": ""}, "write the address"),
-        ({"value.env.OWN_TOKEN": "•••"}, "is not known any more"),
+        ({"value.env.OWN_TOKEN": "•••"}, "is no longer known"),
         ({"env": TOKEN}, "a variable in line 1"),
         ({"timeout": "soon"}, "expected a number"),
         ({"timeout": "-1"}, "greater than 0"),

@@ -86,7 +86,7 @@ def test_a_browser_elsewhere_pastes_the_address_that_it_ends_up_at(site: str) ->
         wait_until(lambda: "You are signed in to tickets" in http.get(PAGE).text)
         wait_until(lambda: http.get("/ui/modules/tickets/tools/read").status_code == 200)
         again = send(http, f"{PAGE}/paste", page=PAGE, address=arrived)
-        assert "begin again" in again.text
+        assert "start again" in again.text
 
 
 def test_who_signs_in_for_all_is_the_owner_and_users_do_so_for_themselves(
@@ -104,7 +104,7 @@ def test_who_signs_in_for_all_is_the_owner_and_users_do_so_for_themselves(
             assert "Only your own calls" in ada.get(PAGE).text
             arrived = arrives_at(began(ada))
             # Nobody else can end this sign-in.
-            assert "begin again" in send(owner, f"{PAGE}/paste", page=PAGE, address=arrived).text
+            assert "start again" in send(owner, f"{PAGE}/paste", page=PAGE, address=arrived).text
             send(ada, f"{PAGE}/paste", page=PAGE, address=arrived)
             wait_until(lambda: "You are signed in" in ada.get(PAGE).text)
             # The server itself still has no sign-in of its owner.

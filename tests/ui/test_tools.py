@@ -252,7 +252,7 @@ def test_the_files_of_the_project_say_whether_they_are_in_force(
     changed = WRITTEN.replace("net * 2", "net * 3")
     (folder / "with_tax.yaml").write_text(changed, encoding="utf-8")
     page.reload()
-    expect(row).to_contain_text("the tool is version 1, which says something else")
+    expect(row).to_contain_text("the tool is version 1, which has different content")
 
 
 def test_only_the_owner_reads_files_of_the_project(http: httpx.Client, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def _service_lines(plan: SetupPlan, planned: PlannedService) -> Iterator[str]:
     """Yield lines about the effects of a service that clients share."""
     place = planned.url.removesuffix("/mcp")
     if planned.is_installed:
-        yield f"clients connect to your service at {place}, which is there already"
+        yield f"clients connect to your service at {place}, which is already there"
     else:
         yield f"a service at {place}, {near(planned.service.file)}, to which clients connect"
     yield (

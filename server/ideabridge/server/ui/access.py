@@ -535,7 +535,7 @@ class Access:
                     expect_owner(visitor)
                 del self._sessions[key]
                 return session
-        raise UnknownSessionError("this session has ended already")
+        raise UnknownSessionError("this session has already ended")
 
     def end_other_sessions(self, visitor: Visitor) -> int:
         """End every session that a visitor is allowed to end, except the visitor's own. Return how

@@ -155,7 +155,7 @@ class ClientEntries:
         file = host.target(self._environment, "user")
         before, after = texts_with_entry(file, host.entry(self._words()))
         if before.content == after.content:
-            return f"{host.title} is connected already."
+            return f"{host.title} is already connected."
 
         record_edit(_command(host), self._environment.project, [after.edit()])
         return (

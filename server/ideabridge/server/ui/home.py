@@ -1,5 +1,5 @@
-"""Home: shows what waits for the visitor, the running runs, the state of the servers, and the last
-week.
+"""Home: shows what is waiting for the visitor, the running runs, the state of the servers, and the
+last week.
 """
 
 from __future__ import annotations

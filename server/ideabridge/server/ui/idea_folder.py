@@ -121,7 +121,7 @@ class IdeaFolder:
         is_same = present.idea_id == read.idea_id
         if is_same and (read.members is None or recorded.get("written") == read.members):
             return IdeaFile(path.name, read.tool, "in force", is_written=is_written)
-        reason = f"the tool is version {present.version}, which says something else"
+        reason = f"the tool is version {present.version}, which has different content"
         return IdeaFile(path.name, read.tool, "differs", reason, is_written)
 
 

@@ -460,9 +460,7 @@ class ServerForms:
         """
         draft = self._drafts.find(draft_id, visitor)
         if draft is None:
-            raise EntryError(
-                "what you typed was saved already, or has waited too long: type it anew"
-            )
+            raise EntryError("what you typed was already saved, or waited too long: type it again")
         return draft
 
     async def show_check(self, request: Request) -> Response:
@@ -588,7 +586,7 @@ class ServerForms:
 
         on = action == "enable"
         if is_on(before) == on:
-            return f"{name} is {action}d already."
+            return f"{name} is already {action}d."
         self._record(f"{name} was {action}d", file.write(name, switched(before, on=on)))
         return f"{name} is {action}d."
 
@@ -605,7 +603,7 @@ class ServerForms:
         file = self._read_file()
         edit = next((edit for edit in _edits(file.path) if _id_of(edit) == edit_id), None)
         if edit is None:
-            raise EntryError("this change was undone already, or is not known any more")
+            raise EntryError("this change was already undone, or is no longer known")
 
         if not visitor.is_owner and _brings_back_a_command(edit, file):
             raise NotTheOwnerError(
@@ -713,10 +711,10 @@ class ServerForms:
         if adoption.why or self._may_take(adoption):
             return adoption.why
         if adoption.verdict == "same":
-            return "it is there already"
+            return "it is already there"
         return (
-            f"it belongs into the project's file, {adoption.target.file}, which has to be trusted "
-            "at a terminal: `ideabridge servers import` does that"
+            f"it belongs in the project's file, {adoption.target.file}, which has to be trusted at "
+            "a terminal: `ideabridge servers import` does that"
         )
 
     def _offered(self, adoption: Adoption) -> OfferedServer:

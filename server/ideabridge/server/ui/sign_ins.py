@@ -74,7 +74,7 @@ class Attempt:
         """
         # The address comes from a server. A link with another scheme could run a script.
         if urlsplit(address).scheme not in ("http", "https"):
-            raise SignInError("the address of the authorization server is not one of the web")
+            raise SignInError("the authorization server's address is not a web address")
         self.address = address
         self.known.set()
 
@@ -155,7 +155,7 @@ class SignInPages:
         name = self._expect_server(request)
         attempt = self._attempts.get((visitor_of(request).caller, name))
         if attempt is None or attempt.person is None or attempt.is_over:
-            raise SignInError("nobody is signing in: begin again")
+            raise SignInError("no sign-in is in progress: start again")
         attempt.person.paste(form_of(request).get("address").strip())
         return self._site.back(request, f"/modules/{quote(name)}/sign-in")
 

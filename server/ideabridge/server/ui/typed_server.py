@@ -252,7 +252,7 @@ def _headers(form: FormFields) -> Iterable[tuple[str, str]]:
     return _pairs(form, "headers", header_of, "a header", "NAME: VALUE")
 
 
-_FORGOTTEN: Final = f"the value that {MASK} stands for is not known any more: write it anew"
+_FORGOTTEN: Final = f"the value that {MASK} stands for is no longer known: write it again"
 
 
 def _pairs(
@@ -341,8 +341,11 @@ def _value_field(part: str, name: str, value: JSON, shown: JSON) -> ValueField:
 
 
 _LABELS: Final = {
-    "allow": ("Only these tools", "Names or patterns (search_*), one in each line. Empty: all."),
-    "deny": ("Never these tools", "Names or patterns, one in each line, also of those above."),
+    "allow": ("Only these tools", "Names or patterns (search_*), one per line. Empty: all."),
+    "deny": (
+        "Never these tools",
+        "Names or patterns, one per line. They also exclude tools listed above.",
+    ),
     "begins": ("Starts", "By default when it is first used, once its tools are known."),
     "idle": ("Stops if unused for, in seconds", "Empty: it keeps running."),
     "sharing": ("Clients share", "A browser or a shell keeps state: give each session its own."),
@@ -460,7 +463,7 @@ def _with_secrets(field: str, word: str, entry: JSONObject) -> str:
     raise FieldError(
         field,
         f"{MASK} stands for a value that is not shown: leave that word as it was, or write the "
-        "whole word anew",
+        "whole word again",
     )
 
 
