@@ -391,7 +391,7 @@ async def test_an_idea_follows_versions_that_keep_their_schemas(
         assert await replayed(bridge, "above") == {"log": "git.git_log"}
         [verdict] = await bridge.verify(["above"], live=False)
         assert verdict.faults == []
-        assert "idea:history: its description has changed (it is history@2 now)" in verdict.notes
+        assert "idea:history: its description has changed (it is now history@2)" in verdict.notes
         # One that takes something else is not.
         wanted: JSONObject = {"input": {"repository": "r"}, "output": "†state.log"}
         other: list[JSON] = [
