@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import load_configuration
 from ideabridge.bridge.minds.recorded import recording
-from ideabridge.bridge.runs import runs
+from ideabridge.bridge.runs import control
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
@@ -664,7 +664,7 @@ async def test_wishes_for_the_model_are_passed_on(era: str, tmp_path: Path) -> N
 async def test_an_answer_that_comes_before_the_driver_has_left_is_not_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "FOLLOWS_SECONDS", 0.01)
+    monkeypatch.setattr(control, "FOLLOWS_SECONDS", 0.01)
     configuration = load_configuration(configured(tmp_path))
     model = Model({"calls": [], "output": 42})
     async with (

@@ -447,7 +447,7 @@ class Bridge:
         )
         for task in (
             self._runs.heartbeat,
-            self._runs.listen,
+            self._runs.control.listen,
             self._runs.following.run,
             self._runs.shared_calls.run,
         ):
@@ -1649,7 +1649,7 @@ class Bridge:
         """
         check_text("run_id", run_id)
         run = await self._open_runs.look_up(run_id, caller)
-        await self._open_runs.left_by_driver(run)
+        await self._open_runs.control.left_by_driver(run)
         return run
 
     async def patiently(self, call: Callable[[], T]) -> T:
@@ -1690,9 +1690,9 @@ class Bridge:
         return await self._open_runs.resume_when_left(run_id, caller)
 
     async def cancel(self, run_id: str, reason: str, *, caller: Viewer = LOCAL) -> Run:
-        """End a run, no matter which process drives it. `Runs.cancel` lists the errors."""
+        """End a run, no matter which process drives it. `Control.cancel` lists the errors."""
         check_text("run_id", run_id)
-        return await self._open_runs.cancel(run_id, caller, reason)
+        return await self._open_runs.control.cancel(run_id, caller, reason)
 
     async def decide(self, run: Run, approval: str, decision: Decision) -> None:
         """Settle a pending approval of a run as `Run.decide` does. If another process drives the
@@ -1702,7 +1702,7 @@ class Bridge:
             DecisionError, FinishedRunError: see `Run.decide`.
             InterruptedRunError: the other process does not answer, so nothing is decided.
         """
-        await self._open_runs.decide(run, approval, decision)
+        await self._open_runs.control.decide(run, approval, decision)
 
     async def recover_runs(
         self, tell: Tell, taken_up: Callable[[Run], None] | None = None, *, keep: bool = False

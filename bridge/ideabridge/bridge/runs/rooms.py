@@ -89,7 +89,7 @@ class _Runs(Protocol):
         self, start: Start, caller: str, title: str, room: tuple[str, Run] | None = None
     ) -> Run: ...
     def get(self, run_id: str, caller: str) -> Run: ...
-    def enter(self, record: RunRecord, parent: Run, purpose: Purpose = ...) -> Run: ...
+    def reach(self, record: RunRecord, parent: Run, purpose: Purpose = ...) -> Run: ...
 
 
 class Rooms:
@@ -147,7 +147,7 @@ class Rooms:
         room_id = room_name(run.id, effect.key)
         record = self._runs.store.runs.get(room_id)
         if record is not None:
-            return self._runs.enter(record, run)
+            return self._runs.reach(record, run)
 
         machine = run.machine
         choice = self._choice(run)
@@ -301,7 +301,7 @@ class Rooms:
         for key in list(run.machine.open_rooms):
             record = self._runs.store.runs.get(room_name(run.id, key))
             if record is not None:
-                run.rooms[key] = self._runs.enter(record, run, purpose)
+                run.rooms[key] = self._runs.reach(record, run, purpose)
 
     def look(self, run: Run) -> None:
         """At each heartbeat of a run, check those of its rooms that other processes drive and, if

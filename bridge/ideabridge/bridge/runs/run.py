@@ -30,6 +30,7 @@ from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.context.written_call import title_of_tools, tool_names
 from ideabridge.bridge.driving.driver import LARGE_VALUE, Driver, SaveIdea
+from ideabridge.bridge.driving.following import Following
 from ideabridge.bridge.driving.queue import Queue
 from ideabridge.bridge.errors import (
     DecisionError,
@@ -167,12 +168,12 @@ class _Host(Protocol):
     sandbox: Sandbox
     queue: Queue
     standing_rules: StandingRules | None
+    following: Following
 
     def composer(self) -> Composer: ...
     def change_of_configuration(self, run: Run) -> ConfigurationChanged | None: ...
     def journal_alone(self, run: Run, event: Event) -> None: ...
     def watch(self, run: Run, event: Event) -> None: ...
-    def note_waiting(self, run: Run) -> None: ...
     async def open_room(self, run: Run, effect: Execute) -> None: ...
 
 
@@ -355,7 +356,7 @@ class Run:
 
     def note_waiting(self) -> None:
         """Record that someone is now waiting for the run to change."""
-        self._host.note_waiting(self)
+        self._host.following.note_waiting(self)
 
     async def patiently(self, call: Callable[[], T]) -> T:
         """Call a method of the run, and repeat the call while the store cannot be written. See

@@ -9,10 +9,10 @@ so each look-up compares the run in memory with the store:
 - Nobody drives it: it is read from its journal, and `decide_next` says what happens to it
   (`decision.py`). `_hand_off` performs the outcome.
 
-Four tasks run while the bridge is open. `heartbeat` renews the leases. `listen` receives what other
-processes request for runs that this process drives: a cancellation or a decision. `following.run`
-reads the journals of runs that another process drives and that someone in this process waits for.
-`shared_calls.run` keeps the limits that several processes share.
+Four tasks run while the bridge is open. `heartbeat` renews the leases. `control.listen` receives
+what other processes request for runs that this process drives: a cancellation or a decision.
+`following.run` reads the journals of runs that another process drives and that someone in this
+process waits for. `shared_calls.run` keeps the limits that several processes share.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from weakref import WeakValueDictionary
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge.configuration import Configuration, fingerprint, start_definitions
@@ -41,21 +40,18 @@ from ideabridge.bridge.driving.driver import (
     LEFT_REASON,
     Driver,
     Watch,
-    is_stopped,
     own_driver_name,
     retire,
 )
-from ideabridge.bridge.driving.following import FOLLOWS_SECONDS, Following
+from ideabridge.bridge.driving.following import Following
 from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.driving.queue import Queue
 from ideabridge.bridge.driving.shared_calls import SharedCalls
-from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError
+from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.event import (
-    CallDecided,
     CallFinished,
     ConfigurationChanged,
-    DecidedEvent,
     Event,
     JournalError,
     RequestMade,
@@ -65,7 +61,7 @@ from ideabridge.bridge.loop.event import (
     event_from_json,
 )
 from ideabridge.bridge.loop.machine import Machine, resume_events
-from ideabridge.bridge.loop.policy import only_persons, policy_named, strictest_of
+from ideabridge.bridge.loop.policy import strictest_of
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, SchemaCache
 from ideabridge.bridge.loop.settings import RULES
@@ -75,6 +71,7 @@ from ideabridge.bridge.programs.names import program_schema
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.reading import are_small
 from ideabridge.bridge.runs.binding import Binding, bound_to, sentence
+from ideabridge.bridge.runs.control import LISTENS_SECONDS, Control
 from ideabridge.bridge.runs.decision import (
     GO_ON,
     Block,
@@ -100,7 +97,7 @@ from ideabridge.bridge.runs.decision import (
 )
 from ideabridge.bridge.runs.executor import CALLER_MEMORY, MEMORY_STEP, Executor, KeptBytes
 from ideabridge.bridge.runs.observed import Observed
-from ideabridge.bridge.runs.people import Approver, Decision
+from ideabridge.bridge.runs.people import Approver
 from ideabridge.bridge.runs.plan_starts import PlanStarts
 from ideabridge.bridge.runs.replay import Ways
 from ideabridge.bridge.runs.rooms import Rooms
@@ -108,7 +105,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runner import Folded, fold
 from ideabridge.bridge.runs.starts import Start
 from ideabridge.bridge.screen import Screen
-from ideabridge.bridge.standing_rules import RulesLockedError, StandingRule, StandingRules
+from ideabridge.bridge.standing_rules import StandingRules
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.journal import RunSource
 from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
@@ -117,18 +114,12 @@ from ideabridge.bridge.store.run_record import CLIENT, ENDED, RunRecord, StoredS
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, owner_of, user_of
 from ideabridge.bridge.store.writer import Writer
-from ideabridge.tools.encoding import JSONObject, encode, memory_of
-from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+from ideabridge.tools.encoding import encode, memory_of
+from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.names import counted
 from ideabridge.tools.threads import compute_in_thread
 
 logger: Final = logging.getLogger(__name__)
-
-LISTENS_SECONDS: Final = 0.5
-"""Interval, in seconds, at which this process checks for requests from other processes."""
-
-ANSWERS_SECONDS: Final = 5.0
-"""Time, in seconds, to wait for the driver of a run to act on a cancellation or a decision."""
 
 _MANY_TOOLS: Final = 500
 """The number of tools above which the schema of a Request is composed in a thread, because each
@@ -190,14 +181,6 @@ is deleted, its key is deleted, too.
 """
 
 
-def _who(record: RunRecord) -> str:
-    parts = (record.driver or "").rsplit("|", 5)
-    if len(parts) != 6:
-        return "another process"
-    stopped = " (which is stopped)" if is_stopped(record.driver or "") else ""
-    return f"process {parts[3]} on {parts[0]}{stopped}"
-
-
 @dataclass(frozen=True, slots=True)
 class _ReadJournal:
     """The events in a journal, and the number of the last event. `folded` is set if the events have
@@ -253,6 +236,10 @@ class Runs:
     Attributes:
         fingerprint: the fingerprint of the configuration.
         definitions: how each module of the configuration starts; see `start_definitions`.
+        approval: the setting `approval` of the configuration.
+        has_own_handlers: True if the user has defined message handlers, whose code only this
+            process has.
+        control: cancels and decides on runs, no matter which process drives them.
     """
 
     def __init__(
@@ -279,6 +266,7 @@ class Runs:
         self.executor = executor
         self.sandbox = Sandbox(lambda caller: offer.to(caller).missing.absent())
         self._handlers = handlers
+        self.has_own_handlers = not handlers.are_built_in
         self._schemas = SchemaCache()
         # Journals that a thread has read, for runs that are about to be resumed.
         self._read: dict[str, _ReadJournal] = {}
@@ -295,7 +283,7 @@ class Runs:
         self.offer = offer
         self.fingerprint = fingerprint(configuration)
         self.definitions = start_definitions(configuration)
-        self._approval = configuration.approval_setting
+        self.approval = configuration.approval_setting
         self._name = own_driver_name()
         self._watch = Watch()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
@@ -310,9 +298,7 @@ class Runs:
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
         self.following = Following(self)
         self.shared_calls = SharedCalls(store, writer, notices, self._name)
-        # The keys of the decisions that other processes submitted and that this process is now
-        # applying.
-        self._taking: set[str] = set()
+        self.control = Control(self)
 
     async def create(
         self, start: Start, caller: str, title: str, room: tuple[str, Run] | None = None
@@ -520,20 +506,9 @@ class Runs:
                 # the parent.
                 purpose = GO_ON
 
-        run = self._reach(record, parent, purpose)
+        run = self.reach(record, parent, purpose)
         run.people.expire()
         return run
-
-    def enter(self, record: RunRecord, parent: Run, purpose: Purpose = GO_ON) -> Run:
-        """Return a room of `parent`, from memory or from its journal. `purpose` is what someone
-        wants to happen to `parent`.
-
-        Raises:
-            UnknownRunError: the room belongs to another run.
-        """
-        if record.parent != parent.id:
-            raise UnknownRunError(f"run {record.id} is not a room of {parent.id}")
-        return self._reach(record, parent, purpose)
 
     def resume(self, run_id: str, caller: Viewer, purpose: Purpose = GO_ON) -> Run:
         """Load a run and continue it in this process. A run that is waiting for someone is returned
@@ -584,252 +559,6 @@ class Runs:
                     raise
                 await anyio.sleep(min(left, LISTENS_SECONDS))
 
-    async def cancel(self, run_id: str, caller: Viewer, reason: str) -> Run:
-        """End a run and its calls, no matter which process drives it. A run that has already ended
-        does not change.
-
-        A run that nobody drives ends without being continued first. If another live process drives
-        it, this method asks that process to end the run and waits until it has done so. `caller` is
-        the owner of the run, or `SEES_ALL`.
-
-        Raises:
-            UnknownRunError: this caller has no run with that id.
-            InterruptedRunError: the process that drives the run does not answer. The request is
-                stored, so the run ends when that process reads the request or another process
-                resumes the run.
-        """
-        deadline = anyio.current_time() + ANSWERS_SECONDS
-        while True:
-            async with self.reading_ahead(run_id):
-                run, record = await self.writer.patiently(
-                    lambda: self._try_to_cancel(run_id, caller, reason)
-                )
-            with anyio.move_on_after(max(deadline - anyio.current_time(), 0.0)):
-                await run.runner.wait_written()
-            if run.unwritten is not None:
-                raise InterruptedRunError(
-                    f"run {run_id}: {run.unwritten}; it will then be cancelled"
-                )
-            if record.parent or run.machine.ended:
-                return run
-            if anyio.current_time() > deadline:
-                raise InterruptedRunError(
-                    f"run {run_id}: {_who(record)} is working on it and has not cancelled it "
-                    f"within {ANSWERS_SECONDS:g} s; it ends as soon as that process reads the "
-                    "request, or when another process takes over the run"
-                )
-            await anyio.sleep(LISTENS_SECONDS / 2)
-
-    async def decide(self, run: Run, approval: str, decision: Decision) -> None:
-        """Settle a pending approval of a run, no matter which process drives it. See
-        `Bridge.decide` for details and errors.
-        """
-        with contextlib.suppress(InterruptedRunError):
-            # If another process drives the run, its rules apply.
-            await self.writer.patiently(run.root.follow_configuration)
-
-        deadline = anyio.current_time() + ANSWERS_SECONDS
-        while True:
-            asking, event = run.event_of(approval, decision)
-            rule = asking.rule_given_by(event)
-            try:
-                await self.writer.patiently(partial(asking.drive, event))
-            except InterruptedRunError:
-                record = self.store.runs.get(asking.id)
-                if (
-                    asking.runner.lost is not None
-                    or record is None
-                    or anyio.current_time() > deadline
-                ):
-                    raise
-                self._expect_allowed_here(asking, event)
-                if self.left(record.lease) > 0 and await self._ask_driver(
-                    asking, event, record, deadline
-                ):
-                    await self._give(rule, asking)
-                    rule = None
-            else:
-                await self._give(rule, asking)
-                return
-
-            # At this point, either nobody drives the run, or the other process has applied the
-            # decision and the approval is no longer pending.
-            if run.is_elsewhere:
-                self.read_on(run)
-
-            if approval not in {item.approval for item in run.pending()}:
-                return
-
-    async def _give(self, rule: StandingRule | None, run: Run) -> None:
-        """Store the standing rule that a decision on a run has given, and apply it to the calls in
-        the run that are already waiting.
-
-        Raises:
-            StandingRuleError: it cannot be stored.
-        """
-        if rule is None:
-            return
-
-        try:
-            # Do not wait for the lock: the next call can follow immediately, and the rule must
-            # already cover the call.
-            run.give(rule, seconds=0)
-        except RulesLockedError:
-            await anyio.to_thread.run_sync(run.give, rule)
-
-        run.root.settle_by_rules()
-
-    def _expect_allowed_here(self, run: Run, event: DecidedEvent) -> None:
-        """Refuse to forward a decision that the rules of this process forbid. The driver of the run
-        also checks its own rules.
-
-        Raises:
-            DecisionError: by the rules of this process, only a person is allowed to decide, or the
-                call is denied.
-        """
-        if event.by.kind == "assistant" and only_persons(self._approval):
-            raise DecisionError(
-                "only a person can decide here (approval.by in the configuration), not the "
-                "assistant"
-            )
-
-        if not isinstance(event, CallDecided) or event.decision == "deny":
-            return
-
-        progress = run.machine.history[event.call]
-        if progress.tool is not None and progress.approval is not None:
-            verdict = policy_named(self._approval)(progress.tool, progress.approval.resolved)
-            if verdict.verdict == "deny":
-                raise DecisionError(f"denied by policy here: {verdict.why}")
-
-    async def _ask_driver(self, run: Run, event: Event, record: RunRecord, deadline: float) -> bool:
-        """Ask the process that drives a run to apply an event. Return False if that process has
-        stopped driving the run without an answer.
-
-        Raises:
-            DecisionError: the other process refused. InterruptedRunError: the other process did not
-                answer.
-            SecretGivenError: the event contains a secret, which must not be stored for another
-                process.
-        """
-        [event] = self.screen.admit([event])
-        key = self.store.requests.ask(run.id, event.to_json())
-        try:
-            while (answer := self.store.requests.answer_to(key)) is None:
-                now = self.store.runs.get(run.id)
-                if now is None or self.left(now.lease) == 0:
-                    return False
-                if anyio.current_time() > deadline:
-                    back = self.store.requests.withdraw(key)
-                    if back:
-                        end = "nothing was decided"
-                    else:
-                        end = (
-                            "it has begun to process the decision; check_run shows what was decided"
-                        )
-                    raise InterruptedRunError(
-                        f"run {run.id}: {_who(record)} is working on it and has not accepted the "
-                        f"decision within {ANSWERS_SECONDS:g} s; {end}"
-                    )
-
-                await anyio.sleep(LISTENS_SECONDS / 5)
-        finally:
-            self.store.requests.forget(key)
-
-        if answer["error"] is not None:
-            raise DecisionError(str(answer["error"]))
-        return True
-
-    def _take_asked(self) -> None:
-        """Apply the decisions that other processes submit for runs that this process drives."""
-        for key, run_id, event in self.store.requests.open():
-            run = self._runs.get(run_id)
-            if run is not None and run.driver.epoch is not None and key not in self._taking:
-                self._taking.add(key)
-                self.group.start_soon(self._take_for, key, run, event)
-
-    async def _take_for(self, key: str, run: Run, event: JSONObject) -> None:
-        error: str | None = None
-        try:
-            if not self.store.requests.begin(key):
-                return
-            run.drive(event_from_json(event))
-            await run.runner.wait_written()
-            error = run.runner.lost
-        except JournalError:
-            error = "this approval is no longer pending; check_run shows what was decided"
-        except IdeabridgeError as refusal:
-            error = str(refusal)
-        except Exception as failure:  # noqa: BLE001 - only this run is given up, not the bridge
-            run.runner.fail(failure)
-            error = run.runner.lost
-        finally:
-            self._taking.discard(key)
-
-        with contextlib.suppress(StoreError):
-            # If the answer cannot be stored, the requesting process waits a few seconds and then
-            # reads the journal.
-            self.store.requests.answer(key, error)
-
-    async def left_by_driver(self, run: Run) -> None:
-        """Wait briefly for another process to release the lease of a run that has come to rest in
-        that process.
-        """
-        # Do not wait long: a process that is asking its approver keeps the lease. If the run waits
-        # for a solution, wait longer: the process releases the lease with its next write, and an
-        # answer that arrives before this write would be lost.
-        patience = ANSWERS_SECONDS if run.status == "needs_solution" else FOLLOWS_SECONDS
-        deadline = anyio.current_time() + patience
-        while run.is_elsewhere and run.may_rest:
-            record = self.store.runs.get(run.id)
-            if record is None or self.left(record.lease) == 0 or anyio.current_time() > deadline:
-                return
-            await anyio.sleep(FOLLOWS_SECONDS / 10)
-
-    def _try_to_cancel(self, run_id: str, caller: Viewer, reason: str) -> tuple[Run, RunRecord]:
-        """End a run, or ask the process that drives the run to end it."""
-        record = self.store.runs.find(run_id, caller=caller)
-        if record.parent:
-            run = self.get(run_id, record.caller)
-        else:
-            run = self._reach(record, purpose=ToEnd(reason))
-
-        if run.runner.lost is None and (
-            record.parent or run.driver.epoch is not None or run.may_rest
-        ):
-            run.cancel(reason)
-
-        if record.parent or run.machine.ended:
-            self.store.requests.forget_cancel(run_id)
-        elif not run.runner.is_behind:
-            self.store.requests.ask_cancel(run_id, reason)
-
-        return run, record
-
-    async def listen(self) -> None:
-        """Cancel runs and apply decisions as other processes request, until this task is
-        cancelled.
-        """
-        while True:
-            await self.notices.wait("ask", LISTENS_SECONDS)
-            if not self._at_work():
-                continue
-            with contextlib.suppress(StoreError):
-                for run_id, reason in self.store.requests.cancels().items():
-                    run = self._runs.get(run_id)
-                    if run is not None and run.driver.epoch is not None:
-                        self._end(run, reason)
-                self._take_asked()
-
-    def _end(self, run: Run, reason: str) -> None:
-        try:
-            run.cancel(reason)
-        except (InterruptedRunError, FinishedRunError):
-            return
-        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
-            run.runner.fail(error)
-        self.store.requests.forget_cancel(run.id)
-
     def _is_at_hand(self, run: Run, last_event: int) -> bool:
         """Return whether the run in memory has all events that the store has, and this process does
         not need to continue the run.
@@ -851,10 +580,17 @@ class Runs:
         # a run that can rest, this makes no difference.
         return run.may_rest
 
-    def _reach(self, record: RunRecord, parent: Run | None = None, purpose: Purpose = GO_ON) -> Run:
+    def reach(self, record: RunRecord, parent: Run | None = None, purpose: Purpose = GO_ON) -> Run:
         """Return the current run, from memory or from its journal, after performing the outcome
-        that `decide_next` chooses.
+        that `decide_next` chooses. For a room, `parent` is the run whose call it answers, and
+        `purpose` is what someone wants to happen to that run.
+
+        Raises:
+            UnknownRunError: it is a room of another run.
         """
+        if parent is not None and record.parent != parent.id:
+            raise UnknownRunError(f"run {record.id} is not a room of {parent.id}")
+
         run = self._runs.get(record.id)
         if run is None or run.runner.lost is not None:
             return self._load(record, parent, purpose)
@@ -921,10 +657,6 @@ class Runs:
 
         return listed
 
-    def note_waiting(self, run: Run) -> None:
-        """Record that someone is now waiting for a run to change."""
-        self.following.note_waiting(run)
-
     def read_on(self, run: Run) -> bool:
         """Apply the new events that another process has journaled for a run and its rooms. Return
         False if the events do not fit the run.
@@ -987,7 +719,7 @@ class Runs:
             # Because of this step, the views and search tables are at most one heartbeat behind. If
             # the store fails, the next heartbeat tries again.
             with contextlib.suppress(StoreError):
-                while self.store.ideas.index() and not self._at_work():
+                while self.store.ideas.index() and not self.is_at_work:
                     await anyio.lowlevel.checkpoint()
 
     def at_work(self, caller: Viewer) -> int:
@@ -1014,7 +746,14 @@ class Runs:
             if progress.tool is not None
         )
 
-    def _at_work(self) -> bool:
+    def driven(self, run_id: str) -> Run | None:
+        """Return a run if this process holds its lease, otherwise None."""
+        run = self._runs.get(run_id)
+        return None if run is None or run.driver.epoch is None else run
+
+    @property
+    def is_at_work(self) -> bool:
+        """True if this process drives a run."""
         return any(True for _ in self._driven())
 
     def _driven(self) -> Iterator[Run]:
@@ -1273,7 +1012,7 @@ class Runs:
         if proceed is not None:
             proceed()
             return run
-        return self._reach(self.store.runs.get(record.id) or record, run.parent, purpose)
+        return self.reach(self.store.runs.get(record.id) or record, run.parent, purpose)
 
     def _write(self, step: WrittenStep, run: Run, record: RunRecord) -> Callable[[], None]:
         """Write the outcome for a run under its lease. Return the function that does the remaining
@@ -1333,9 +1072,9 @@ class Runs:
 
     def _end_found(self, run: Run, reason: str) -> None:
         """End a run and its rooms under the run's lease."""
-        self._end(run, reason)
+        self.control.end(run, reason)
         for room in self.store.runs.rooms(run.id):
-            self._reach(room, run)
+            self.reach(room, run)
 
     def _note_cut_off(self, run: Run) -> list[Event]:
         """Journal the unknown outcomes of a run that cannot continue in this process, so that a
@@ -1359,7 +1098,7 @@ class Runs:
         settings = run.machine.settings
         if run.made_under == self.fingerprint and settings.rules == RULES:
             return None
-        approval = strictest_of(settings.approval, self._approval)
+        approval = strictest_of(settings.approval, self.approval)
         return ConfigurationChanged(self.fingerprint, approval, RULES)
 
     async def follow_configuration(self, configuration: Configuration) -> None:
@@ -1370,7 +1109,7 @@ class Runs:
         self.users = configuration.users
         self.fingerprint = fingerprint(configuration)
         self.definitions = start_definitions(configuration)
-        self._approval = configuration.approval_setting
+        self.approval = configuration.approval_setting
         for run in list(self._runs.values()):
             if run.machine.ended or run.runner.lost is not None:
                 continue
@@ -1388,7 +1127,7 @@ class Runs:
         """Let workers of this configuration claim a queued run of another configuration, if the run
         can continue under this one.
         """
-        run = self._reach(record)
+        run = self.reach(record)
         changed = self.change_of_configuration(run)
         binding = run.runner.binding
         if changed is None or binding is None or binding.why_not_resumable() is not None:
@@ -1430,11 +1169,6 @@ class Runs:
         run.poke()
 
     # -- ends --------------------------------------------------------------------------------------
-
-    @property
-    def has_own_handlers(self) -> bool:
-        """True if the user has defined message handlers, whose code only this process has."""
-        return not self._handlers.are_built_in
 
     def composer(self) -> Composer:
         """Create the composer of one run's Requests."""

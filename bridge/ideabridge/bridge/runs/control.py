@@ -1,0 +1,343 @@
+"""Control: cancels runs and settles their approvals, no matter which process drives them.
+
+A process that does not drive the run stores its request, and the driver of the run carries it out.
+`Control.listen` receives what other processes request for runs that this process drives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Final, Protocol
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from ideabridge.bridge.driving.driver import is_stopped
+from ideabridge.bridge.driving.following import FOLLOWS_SECONDS
+from ideabridge.bridge.driving.notices import Notices
+from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError
+from ideabridge.bridge.loop.event import (
+    CallDecided,
+    DecidedEvent,
+    Event,
+    JournalError,
+    event_from_json,
+)
+from ideabridge.bridge.loop.policy import ApprovalSetting, only_persons, policy_named
+from ideabridge.bridge.runs.decision import Purpose, ToEnd
+from ideabridge.bridge.runs.people import Decision
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.screen import Screen
+from ideabridge.bridge.standing_rules import RulesLockedError, StandingRule
+from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.leases import Lease
+from ideabridge.bridge.store.run_record import RunRecord
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import Viewer
+from ideabridge.bridge.store.writer import Writer
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+
+LISTENS_SECONDS: Final = 0.5
+"""Interval, in seconds, at which this process checks for requests from other processes."""
+
+ANSWERS_SECONDS: Final = 5.0
+"""Time, in seconds, to wait for the driver of a run to act on a cancellation or a decision."""
+
+
+class _Runs(Protocol):
+    """The members of `Runs` that this file uses; `Runs` documents them."""
+
+    store: Store
+    writer: Writer
+    notices: Notices
+    screen: Screen
+    group: TaskGroup
+    approval: ApprovalSetting
+
+    @property
+    def is_at_work(self) -> bool: ...
+    def get(self, run_id: str, caller: str) -> Run: ...
+    def reach(self, record: RunRecord, *, purpose: Purpose) -> Run: ...
+    def driven(self, run_id: str) -> Run | None: ...
+    def reading_ahead(self, run_id: str) -> AbstractAsyncContextManager[None]: ...
+    def read_on(self, run: Run) -> bool: ...
+    def left(self, lease: Lease) -> float: ...
+
+
+def _who(record: RunRecord) -> str:
+    parts = (record.driver or "").rsplit("|", 5)
+    if len(parts) != 6:
+        return "another process"
+    stopped = " (which is stopped)" if is_stopped(record.driver or "") else ""
+    return f"process {parts[3]} on {parts[0]}{stopped}"
+
+
+class Control:
+    """Cancels and decides on the runs of a store.
+
+    Args:
+        runs: the runs of this process.
+    """
+
+    def __init__(self, runs: _Runs) -> None:
+        self._runs = runs
+        # The keys of the decisions that other processes submitted and that this process is now
+        # applying.
+        self._taking: set[str] = set()
+
+    async def cancel(self, run_id: str, caller: Viewer, reason: str) -> Run:
+        """End a run and its calls, no matter which process drives it. A run that has already ended
+        does not change.
+
+        A run that nobody drives ends without being continued first. If another live process drives
+        it, this method asks that process to end the run and waits until it has done so. `caller` is
+        the owner of the run, or `SEES_ALL`.
+
+        Raises:
+            UnknownRunError: this caller has no run with that id.
+            InterruptedRunError: the process that drives the run does not answer. The request is
+                stored, so the run ends when that process reads the request or another process
+                resumes the run.
+        """
+        deadline = anyio.current_time() + ANSWERS_SECONDS
+        while True:
+            async with self._runs.reading_ahead(run_id):
+                run, record = await self._runs.writer.patiently(
+                    lambda: self._try_to_cancel(run_id, caller, reason)
+                )
+            with anyio.move_on_after(max(deadline - anyio.current_time(), 0.0)):
+                await run.runner.wait_written()
+            if run.unwritten is not None:
+                raise InterruptedRunError(
+                    f"run {run_id}: {run.unwritten}; it will then be cancelled"
+                )
+            if record.parent or run.machine.ended:
+                return run
+            if anyio.current_time() > deadline:
+                raise InterruptedRunError(
+                    f"run {run_id}: {_who(record)} is working on it and has not cancelled it "
+                    f"within {ANSWERS_SECONDS:g} s; it ends as soon as that process reads the "
+                    "request, or when another process takes over the run"
+                )
+            await anyio.sleep(LISTENS_SECONDS / 2)
+
+    async def decide(self, run: Run, approval: str, decision: Decision) -> None:
+        """Settle a pending approval of a run, no matter which process drives it. See
+        `Bridge.decide` for details and errors.
+        """
+        with contextlib.suppress(InterruptedRunError):
+            # If another process drives the run, its rules apply.
+            await self._runs.writer.patiently(run.root.follow_configuration)
+
+        deadline = anyio.current_time() + ANSWERS_SECONDS
+        while True:
+            asking, event = run.event_of(approval, decision)
+            rule = asking.rule_given_by(event)
+            try:
+                await self._runs.writer.patiently(partial(asking.drive, event))
+            except InterruptedRunError:
+                record = self._runs.store.runs.get(asking.id)
+                if (
+                    asking.runner.lost is not None
+                    or record is None
+                    or anyio.current_time() > deadline
+                ):
+                    raise
+                self._expect_allowed_here(asking, event)
+                if self._runs.left(record.lease) > 0 and await self._ask_driver(
+                    asking, event, record, deadline
+                ):
+                    await self._give(rule, asking)
+                    rule = None
+            else:
+                await self._give(rule, asking)
+                return
+
+            # At this point, either nobody drives the run, or the other process has applied the
+            # decision and the approval is no longer pending.
+            if run.is_elsewhere:
+                self._runs.read_on(run)
+
+            if approval not in {item.approval for item in run.pending()}:
+                return
+
+    async def _give(self, rule: StandingRule | None, run: Run) -> None:
+        """Store the standing rule that a decision on a run has given, and apply it to the calls in
+        the run that are already waiting.
+
+        Raises:
+            StandingRuleError: it cannot be stored.
+        """
+        if rule is None:
+            return
+
+        try:
+            # Do not wait for the lock: the next call can follow immediately, and the rule must
+            # already cover the call.
+            run.give(rule, seconds=0)
+        except RulesLockedError:
+            await anyio.to_thread.run_sync(run.give, rule)
+
+        run.root.settle_by_rules()
+
+    def _expect_allowed_here(self, run: Run, event: DecidedEvent) -> None:
+        """Refuse to forward a decision that the rules of this process forbid. The driver of the run
+        also checks its own rules.
+
+        Raises:
+            DecisionError: by the rules of this process, only a person is allowed to decide, or the
+                call is denied.
+        """
+        if event.by.kind == "assistant" and only_persons(self._runs.approval):
+            raise DecisionError(
+                "only a person can decide here (approval.by in the configuration), not the "
+                "assistant"
+            )
+
+        if not isinstance(event, CallDecided) or event.decision == "deny":
+            return
+
+        progress = run.machine.history[event.call]
+        if progress.tool is not None and progress.approval is not None:
+            verdict = policy_named(self._runs.approval)(progress.tool, progress.approval.resolved)
+            if verdict.verdict == "deny":
+                raise DecisionError(f"denied by policy here: {verdict.why}")
+
+    async def _ask_driver(self, run: Run, event: Event, record: RunRecord, deadline: float) -> bool:
+        """Ask the process that drives a run to apply an event. Return False if that process has
+        stopped driving the run without an answer.
+
+        Raises:
+            DecisionError: the other process refused.
+            InterruptedRunError: the other process did not answer.
+            SecretGivenError: the event contains a secret, which must not be stored for another
+                process.
+        """
+        [event] = self._runs.screen.admit([event])
+        key = self._runs.store.requests.ask(run.id, event.to_json())
+        try:
+            while (answer := self._runs.store.requests.answer_to(key)) is None:
+                now = self._runs.store.runs.get(run.id)
+                if now is None or self._runs.left(now.lease) == 0:
+                    return False
+                if anyio.current_time() > deadline:
+                    back = self._runs.store.requests.withdraw(key)
+                    if back:
+                        end = "nothing was decided"
+                    else:
+                        end = (
+                            "it has begun to process the decision; check_run shows what was decided"
+                        )
+                    raise InterruptedRunError(
+                        f"run {run.id}: {_who(record)} is working on it and has not accepted the "
+                        f"decision within {ANSWERS_SECONDS:g} s; {end}"
+                    )
+
+                await anyio.sleep(LISTENS_SECONDS / 5)
+        finally:
+            self._runs.store.requests.forget(key)
+
+        if answer["error"] is not None:
+            raise DecisionError(str(answer["error"]))
+        return True
+
+    def _take_asked(self) -> None:
+        """Apply the decisions that other processes submit for runs that this process drives."""
+        for key, run_id, event in self._runs.store.requests.open():
+            run = self._runs.driven(run_id)
+            if run is not None and key not in self._taking:
+                self._taking.add(key)
+                self._runs.group.start_soon(self._take_for, key, run, event)
+
+    async def _take_for(self, key: str, run: Run, event: JSONObject) -> None:
+        error: str | None = None
+        try:
+            if not self._runs.store.requests.begin(key):
+                return
+            run.drive(event_from_json(event))
+            await run.runner.wait_written()
+            error = run.runner.lost
+        except JournalError:
+            error = "this approval is no longer pending; check_run shows what was decided"
+        except IdeabridgeError as refusal:
+            error = str(refusal)
+        except Exception as failure:  # noqa: BLE001 - only this run is given up, not the bridge
+            run.runner.fail(failure)
+            error = run.runner.lost
+        finally:
+            self._taking.discard(key)
+
+        with contextlib.suppress(StoreError):
+            # If the answer cannot be stored, the requesting process waits a few seconds and then
+            # reads the journal.
+            self._runs.store.requests.answer(key, error)
+
+    async def left_by_driver(self, run: Run) -> None:
+        """Wait briefly for another process to release the lease of a run that has come to rest in
+        that process.
+        """
+        # Do not wait long: a process that is asking its approver keeps the lease. If the run waits
+        # for a solution, wait longer: the process releases the lease with its next write, and an
+        # answer that arrives before this write would be lost.
+        patience = ANSWERS_SECONDS if run.status == "needs_solution" else FOLLOWS_SECONDS
+        deadline = anyio.current_time() + patience
+        while run.is_elsewhere and run.may_rest:
+            record = self._runs.store.runs.get(run.id)
+            if (
+                record is None
+                or self._runs.left(record.lease) == 0
+                or anyio.current_time() > deadline
+            ):
+                return
+            await anyio.sleep(FOLLOWS_SECONDS / 10)
+
+    def _try_to_cancel(self, run_id: str, caller: Viewer, reason: str) -> tuple[Run, RunRecord]:
+        """End a run, or ask the process that drives the run to end it."""
+        record = self._runs.store.runs.find(run_id, caller=caller)
+        if record.parent:
+            run = self._runs.get(run_id, record.caller)
+        else:
+            run = self._runs.reach(record, purpose=ToEnd(reason))
+
+        if run.runner.lost is None and (
+            record.parent or run.driver.epoch is not None or run.may_rest
+        ):
+            run.cancel(reason)
+
+        if record.parent or run.machine.ended:
+            self._runs.store.requests.forget_cancel(run_id)
+        elif not run.runner.is_behind:
+            self._runs.store.requests.ask_cancel(run_id, reason)
+
+        return run, record
+
+    async def listen(self) -> None:
+        """Cancel runs and apply decisions as other processes request, until this task is
+        cancelled.
+        """
+        while True:
+            await self._runs.notices.wait("ask", LISTENS_SECONDS)
+            if not self._runs.is_at_work:
+                continue
+            with contextlib.suppress(StoreError):
+                for run_id, reason in self._runs.store.requests.cancels().items():
+                    run = self._runs.driven(run_id)
+                    if run is not None:
+                        self.end(run, reason)
+                self._take_asked()
+
+    def end(self, run: Run, reason: str) -> None:
+        """Cancel a run that this process drives, and forget the request to cancel it. If that
+        fails, the process stops driving the run.
+        """
+        try:
+            run.cancel(reason)
+        except (InterruptedRunError, FinishedRunError):
+            return
+        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
+            run.runner.fail(error)
+        self._runs.store.requests.forget_cancel(run.id)
