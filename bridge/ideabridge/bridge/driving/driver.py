@@ -274,6 +274,7 @@ class Driver:
             any lease lapse.
 
     Attributes:
+        run_id: the id of the run.
         epoch: the epoch of the lease, or None if this process does not hold the lease.
         unwritten: how many of the run's writes are queued.
         seen: the number of the last event of the run that this process has read or written.
@@ -295,7 +296,7 @@ class Driver:
         self._seconds = seconds
         self._store = store
         self._writer = writer
-        self._run = run_id
+        self.run_id = run_id
         self._name = name
         self._watch = watch or Watch()
         self._last_notice = time.monotonic()
@@ -313,22 +314,22 @@ class Driver:
         if self.epoch is not None:
             return True
 
-        epoch = self._store.leases.acquire(self._run, self._name, self._seconds, time.time())
+        epoch = self._store.leases.acquire(self.run_id, self._name, self._seconds, time.time())
         if epoch is None:
             epoch = self._take_over()
 
         if epoch is None:
-            raise InterruptedRunError(f"run {self._run} is currently driven by another process")
+            raise InterruptedRunError(f"run {self.run_id} is currently driven by another process")
 
         self.epoch = epoch
-        record = self._store.runs.get(self._run)
+        record = self._store.runs.get(self.run_id)
         return record is not None and record.last_event == self.seen
 
     def _take_over(self) -> int | None:
         """Take over the lease of a driver that is gone or whose lease has lapsed. Return None if
         the driver might be alive.
         """
-        record = self._store.runs.get(self._run)
+        record = self._store.runs.get(self.run_id)
         if record is None:
             return None
 
@@ -339,7 +340,7 @@ class Driver:
             return None
         # The store refuses if the driver has sent a heartbeat since, or another process was faster.
         return self._store.leases.acquire(
-            self._run, self._name, self._seconds, time.time(), record.lease
+            self.run_id, self._name, self._seconds, time.time(), record.lease
         )
 
     @contextlib.contextmanager
@@ -359,13 +360,13 @@ class Driver:
     def release(self) -> None:
         """Release the lease, because the run is waiting for someone or has ended."""
         if self.epoch is not None:
-            self._store.leases.release(self._run, self.epoch)
+            self._store.leases.release(self.run_id, self.epoch)
             self.epoch = None
 
     def renew(self) -> bool:
         """Renew the lease, and return False if it was lost."""
         return self.epoch is None or self._store.leases.renew(
-            self._run, self.epoch, self._seconds, time.time()
+            self.run_id, self.epoch, self._seconds, time.time()
         )
 
     def create_with_first_events(self, create_run: Callable[[], None]) -> None:
@@ -420,21 +421,21 @@ class Driver:
             if create_run is not None:
                 create_run()
                 epoch = self._store.leases.acquire(
-                    self._run, self._name, self._seconds, time.time()
+                    self.run_id, self._name, self._seconds, time.time()
                 )
 
             if epoch is None:
-                raise StaleDriverError(f"run {self._run} is not driven by this process")
+                raise StaleDriverError(f"run {self.run_id} is not driven by this process")
 
             last = self._append(epoch, events)
             for idea in ideas:
                 idea.save()
 
             if ended is not None:
-                self._store.runs.set_status(self._run, epoch, ended, None)
+                self._store.runs.set_status(self.run_id, epoch, ended, None)
 
             if sends_notice:
-                self._store.runs.notify(self._run)
+                self._store.runs.notify(self.run_id)
 
             return epoch, last
 
@@ -465,17 +466,17 @@ class Driver:
             StaleDriverError: this process does not hold the lease.
         """
         if self.epoch is None:
-            raise StaleDriverError(f"run {self._run} is not driven by this process")
+            raise StaleDriverError(f"run {self.run_id} is not driven by this process")
         self.seen = self._append(self.epoch, events)
 
     def _append(self, epoch: int, events: Sequence[Event]) -> int:
         """Append events, and record a change of configuration in the table of runs. Return the
         number of the last event.
         """
-        last = self._store.runs.append(self._run, epoch, [event.to_json() for event in events])
+        last = self._store.runs.append(self.run_id, epoch, [event.to_json() for event in events])
         for event in events:
             if isinstance(event, ConfigurationChanged):
-                self._store.runs.set_fingerprint(self._run, epoch, event.fingerprint)
+                self._store.runs.set_fingerprint(self.run_id, epoch, event.fingerprint)
         return last
 
     def _sends_notice(self, events: Sequence[Event]) -> bool:
@@ -524,7 +525,7 @@ class Driver:
             later(error)
 
         try:
-            at_once = self._writer.write(job, written, failed, key=self._run, is_large=is_large)
+            at_once = self._writer.write(job, written, failed, key=self.run_id, is_large=is_large)
         except BaseException:
             self.unwritten -= 1
             raise
@@ -553,12 +554,12 @@ class Driver:
             with self._store.transaction(concurrent=True):
                 if status == QUEUED:
                     handover = Handover() if summary is None else summary.handover
-                    self._store.queue.put(self._run, epoch, handover)
+                    self._store.queue.put(self.run_id, epoch, handover)
                     return
                 if status is not None:
-                    self._store.runs.set_status(self._run, epoch, status, summary)
-                self._store.leases.release(self._run, epoch)
-                self._store.runs.notify(self._run)
+                    self._store.runs.set_status(self.run_id, epoch, status, summary)
+                self._store.leases.release(self.run_id, epoch)
+                self._store.runs.notify(self.run_id)
 
         def ended(error: Exception | None) -> None:
             # No process takes over the lease of a live process, so this process releases the lease
@@ -576,26 +577,26 @@ class Driver:
         if self._owed is not None and self.epoch is None and not self.unwritten:
             with contextlib.suppress(StoreError):
                 # The next heartbeat tries again.
-                self._store.leases.release(self._run, self._owed)
+                self._store.leases.release(self.run_id, self._owed)
                 self._owed = None
 
     def events(self, after: int = 0) -> Iterator[tuple[int, Event]]:
         """Yield the events in the run's journal after a sequence number, in order, as (number,
         event).
         """
-        for number, event in self._store.runs.events(self._run, after):
+        for number, event in self._store.runs.events(self.run_id, after):
             yield number, event_from_json(event)
 
     def queue(self, handover: Handover) -> None:
         """Release the lease, and let the run wait for a worker; see `RunQueue.put`."""
         if self.epoch is not None:
-            self._store.queue.put(self._run, self.epoch, handover)
+            self._store.queue.put(self.run_id, self.epoch, handover)
             self.epoch = None
 
     def set_status(self, status: str, summary: StoredSummary | None = None) -> None:
         """Write the status of the run into the table of runs."""
         if self.epoch is not None:
-            self._store.runs.set_status(self._run, self.epoch, status, summary)
+            self._store.runs.set_status(self.run_id, self.epoch, status, summary)
 
 
 def is_large_value(value: JSON) -> bool:

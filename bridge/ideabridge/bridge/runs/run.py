@@ -200,7 +200,6 @@ class Run:
 
     def __init__(
         self,
-        run_id: str,
         caller: str,
         machine: Machine,
         driver: Driver,
@@ -210,7 +209,7 @@ class Run:
         mind: Mind | None = None,
         parent: Run | None = None,
     ) -> None:
-        self.id = run_id
+        self.id = driver.run_id
         self.parent = parent
         self.rooms: dict[ExecutionKey, Run] = {}
         self.ending: list[Run] = []

@@ -795,7 +795,6 @@ class Runs:
 
         kept_bytes.memory += memory
         run = Run(
-            run_id,
             caller,
             machine,
             driver,
