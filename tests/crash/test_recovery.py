@@ -603,7 +603,7 @@ async def test_a_run_that_the_store_kept_from_going_on_does_so_soon_after(
             await until_done(bridge, run_id)
 
         [(told, why)] = desk.troubles
-        assert (told, "no room" in why) == (run_id, True)
+        assert (told, "no space is left" in why) == (run_id, True)
 
 
 async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_again(
@@ -635,7 +635,7 @@ async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_ag
             await looks(20)
 
     assert [told for told, _ in desk.troubles] == [run_id, run_id]
-    assert "no room" in desk.troubles[0][1]
+    assert "no space is left" in desk.troubles[0][1]
     assert "is set aside" in desk.troubles[1][1]
 
 
