@@ -93,18 +93,15 @@ def exposed_names(
         if name is not None and not is_taken(name, tool):
             names[place] = name
 
+    # In-process tools come first.
+    in_process = [place for place, tool in enumerate(tools) if tool.module is None]
+    of_modules = [place for place, tool in enumerate(tools) if tool.module is not None]
     used_names: set[str] = {*names.values()}
     for form in (_own, _with_module, _with_hash):
-        # In-process tools come first.
-        for of_module in (False, True):
-            unnamed = {
-                place: tool
-                for place, tool in enumerate(tools)
-                if place not in names and (tool.module is not None) == of_module
-            }
-            wanted = {place: form(tool) for place, tool in unnamed.items()}
-            count = Counter(wanted.values())
-            for place, name in wanted.items():
+        for places in (in_process, of_modules):
+            candidates = {place: form(tools[place]) for place in places if place not in names}
+            count = Counter(candidates.values())
+            for place, name in candidates.items():
                 if name is None or count[name] > 1 or name in used_names:
                     continue
                 if not is_taken(name, tools[place]):
@@ -122,9 +119,11 @@ def exposed_names(
 
 def _own(tool: Tool) -> str | None:
     name = safe_name(tool.name)
-    # The name contains no character that is allowed in a safe name.
-    lost = name == "tool" and "tool" not in tool.name.lower()
-    return name if len(name) <= MAX_EXPOSED and not lost else None
+    # `safe_name` returns "tool" for a name without any character that is allowed in a safe name.
+    is_lost = name == "tool" and "tool" not in tool.name.lower()
+    if is_lost or len(name) > MAX_EXPOSED:
+        return None
+    return name
 
 
 def _with_module(tool: Tool) -> str | None:
@@ -135,8 +134,9 @@ def _with_module(tool: Tool) -> str | None:
 
 
 def _with_hash(tool: Tool) -> str:
-    whole = f"{tool.module or ''}\n{tool.name_in_module}".encode(errors="replace")
-    return f"{_cut(tool, _MARK)}_{sha256(whole).hexdigest()[:_MARK]}"
+    origin = f"{tool.module or ''}\n{tool.name_in_module}"
+    mark = sha256(origin.encode(errors="replace")).hexdigest()[:_MARK]
+    return f"{_cut(tool, _MARK)}_{mark}"
 
 
 def _cut(tool: Tool, tail: int) -> str:
@@ -148,11 +148,11 @@ def _numbered(tool: Tool, used_names: set[str], is_taken: Callable[[str, Tool], 
     with the hash is taken, too.
     """
     number = 2
-    while (name := f"{_cut(tool, len(str(number)))}_{number}") in used_names or is_taken(
-        name, tool
-    ):
+    while True:
+        name = f"{_cut(tool, len(str(number)))}_{number}"
+        if name not in used_names and not is_taken(name, tool):
+            return name
         number += 1
-    return name
 
 
 # -- the catalogue ---------------------------------------------------------------------------------
@@ -246,22 +246,19 @@ class ToolCatalogue:
         earlier = self._earlier_names(exposed)
         before = self._exposed
         self._exposed = {}
-        for name, tool in zip(
-            exposed_names(exposed, self._is_taken, earlier), exposed, strict=True
-        ):
+        names = exposed_names(exposed, self._is_taken, earlier)
+        for name, tool in zip(names, exposed, strict=True):
             same = before.get(name)
             if same is not None and same.listed is tool:
                 self._exposed[name] = same
-                continue
-
-            if tool.module is not None:
-                activity = None
+            elif tool.module is not None:
+                self._exposed[name] = ExposedTool(name, tool, None, self._running, self._record)
             else:
                 activity = self.bridge.toolbox.activity_for(tool)
-
-            if tool.module is not None or activity is not None:
-                run = None if activity is None else activity.run
-                self._exposed[name] = ExposedTool(name, tool, run, self._running, self._record)
+                if activity is not None:
+                    self._exposed[name] = ExposedTool(
+                        name, tool, activity.run, self._running, self._record
+                    )
 
         self._by_tool = {entry.tool.origin: entry for entry in self._exposed.values()}
         self._new_names = {
@@ -282,13 +279,14 @@ class ToolCatalogue:
 
         earlier: dict[ToolKey, str] = {}
         for tool in tools:
-            kept = names.get(tool.origin, [])
+            earlier_names = names.get(tool.origin, [])
             own = safe_name(tool.name)
-            is_renamed = tool.is_changed and tool.name not in (tool.real.name, tool.origin[1])
-            if own in kept:
+            _, name_in_module = tool.origin
+            is_renamed = tool.is_changed and tool.name not in (tool.real.name, name_in_module)
+            if own in earlier_names:
                 earlier[tool.origin] = own
-            elif kept and not is_renamed:
-                earlier[tool.origin] = kept[-1]
+            elif earlier_names and not is_renamed:
+                earlier[tool.origin] = earlier_names[-1]
 
         return earlier
 
@@ -304,7 +302,12 @@ class ToolCatalogue:
         names: dict[str, ToolKey] = {}
         free: list[str] = []
         for name, (module, tool) in memory.exposed_names(self._scope).items():
-            if module in bridge.configuration.modules if module else tool in bridge.toolbox:
+            if module:
+                is_configured = module in bridge.configuration.modules
+            else:
+                is_configured = tool in bridge.toolbox
+
+            if is_configured:
                 names[name] = (module or None, tool)
             else:
                 free.append(name)
@@ -320,30 +323,34 @@ class ToolCatalogue:
         """
         while names:
             self._kept_names.update(names)
-            try:
-                stored = self.bridge.store.tool_memory.keep_exposed_names(
-                    self._scope,
-                    {name: (module or "", tool) for name, (module, tool) in names.items()},
-                )
-            except StoreError as error:
-                # The store is busy or full. The names apply in this process, and the next process
-                # will store them.
-                logger.warning("storing the names of exposed tools failed: %s", error)
-                stored = {}
-            owners = {name: (module or None, tool) for name, (module, tool) in stored.items()}
-            lost = any(owners.get(name, origin) != origin for name, origin in names.items())
+            owners = self._stored_names(names)
+            is_any_lost = any(owners.get(name, origin) != origin for name, origin in names.items())
             self._kept_names.update(owners)
             self._new_names = {
                 name: origin
                 for name, origin in self._new_names.items()
                 if name not in self._kept_names
             }
-            if not lost:
+            if not is_any_lost:
                 return
+
             # Another process has given the name to a different tool, so this tool gets a new name
             # here.
             self._expose(self._tools_seen or [])
             names = self._new_names
+
+    def _stored_names(self, names: dict[str, ToolKey]) -> dict[str, ToolKey]:
+        """Store names. Return the tools to which all names belong afterwards."""
+        rows = {name: (module or "", tool) for name, (module, tool) in names.items()}
+        try:
+            stored = self.bridge.store.tool_memory.keep_exposed_names(self._scope, rows)
+        except StoreError as error:
+            # The store is busy or full. The names apply in this process, and the next process will
+            # store them.
+            logger.warning("storing the names of exposed tools failed: %s", error)
+            return {}
+
+        return {name: (module or None, tool) for name, (module, tool) in stored.items()}
 
     def _is_exposed(self, tool: Tool) -> bool:
         if tool.passes_to is not None and not tool.is_changed:
@@ -438,7 +445,7 @@ class ToolCatalogue:
         it or all modules are known.
         """
         modules = self.bridge.modules
-        owner = self._kept_names.get(name, (None, ""))[0]
+        owner, _ = self._kept_names.get(name, (None, ""))
         if owner is not None and owner in modules:
             await modules.known(SETTLE_SECONDS, owner)
         else:
@@ -454,9 +461,8 @@ class ToolCatalogue:
             return self._exposed[name]
 
         published = self._publication(name)
-        if published is not None and self.bridge.store.publications.sees(
-            published.publication, caller
-        ):
+        publications = self.bridge.store.publications
+        if published is not None and publications.sees(published.publication, caller):
             self._uses[published.publication.name] += 1
             if self._uses.total() >= _COUNTED:
                 self._note_uses()
@@ -472,8 +478,10 @@ class ToolCatalogue:
             return self._by_tool.get(self._kept_names[name])
 
         # A module's view calls the module's tools by their own names.
-        views = self._running.module_views.module
-        return None if views is None else self._by_tool.get((views, name))
+        module = self._running.module_views.module
+        if module is None:
+            return None
+        return self._by_tool.get((module, name))
 
     def _how_to_call(self, name: str, caller: str) -> str:
         """Explain how to call a tool that is not exposed."""
@@ -490,7 +498,8 @@ class ToolCatalogue:
         page = self.bridge.store.publications.page(_SUGGESTED, caller=caller)
         offer = self.bridge.offer.to(caller)
         exposed = [name for name, entry in self._exposed.items() if offer.has_tool(entry.tool)]
-        return [*OWN_NAMES, *exposed, *(publication.name for publication in page.items)]
+        ideas = [publication.name for publication in page.items]
+        return [*OWN_NAMES, *exposed, *ideas]
 
     def _publication(self, name: str) -> PublishedTool | None:
         if self.bridge.store.publications.catalogue_version() != self._version:
@@ -505,10 +514,13 @@ class ToolCatalogue:
         if publication is None:
             return None
 
-        if not self._is_served(publication) or not (publication.live or "@" in name):
+        # A name without a version means the version that is in use.
+        is_meant = publication.live or "@" in name
+        if not is_meant or not self._is_served(publication):
             return None
 
-        tool = self._published[name] = PublishedTool(name, publication, self._running, self._record)
+        tool = PublishedTool(name, publication, self._running, self._record)
+        self._published[name] = tool
         if len(self._published) > _MOST_CACHED:
             self._published.popitem(last=False)
 
@@ -626,7 +638,8 @@ class ToolCatalogue:
         if fits or not self._is_listed(publication, caller):
             return False
         self._note_uses()
-        return all(used.name != publication.name for used in self._most_used(caller))
+        listed_names = {listed.name for listed in self._most_used(caller)}
+        return publication.name not in listed_names
 
     def _most_used(self, caller: str) -> list[Publication]:
         """Return the newest ideas that are listed and the most used of the others, sorted by name.
@@ -634,21 +647,19 @@ class ToolCatalogue:
         Nobody can have used a new idea yet, so some of the places are reserved for new ones.
         """
         publications = self.bridge.store.publications
-        newest = [
-            publication
-            for publication in publications.newest(self._most // _PART_FOR_NEW, caller=caller)
-            if self._is_listed(publication, caller)
-        ]
-        names = {publication.name for publication in newest}
-        listed = newest
+        newest = publications.newest(self._most // _PART_FOR_NEW, caller=caller)
+        new = [publication for publication in newest if self._is_listed(publication, caller)]
+        new_names = {publication.name for publication in new}
+        listed = new
+        # Usually all of the most used ideas can be called. If not, some of the next ones can.
         for limit in (self._most, self._most + _PASSED_OVER):
-            ranked = publications.most_used(limit, caller=caller)
-            by_use = [
+            most_used = publications.most_used(limit, caller=caller)
+            others = [
                 publication
-                for publication in ranked
-                if publication.name not in names and self._is_listed(publication, caller)
+                for publication in most_used
+                if publication.name not in new_names and self._is_listed(publication, caller)
             ]
-            listed = [*newest, *by_use][: self._most]
+            listed = [*new, *others][: self._most]
             if len(listed) == self._most:
                 break
 
@@ -669,14 +680,16 @@ class ToolCatalogue:
         return publication.name not in OWN_NAMES and publication.name not in self._kept_names
 
     def _note_uses(self) -> None:
-        if self._uses:
-            counts = self._uses
-            self._uses = Counter()
-            try:
-                self.bridge.store.tool_memory.note_uses(counts)
-            except PASSING:
-                # The next attempt will store these counts.
-                self._uses = counts
+        if not self._uses:
+            return
+
+        counts = self._uses
+        self._uses = Counter()
+        try:
+            self.bridge.store.tool_memory.note_uses(counts)
+        except PASSING:
+            # The next attempt will store these counts.
+            self._uses = counts
 
     def _definition(self, publication: Publication) -> dict[str, Any]:
         tool = self._published.get(publication.name)

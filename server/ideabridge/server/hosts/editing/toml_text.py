@@ -104,10 +104,11 @@ def put_toml(text: str, change: EntryChange) -> str:
     table = newline.join(_table_lines(path, change.entry))
     parts = _parts(statements, path)
     if parts and parts[0].is_table:
-        first = parts[0]
-        after = newline if text[: first.end].endswith("\n") else ""
-        text = _without_parts(text, parts[1:])
-        return spliced(text, [Splice(first.start, first.end, table + after)])
+        # The new table takes the place of the first part, which no other part precedes.
+        first, *others = parts
+        ending = newline if text[: first.end].endswith("\n") else ""
+        text = _without_parts(text, others)
+        return spliced(text, [Splice(first.start, first.end, table + ending)])
 
     return _with_table(_without_parts(text, parts), change.keys, table, newline)
 
@@ -125,6 +126,7 @@ def remove_toml(text: str, keys: Sequence[str], name: str) -> str:
 
 
 def _check_tables(text: str, keys: Sequence[str]) -> None:
+    """Raise an error if a value on the path to the entries is not a table."""
     table = plain_toml(text)
     for depth, key in enumerate(keys):
         value = table.get(key)
@@ -156,22 +158,30 @@ def _statements(text: str) -> list[_Statement]:
 def _statement(text: str, start: int, table: Keys) -> _Statement:
     """Return the statement that begins at `start` and belongs to `table`."""
     place = _after_blanks(text, start)
-    line_end = text.find("\n", place) + 1 or len(text)
+    line_end = _next_line(text, place)
     if not text[place:line_end].strip():
         return _Statement("blank", (), start, line_end)
     if text[place] == "#":
         return _Statement("comment", (), start, line_end)
     if text[place] == "[":
         end = _value_end(text, place)
-        line_end = text.find("\n", end) + 1 or len(text)
-        return _Statement("header", _path(text[place:end]), start, line_end)
+        return _Statement("header", _path(text[place:end]), start, _next_line(text, end))
 
     equals = _equals(text, place)
     value_start = _after_blanks(text, equals + 1)
     value_end = _value_end(text, value_start)
-    line_end = text.find("\n", value_end) + 1 or len(text)
-    path = (*table, *_path(f"{text[place:equals]}=0"))
+    path = (*table, *_path_of_key(text[place:equals]))
+    # A value can have several lines.
+    line_end = _next_line(text, value_end)
     return _Statement("pair", path, start, line_end, value_start, value_end)
+
+
+def _next_line(text: str, place: int) -> int:
+    """Return the position where the line after a position begins, or the end of the text."""
+    line_break = text.find("\n", place)
+    if line_break < 0:
+        return len(text)
+    return line_break + 1
 
 
 def _tokens(text: str, place: int) -> Iterator[re.Match[str]]:
@@ -223,6 +233,11 @@ def _path(header: str) -> Keys:
     return tuple(keys)
 
 
+def _path_of_key(key: str) -> Keys:
+    """Return the keys of a pair's key, which has several if it is dotted."""
+    return _path(f"{key}=0")
+
+
 def _tables(statements: Sequence[_Statement]) -> list[_Part]:
     tables: list[_Part] = []
     for statement in statements:
@@ -237,16 +252,16 @@ def _tables(statements: Sequence[_Statement]) -> list[_Part]:
 
 def _parts(statements: Sequence[_Statement], path: Keys) -> list[_Part]:
     """Return, in order, the parts of the text that contain the value at a path."""
-    own = [table for table in _tables(statements) if _is_below(table.path, path)]
-    parts = [*own]
+    tables = [table for table in _tables(statements) if _is_below(table.path, path)]
+    pairs: list[_Part] = []
     for pair in statements:
         if pair.kind != "pair" or not _is_below(pair.path, path):
             continue
         # A pair inside one of the tables is already part of that table.
-        if not any(table.start < pair.start < table.end for table in own):
-            parts.append(_Part(pair.path, pair.start, pair.end, is_table=False))
+        if not any(table.start < pair.start < table.end for table in tables):
+            pairs.append(_Part(pair.path, pair.start, pair.end, is_table=False))
 
-    return sorted(parts, key=lambda part: part.start)
+    return sorted([*tables, *pairs], key=lambda part: part.start)
 
 
 def _is_below(path: Keys, above: Keys) -> bool:
@@ -259,8 +274,11 @@ def _is_below(path: Keys, above: Keys) -> bool:
 def _with_table(text: str, keys: Sequence[str], table: str, newline: str) -> str:
     """Return the text with a table added after the last table of the same kind."""
     statements = _statements(text)
-    siblings = [table for table in _tables(statements) if _is_below(table.path, tuple(keys))]
-    place = _with_comments(statements, siblings[-1].end) if siblings else len(text)
+    siblings = [part for part in _tables(statements) if _is_below(part.path, tuple(keys))]
+    place = len(text)
+    if siblings:
+        place = _with_comments(statements, siblings[-1].end)
+
     before = text[:place]
     if not before:
         return f"{table}{newline}{text}"
@@ -291,12 +309,11 @@ def _without_parts(text: str, parts: Sequence[_Part]) -> str:
     for part in reversed(parts):
         before = text[: part.start]
         after = text[part.end :]
-        if part.is_table:
-            for blank in ("\r\n\r\n", "\n\n", "\n\r\n"):
-                if before.endswith(blank):
-                    before = _without_break(before)
-                    break
+        has_blank_line_above = before.endswith(("\r\n\r\n", "\n\n", "\n\r\n"))
+        if part.is_table and has_blank_line_above:
+            before = _without_break(before)
         if not after and not text.endswith("\n"):
+            # The last line had no line break, so the line that is now the last one has none.
             before = _without_break(before)
         text = before + after
 
@@ -309,10 +326,11 @@ def _without_break(text: str) -> str:
 
 def _table_lines(path: Keys, entry: JSON) -> list[str]:
     """Return the lines of a table. A nested table becomes a table of its own below."""
+    dotted_key = ".".join(map(_toml_key, path))
     if not isinstance(entry, dict):
-        return [f"{'.'.join(map(_toml_key, path))} = {_toml_value(entry)}"]
+        return [f"{dotted_key} = {_toml_value(entry)}"]
 
-    lines = [f"[{'.'.join(map(_toml_key, path))}]"]
+    lines = [f"[{dotted_key}]"]
     tables: list[str] = []
     for key, value in entry.items():
         if isinstance(value, dict) and value:
@@ -366,35 +384,44 @@ def _inline_table(text: str, statements: Sequence[_Statement], path: Keys) -> _S
 
 
 def _put_inline(text: str, start: int, path: Keys, entry: JSON) -> str:
+    """Return the text with the value at a path below the inline table that begins at `start`."""
     name, *rest = path
     inside = _members(text, start)
     item = inside.find(name)
-    if item is not None and rest:
-        if text[item.value_start] == "{" and not _is_dotted(text, item):
-            return _put_inline(text, item.value_start, tuple(rest), entry)
-        raise UneditableError(f"{name} has dotted keys in an inline table")
+    if item is None:
+        value: JSON = entry
+        for key in reversed(rest):
+            value = {key: value}
+        return with_item(text, inside, _inline_member(name, value), one_line=True)
 
-    if item is not None and not _is_dotted(text, item):
-        return with_value(text, inside, item, _inline_value(entry), one_line=True)
-    if item is not None:
+    is_dotted = _is_dotted(text, item)
+    if rest:
+        if is_dotted or text[item.value_start] != "{":
+            raise UneditableError(f"{name} has dotted keys in an inline table")
+        return _put_inline(text, item.value_start, tuple(rest), entry)
+
+    if is_dotted:
+        # Several members together are the earlier value: `a.x = 1, a.y = 2`.
         return _put_inline(_without_inline(text, start, path), start, path, entry)
-
-    value: JSON = entry
-    for key in reversed(rest):
-        value = {key: value}
-    return with_item(text, inside, _inline_member(name, value), one_line=True)
+    return with_value(text, inside, item, _inline_value(entry), one_line=True)
 
 
 def _without_inline(text: str, start: int, path: Keys) -> str:
+    """Return the text without the value at a path below the inline table that begins at `start`."""
     name, *rest = path
-    while (item := _members(text, start).find(name)) is not None:
+    # Several members can have this key, if they are dotted.
+    while True:
+        inside = _members(text, start)
+        item = inside.find(name)
+        if item is None:
+            return text
+
         if rest:
             if text[item.value_start] != "{" or _is_dotted(text, item):
                 return text
             return _without_inline(text, item.value_start, tuple(rest))
-        text = without_item(text, _members(text, start), item)
 
-    return text
+        text = without_item(text, inside, item)
 
 
 def _members(text: str, start: int) -> Bracketed:
@@ -405,8 +432,8 @@ def _members(text: str, start: int) -> Bracketed:
         equals = _equals(text, place)
         value_start = _after_blanks(text, equals + 1)
         end = _value_end(text, value_start)
-        name = _path(f"{text[place:equals]}=0")[0]
-        items.append(TextItem(name, place, value_start, end))
+        first_key, *_ = _path_of_key(text[place:equals])
+        items.append(TextItem(first_key, place, value_start, end))
         place = _after_blanks(text, end)
         if text[place] == ",":
             place = _after_blanks(text, place + 1)
@@ -416,7 +443,7 @@ def _members(text: str, start: int) -> Bracketed:
 
 def _is_dotted(text: str, item: TextItem) -> bool:
     key = text[item.start : item.value_start].rstrip(" \t").removesuffix("=")
-    return len(_path(f"{key}=0")) > 1
+    return len(_path_of_key(key)) > 1
 
 
 def _inline_value(value: JSON) -> Render:
