@@ -85,7 +85,7 @@ class CallError(IdeabridgeError):
         run: the id of the session's run.
         errors: `{"call", "place", "error": {"kind", "message"}}` for each call that failed, in the
             order in which the calls are listed.
-        effects: `{"call", "place", "outcome"}` for each call that might nevertheless have changed
+        effects: `{"call", "place", "outcome"}` for each call that might still have changed
             something, because its tool is not read-only. The outcome is `done`, `partly` (for some
             items of `_each`), or `unknown` (the call was cancelled while it ran, or its process
             ended).

@@ -127,7 +127,7 @@ class RecognisedSecrets:
     """An entry without its secrets.
 
     Attributes:
-        entry: the entry, with `${secret:NAME}` in the place of each secret in `places`. Putting the
+        entry: the entry, with `${secret:NAME}` in place of each secret in `places`. Putting the
             secrets back into their places restores the original entry.
         places: the secrets, in the order of the entry.
         left: the places of the secrets that are still in `entry`, because something might execute

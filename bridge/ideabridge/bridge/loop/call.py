@@ -48,8 +48,8 @@ decision denied it. `output`: the output of a Solution could not be resolved or 
 """
 
 UNCERTAIN = ("unknown", "ran")
-"""Kinds of errors after which a call might nevertheless have taken effect: its outcome is unknown,
-or its result cannot be used.
+"""Kinds of errors after which a call might still have taken effect: its outcome is unknown, or its
+result cannot be used.
 """
 
 UNCAUGHT = ("structural", *UNCERTAIN)
@@ -67,8 +67,8 @@ class Read:
     """One reference string in a call, and the calls that its operands are bound to.
 
     `bound` lists, for each operand of each alternative, the calls whose writes the operand sees. An
-    entry is None as long as the answer is still streaming and no earlier call supplies the operand.
-    A `lenient` read belongs to an explanation, so a value for it need not exist.
+    entry is None while the answer is streaming and no earlier call supplies the operand. A
+    `lenient` read belongs to an explanation, so a value for it need not exist.
     """
 
     expression: Expression
@@ -112,7 +112,7 @@ class Call:
         reads: every reference string in the call, including those in `_imports`.
         writes: the full paths that the call can write to.
         after: the ids in `_after`.
-        edges: the calls whose ids are in `after`, or None as long as one of the ids is unknown.
+        edges: the calls whose ids are in `after`, or None while one of the ids is unknown.
         problems: the structural problems, each in one sentence.
         imports: the references in `_imports`, which the call's room can read.
         room: the kind of room that answers the call: `latent` (a mind, which sees the run's

@@ -392,7 +392,7 @@ class Judge:
             return Wait(None)
 
         # Wait for every writer of data, even after one of them has failed, because the data might
-        # exist nevertheless.
+        # exist anyway.
         if operand.kind == "data":
             open_writer = self._last_open(writers)
         else:

@@ -129,8 +129,8 @@ class AnswerBuffer:
         return self._release() if self.has_begun or self.broken is None else ""
 
     def _without_thought(self, text: str) -> str:
-        """Return the text that follows reasoning in tags, or "" as long as the text is, or might
-        be, reasoning.
+        """Return the text that follows reasoning in tags, or "" while the text is, or might be,
+        reasoning.
         """
         if self._closing is None:
             # Servers can send any amount of white space before the answer.

@@ -69,7 +69,7 @@ _TOKEN: Final = re.compile(r"[!-~]+")
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _REFUSALS: Final = (400, 401)
-"""The HTTP statuses with which an authorization server refuses to renew a token for good."""
+"""The HTTP statuses with which an authorization server permanently refuses to renew a token."""
 _SUCCESSES: Final = (200, 201)
 _SERVER_METADATA: Final = (
     "/.well-known/oauth-authorization-server",

@@ -90,7 +90,7 @@ class Handshake:
 
     def is_late(self, message: JSONRPCResponse | JSONRPCError) -> bool:
         """Record an answer. Return True if it arrives after the `refusal` of its request, so that
-        nothing waits for it any more.
+        nothing is waiting for it any more.
         """
         if message.id is None or message.id != self._discover:
             return False

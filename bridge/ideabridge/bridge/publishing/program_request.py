@@ -241,7 +241,7 @@ def _refused_lines(refused: Sequence[RefusedProgram]) -> list[str]:
 
 
 def _within(lines: Iterator[str], room: int) -> Iterator[str]:
-    """Yield lines, each truncated to a maximum length, as long as they fit into `room` tokens. Then
+    """Yield lines, each truncated to a maximum length, while they fit into `room` tokens. Then
     yield a line that says how many were left out.
     """
     left_out = 0

@@ -901,7 +901,7 @@ class Run:
 
         Raises:
             RulesLockedError: another process is still changing the rules.
-            StandingRuleError: the rule cannot be stored. The call runs nevertheless.
+            StandingRuleError: the rule cannot be stored. The call runs anyway.
         """
         rules = self._host.standing_rules
         assert rules is not None
@@ -1335,9 +1335,7 @@ class Run:
         return total.to_json() or None
 
     def over_budget(self) -> str | None:
-        """Return why the run and its rooms must end, or None as long as they are within the
-        budget.
-        """
+        """Return why the run and its rooms must end, or None while they are within the budget."""
         settings = self.machine.settings
         spent = self.spent()
         if spent.requests > settings.requests:

@@ -130,7 +130,7 @@ class Session:
 
         Raises:
             GroupFailedError: a call failed. `effects` lists the calls that took effect
-                nevertheless.
+                anyway.
             RejectedSolutionError, CancelledCallsError, RunFailedError, InterruptedRunError: as for
                 `run`.
         """

@@ -30,7 +30,7 @@ from ideabridge.bridge.store.errors import (
 from ideabridge.tools.names import did_you_mean
 
 LOCAL: Final = "local"
-"""The caller on this machine: over stdio, on the command line, and over HTTP on loopback as long as
+"""The caller on this machine: over stdio, on the command line, and over HTTP on loopback while
 there are no users. This caller owns the store.
 """
 

@@ -286,7 +286,7 @@ async def decide(
     chosen = _by_run(options, targets)
     approvals = [approval for decisions in chosen.values() for approval in decisions]
     _check_choices(submitted, approvals)
-    # A person who allows a tool for good must have seen the call.
+    # A person who allows a tool permanently must have seen the call.
     unnamed = [approval for approval in approvals if always or not _is_named(approval, targets)]
     if unnamed and decision in _LETS_HAPPEN and at_terminal() and not options.json:
         # The questions of a run might have changed since someone looked at them.
@@ -394,7 +394,9 @@ def _rule_row(listed: ListedRule) -> tuple[str, ...]:
 
 
 def _check_always(decision: str, options: Options, *, always: bool, for_run: bool) -> None:
-    """Raise `UsageError` unless there is a person at a terminal who can allow a tool for good."""
+    """Raise `UsageError` unless there is a person at a terminal who can allow a tool
+    permanently.
+    """
     if not always:
         return
     if decision != "approve":

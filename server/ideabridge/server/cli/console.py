@@ -45,7 +45,7 @@ _DELAY_SECONDS: Final = 0.5
 """Delay, in seconds, before a line about work in progress appears."""
 
 _LEAST_WIDTH: Final = 12
-"""Minimum width, in columns, of a table's last column, no matter how narrow the terminal is."""
+"""Minimum width, in columns, of a table's last column, however narrow the terminal is."""
 
 
 def out() -> Console:
