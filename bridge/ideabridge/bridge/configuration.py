@@ -970,8 +970,8 @@ def _names_file_in(folder: Path, entry: ModuleConfiguration) -> bool:
     """Return whether an argument or a variable in an entry names a file relative to a folder."""
     for word in (*entry.args, *entry.env.values()):
         for text in (word, word.partition("=")[2]):
-            # For a word that cannot be a path, `os.path.isfile` returns False, but `Path` might
-            # raise.
+            # Use `os.path.isfile`: for a word that cannot be a path, it returns False, but `Path`
+            # might raise an error.
             if not os.path.isabs(text) and os.path.isfile(os.path.join(folder, text)):  # noqa: PTH117, PTH113, PTH118
                 return True
     return False

@@ -285,7 +285,7 @@ def _is_secret_by_name(name: str, text: str) -> bool:
     if _ABOUT_NAME.search(name):
         return False
     if _CERTAIN_NAME.search(name):
-        # A number under `TOKENS` is a count.
+        # A number under a name such as `MAX_TOKENS` is a count, not a secret.
         return not (name.lower().endswith("tokens") and text.isdigit())
     return looks_random(text) or (
         len(text) >= 16 and " " not in text and any(map(str.isdigit, text))

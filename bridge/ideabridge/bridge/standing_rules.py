@@ -403,7 +403,8 @@ class _RuleFile:
 
 
 def _read_file(path: Path, about: os.stat_result) -> dict[str, StandingRule]:
-    # A link could lead into a folder that someone else controls, such as a repository.
+    # Refuse a link, because it could lead into a folder that someone else controls, such as a
+    # repository.
     if not stat.S_ISREG(about.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(about.st_mode) else "not a regular file"
         raise StandingRuleError(
@@ -598,8 +599,8 @@ class StandingRules:
         if self._servers.get(rule.tool.module) != rule.server:
             return "outdated"
         if not digests:
-            # The server has never listed its tools to this process, or the tool is from a tool
-            # file.
+            # There is nothing to compare with: the server has never listed its tools to this
+            # process, or the tool is from a tool file.
             return "holds"
         return "holds" if digests.get(rule.tool.name) == rule.tool.digest else "outdated"
 

@@ -263,7 +263,7 @@ class _Reading:
             and isinstance(self._open[-1].whole.value, dict)
             and self._open[-1].key is None
         ):
-            # A key is a string even if it looks like a number.
+            # Do not convert a key, because a key is a string even if it looks like a number.
             if text == "<<" and event.implicit[0]:
                 raise InvalidJSONError(
                     f"{where}: found <<, a merge key of YAML 1.1; write the members out, or put "

@@ -498,7 +498,8 @@ def _copy(value: Any, depth: int) -> JSON:
 
     key: Any = None
     try:
-        # `isinstance(value, Mapping)` takes longer than copying a small object.
+        # Compare the type first, because `isinstance(value, Mapping)` takes longer than copying a
+        # small object.
         if kind is dict or isinstance(value, Mapping):
             result: JSONObject = {}
             for key, item in cast("Mapping[Any, Any]", value).items():

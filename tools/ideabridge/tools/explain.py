@@ -81,7 +81,7 @@ def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> 
 
     part = part_at(schema, place[:-1])
     if not isinstance(part, dict) or place[-1] not in part:
-        # jsonschema-rs omits empty names from paths.
+        # The keyword is not found if the path contains empty names, which jsonschema-rs omits.
         return _plain(error)
 
     # Check only the wrong keyword, because the whole schema can be large.

@@ -753,7 +753,8 @@ def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int,
     if has_references and any(
         not target.startswith("#/") and target != "#" for _, _, target in _references(schema)
     ):
-        # References by anchor or `$id`, and dynamic references, are not followed here.
+        # Assume the highest cost, because references by anchor or `$id`, and dynamic references,
+        # are not followed here.
         return _ENDLESS, _ENDLESS, True
 
     return weights[id(schema)], steps[id(schema)], is_recursive

@@ -225,7 +225,8 @@ class AnswerReader:
                 self._in_calls = False
                 self._state = _State.COMMA
             case _State.ITEM if char == "{" and (whole := decode_at(text, position)) is not None:
-                # Most calls arrive in one piece. For the others, the scanner looks for the end.
+                # Most calls arrive in one piece, so try to decode the whole call first. For the
+                # other calls, the scanner looks for the end.
                 self._state = _State.ITEM_COMMA
                 self._pieces.append(CallPiece(whole[0]))
                 return whole[1]

@@ -120,7 +120,8 @@ class _Plan:
 
 @lru_cache(maxsize=8)
 def _read_cached(plan: _Plan) -> Computations:
-    # Each call to a tool reads the tool's plan again, which takes about 100 us per literal.
+    # The computations are cached because each call to a published tool reads the tool's plan again,
+    # which takes about 100 us per literal.
     return _Reading(plan).computations()
 
 

@@ -577,7 +577,8 @@ class PathIndex:
                 return False
             node = child
 
-        # Every node below here leads to a path that was added.
+        # A node with children also counts, because every node below it leads to a path that was
+        # added.
         return bool(node.writers or node.children)
 
     def overlapping(self, path: Path) -> set[int]:

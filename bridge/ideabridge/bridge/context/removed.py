@@ -369,8 +369,8 @@ def _nth(parts: list[str], number: int) -> JSON | Missing:
 def _date(value: str, from_form: str, to_form: str, days: int) -> JSON | Missing:
     try:
         moment = datetime.strptime(value, from_form.replace("%e", "%d"))  # noqa: DTZ007
-        # strptime also reads forms that the format does not write, such as a day without the
-        # leading zero.
+        # Compare with what the format writes, because strptime also reads other forms, such as a
+        # day without the leading zero.
         if _written(moment, from_form) == value:
             return _written(moment + timedelta(days=days), to_form)
         return MISSING

@@ -563,7 +563,8 @@ def _references(call: JSONObject) -> Iterator[Reference]:
         try:
             operands = [*parse_reference(text).operands()]
         except ReferenceSyntaxError:
-            # In a context written by hand, this can be any text.
+            # In a context that was written by hand, the reference can be any text, so malformed
+            # ones are skipped.
             continue
         yield operands[0]
 
@@ -576,7 +577,7 @@ def _holds(document: JSON, value: JSON) -> bool:
         return True
     if isinstance(document, dict) and isinstance(value, dict):
         return all(key in document and _holds(document[key], item) for key, item in value.items())
-    # 1 and True are equal in Python, but their JSON differs.
+    # Also compare the JSON, because 1 and True are equal in Python, but not in JSON.
     return document == value and encode(document) == encode(value)
 
 

@@ -140,7 +140,8 @@ class _Session:
                 elif data.type == "tool":
                     self._take(number, data)
         except sqlite3.OperationalError:
-            # The database is not damaged. It might be locked, for example.
+            # Report the error, because the database is not damaged. It might be locked, for
+            # example.
             raise
         except sqlite3.DatabaseError:
             conversation.skip("after a damaged part of the database")

@@ -171,7 +171,8 @@ def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | N
     """
     schema = run.machine.output_schema
     if not run.machine.has_output:
-        # The run returns its state, which an output schema does not describe.
+        # There is no schema, because the run returns its state, which an output schema does not
+        # describe.
         return None, None
     if run.machine.mode == "solve" and schema is None:
         return {"type": "string"}, None
@@ -459,7 +460,8 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
 
         chosen = failed.first_step(progress, step)
         if is_reader(progress.tool):
-            # This call only showed values to a mind. The plan passes these values on by reference.
+            # This call only showed values to a mind. The plan does not need it, because it passes
+            # these values on by reference.
             continue
 
         index = progress.call.index

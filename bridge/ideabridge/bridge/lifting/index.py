@@ -239,7 +239,7 @@ class Values:
 
         inner = parsed_text(text) if text[:1] in _MAYBE_JSON else MISSING
         if not isinstance(inner, Missing):
-            # The strings inside it are indexed later.
+            # Do not index the text itself, because the strings inside the JSON are indexed later.
             return inner
 
         if is_new:

@@ -147,7 +147,7 @@ def _renumbered_reference(text: str, places: Mapping[int, int]) -> str:
         return text
 
     if all(_in_place(operand, places) == operand.text for operand in expression.operands()):
-        # The reference stays exactly as written, including its spaces.
+        # If no operand changes, keep the reference exactly as written, including its spaces.
         return text
 
     # An alternative that reads a call that is left out is left out itself.

@@ -223,7 +223,7 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
     places = [
         explanation.reference for explanation in explained.by if isinstance(explanation, PathTo)
     ]
-    # A path into the input reads a value from the input, or a parameter.
+    # A path into the input is never open, because it reads a value that the caller passes.
     if cheapest.path[0] != "input" and len(places) > 1:
         return OpenPoint(
             "several_places",

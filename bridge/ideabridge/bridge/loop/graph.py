@@ -592,7 +592,7 @@ class Graph:
         self, operand: Reference, instance: str, reader: int, *, lenient: bool = False
     ) -> tuple[int, ...] | None:
         if operand.kind == "data" and operand.path[:1] != ("error",):
-            # Any earlier call can add data.
+            # Bind the operand to every earlier call that can add data.
             return tuple(
                 index
                 for index in self._adding.get(operand.instance or instance, ())

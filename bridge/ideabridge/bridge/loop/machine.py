@@ -854,7 +854,7 @@ class Machine:
         if broken == CUT_OFF:
             return None
         self._idle += 1
-        # An answer that was cut off before its first call already has an error.
+        # Add no second error: an answer that was cut off before its first call already has one.
         if not self.errors:
             self.errors.append(
                 error_message(

@@ -118,7 +118,7 @@ class Memory:
         changed: dict[str, JSONObject] = {}
         for entry in writes:
             if entry.is_result:
-                # Writing a result cannot fail.
+                # Skip results, because writing a result cannot fail.
                 continue
             old = changed.get(entry.instance, self._documents.get(entry.instance, {}))
             changed[entry.instance] = document.write(old, entry.path, entry.method, entry.value)

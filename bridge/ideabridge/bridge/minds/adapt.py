@@ -106,7 +106,7 @@ def is_closed(schema: JSON) -> bool:
 
 def _adapted(schema: JSON, depth: int) -> JSON:
     if not isinstance(schema, dict):
-        # Many providers do not support boolean schemas.
+        # Replace a boolean schema, because many providers do not support such schemas.
         return {}
     if depth > MAX_DEPTH:
         description = read_as(SchemaKeywords, schema).description

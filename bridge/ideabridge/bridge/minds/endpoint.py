@@ -218,7 +218,7 @@ class Endpoint:
         """Return the forms to try with an adapted schema, strictest first."""
         forms: list[Form] = []
         native = bool(self._model.profile.get("supports_json_schema_output", False))
-        # Anthropic closes every object, which would narrow an open schema.
+        # Anthropic closes every object, so its native form would narrow an open schema.
         if self._output == "native" or (
             native and (self._model.system != "anthropic" or is_closed(schema))
         ):

@@ -242,7 +242,7 @@ def earlier_form(context: Sequence[JSON]) -> list[JSON]:
             case "correction" if (
                 isinstance(raw["correction"], dict) and "left_out" in raw["correction"]
             ):
-                # The recorded mind was not shown this correction.
+                # Leave out the correction, because the recorded mind was not shown it.
                 continue
             case "correction":
                 messages.append({**raw, "correction": shorten_literal(raw["correction"])})

@@ -707,7 +707,8 @@ class Connection:
                 read, "tools", patience, lambda error: _text(error, self._secrets)
             )
         except MCPError as error:
-            # A server that has only resources or prompts does not list tools.
+            # If the method does not exist, there are no tools: a server that has only resources or
+            # prompts does not list tools.
             if error.code != types.METHOD_NOT_FOUND:
                 raise
             pages: PagedList[types.Tool] = PagedList([])
@@ -804,7 +805,8 @@ class Connection:
         ]
 
         def begun(*, again: bool) -> None:
-            # Changes that happened before the subscription were not reported.
+            # Treat everything as changed, because changes before the subscription were not
+            # reported.
             if tools:
                 self._changed.set()
             for event in events:

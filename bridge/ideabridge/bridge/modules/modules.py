@@ -160,7 +160,8 @@ def _own_session(module: Module) -> str | None:
 
 
 def _no_session(module: str) -> ClientWithoutSessionsError:
-    # Answers show the first 200 characters of a call's error.
+    # The message names the problem first, because answers show only the first 200 characters of a
+    # call's error.
     return ClientWithoutSessionsError(
         module,
         f"server {module!r} has a process for each session, but requests in MCP 2026-07-28 belong "

@@ -603,7 +603,7 @@ class Repairs:
 
     def _answer(self, message: JSONRPCResponse | JSONRPCError, version: str) -> JSONRPCMessage:
         if message.id is None or message.id not in self._sent:
-            # The SDK ignores such an answer.
+            # Return such an answer unchanged, because the SDK ignores it.
             if message.id is not None and len(self._sent) < MAX_UNANSWERED:
                 self._oddities.note(
                     "answered requests that were never sent or are no longer waiting; these "

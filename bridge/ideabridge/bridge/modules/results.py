@@ -101,7 +101,7 @@ class ResultReader:
         """
         has_structure = result.structured_content is not None
         if not has_structure and "structured_content" in result.model_fields_set:
-            # A tool's schema can allow null.
+            # A null that was sent counts as the value if the tool's schema allows null.
             with suppress(IdeabridgeError):
                 await validator.check_apart(None)
                 return None

@@ -418,7 +418,8 @@ class _Filler:
         name, default = _read_variable(inside, lambda why: _error(self._module, place, why))
         value = os.environ.get(name)
         is_allowed = self._variables is None or name in self._variables
-        # A default that replaces an unset variable reveals nothing about the environment.
+        # Allow a default that replaces an unset variable, because it reveals nothing about the
+        # environment.
         if not is_allowed and (value or default is None):
             self._refused.setdefault(name, place)
 

@@ -246,7 +246,7 @@ class Guard:
             try:
                 process.wait(timeout=1)
             except subprocess.TimeoutExpired:
-                # The guard is still terminating child processes.
+                # Do not wait any longer: the guard is still terminating child processes.
                 return
 
 

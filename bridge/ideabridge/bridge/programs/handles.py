@@ -116,7 +116,7 @@ def handed(call: int, value: JSON, keys: tuple[str, ...] = ()) -> JSON | Handle:
     if not isinstance(value, str | list | dict) or (
         isinstance(value, str) and len(value) <= LARGE_RESULT // 6
     ):
-        # No character of a string takes more than 6 bytes.
+        # Do not measure a short string: no character takes more than 6 bytes of JSON.
         return value
     size = len(encode(value))
     return value if size <= LARGE_RESULT else Handle(call, keys, value, size)

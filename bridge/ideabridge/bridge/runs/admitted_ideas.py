@@ -49,7 +49,8 @@ class AdmittedIdeas:
             except UnknownPublicationError:
                 return False
             if read_pins(publication.plan_or_guide) is None:
-                # It is not yet known which tools the idea's calls refer to.
+                # Do not remember the decision, because it is not yet known which tools the idea's
+                # calls refer to.
                 return self._needs_nothing_else(publication, offer)
             self._decided[key] = self._needs_nothing_else(publication, offer)
         return self._decided[key]
