@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -146,9 +146,10 @@ def _count_the_rest(
 ) -> None:
     """Name the remaining parameters by their order: `first_city`, `second_city`."""
     rest = [number for number in range(len(filled)) if number not in names]
-    tools: dict[str, set[str]] = {}
+    tools = defaultdict[str, set[str]](set)
     for number in rest:
-        tools.setdefault(own_name(filled[number].keys), set()).add(filled[number].tool)
+        parameter = filled[number]
+        tools[own_name(parameter.keys)].add(parameter.tool)
 
     counts: Counter[str] = Counter()
     for number in rest:
@@ -261,16 +262,22 @@ def _place_words(parameter: Filled) -> list[str]:
     if not _ROOT.match(text) and "/" not in text and _FILE.fullmatch(text) is None:
         return []
 
-    last = _last_segment(text)
-    file = _FILE.fullmatch(last)
-    words = words_of(file["stem"] if file is not None else last)
+    name = _last_segment(text)
+    file = _FILE.fullmatch(name)
+    if file is not None:
+        name = file["stem"]
+
+    words = words_of(name)
     if words and words[0][0].isalpha() and len(words) <= _WORDS:
         return words
     return []
 
 
 def _last_segment(text: str) -> str:
-    return re.split(r"[/\\]", text.rstrip("/\\"))[-1].partition("?")[0]
+    """Return the last segment of a path or an address, without the query of an address."""
+    segments = re.split(r"[/\\]", text.rstrip("/\\"))
+    segment, _, _ = segments[-1].partition("?")
+    return segment
 
 
 def _name_after(before: Iterable[str], parameter: Filled) -> str:
@@ -322,11 +329,11 @@ def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection
     Returns:
         Words joined by `_`, of at most 48 characters. The result might still need `safe_name`.
     """
-    names = [words for words in map(_words_of_tool, dict.fromkeys(tools)) if words]
+    names = _names_with_words(dict.fromkeys(tools))
     if not names:
         # Some parameters have no words that can be used: those with a name in a non-Latin script,
         # and those with a name of single letters.
-        names = [words for words in map(_words_of_tool, parameters) if words][:1]
+        names = _names_with_words(parameters)[:1]
 
     first = names[0] if names else ["repeated", "calls"]
     last = names[-1] if len(names) > 1 else []
@@ -344,6 +351,12 @@ def has_word(name: str) -> bool:
     people.
     """
     return any(_LETTERS.search(word) for word in _words_with_digits(name))
+
+
+def _names_with_words(names: Iterable[str]) -> list[list[str]]:
+    """Return the words of each name that has words; see `_words_of_tool`."""
+    words_of_names = map(_words_of_tool, names)
+    return [words for words in words_of_names if words]
 
 
 def _words_of_tool(name: str) -> list[str]:
@@ -388,10 +401,12 @@ def _joined(first: list[str], last: list[str], between: str = "and") -> str:
     words of the longer half, and any prepositions that then stand at its end.
     """
     while True:
-        name = f"_{between}_".join("_".join(words) for words in (first, last) if words)
+        halves = ["_".join(words) for words in (first, last) if words]
+        name = f"_{between}_".join(halves)
         if len(name) <= MAX_NAME or max(len(first), len(last)) < 2:
             return name
 
+        # Each half keeps at least one word.
         is_first_longer = len("_".join(first)) > len("_".join(last))
         if len(last) < 2 or (is_first_longer and len(first) > 1):
             first = _without_prepositions(first[:-1])
