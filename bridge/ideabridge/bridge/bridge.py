@@ -939,8 +939,7 @@ class Bridge:
                 made; see `Run.result`.
             OutputTypeError: the output does not fit the type.
             ValueMismatchError, PublicationError, PlanError, MindUnavailableError,
-            UnknownPublicationError,
-                ArgumentError: as for `start_idea`.
+            UnknownPublicationError, ArgumentError: as for `start_idea`.
         """
         check_type("output", output)
         replay = await self.start_idea(name, arguments, mind=mind, caller=caller, version=version)

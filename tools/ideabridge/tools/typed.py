@@ -69,7 +69,7 @@ def member(name: str) -> dict[str, str]:
 @cache
 def _reader(expected: Any) -> _Read:
     """Return a function that reads a field of the type `expected`. The type can be JSON, a type of
-    JSON values, a tuple or mapping of these, or a dataclass. It can also be one of these types or
+    JSON values, a tuple or mapping of these, a dataclass, or a union of one of these types and
     None.
     """
     if expected is Any:

@@ -220,8 +220,8 @@ def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
 
 def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
     """Return a sentence, for a tool's description, that names the values which the runs of the
-    tool's plan leave open. It has at most `SENTENCE` characters, and is empty if there are no such
-    values.
+    tool's plan leave open. The sentence has at most `SENTENCE` characters, and is empty if there
+    are no such values.
 
     Args:
         explained: the explained literals, each in the form of `Explained.to_json`.

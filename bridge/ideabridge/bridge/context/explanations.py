@@ -572,7 +572,7 @@ class Explained:
         given: the reference to an optional parameter. If the caller passes the parameter, the
             literal gets that value, and nothing is assumed.
         among: if the value comes from a tool's result, references to the same part of the tool's
-            other results. They are not stored, but added when a plan is read.
+            other results. These references are not stored, but added when a plan is read.
     """
 
     at: Path

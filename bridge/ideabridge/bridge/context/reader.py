@@ -108,9 +108,8 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
         most: the maximum size of the result, in bytes of JSON.
 
     Returns:
-        `{"reference", "value"}`, `{"reference", UNIT: part, "from", "length", "of", "unit"}`, or
-            `{"reference", "find",
-        "matches", "count", "unit"}`.
+        For the whole value, `{"reference", "value"}`. For a part, `{"reference", UNIT: part, "from",
+        "length", "of", "unit"}`. For a search, `{"reference", "find", "matches", "count", "unit"}`.
 
     Raises:
         ActivityError: `from` is past the end of the value.

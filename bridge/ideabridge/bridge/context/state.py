@@ -262,9 +262,9 @@ _LATER = frozenset(
 class StateSchema:
     """The schema of one instance's state.
 
-    If the schema declares properties, only these can be written. This is checked before anything
-    runs. Every write is checked against the schema without `required`. When the run ends, the whole
-    state is checked with `required`.
+    If the schema declares properties, only these properties can be written, which is checked before
+    anything runs. Every write is checked against the schema without `required`. When the run ends,
+    the whole state is checked with `required`.
 
     Args:
         schema: the schema.

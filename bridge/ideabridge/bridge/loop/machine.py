@@ -441,8 +441,8 @@ class Machine:
         return replace(checked, errors=[*errors, *checked.errors])
 
     def opening_faults(self) -> list[str]:
-        """Return one sentence for each initial state or input that violates its schema. This is
-        checked before anything runs.
+        """Return one sentence for each initial state or input that violates its schema. The states
+        and inputs are checked before anything runs.
         """
         if self.settings.foresight:
             return opening_faults(self.messages, self._initial)

@@ -532,8 +532,8 @@ class ModelMind:
 
         Raises:
             ModelSetupError, ModelRefusalError, SchemaRefusalError, ModelUnavailableError,
-            ModelTimeoutError,
-            ModelStoppedError, MalformedAnswerError: the answer is missing or incomplete.
+            ModelTimeoutError, ModelStoppedError, MalformedAnswerError: the answer is missing or
+            incomplete.
         """
         forms_by_schema = self._taken.setdefault(str(request.model.get("model", "")), {})
         return ModelAnswer(self._reach, self.configuration, forms_by_schema, self._sleep, request)

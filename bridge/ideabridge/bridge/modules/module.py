@@ -714,7 +714,7 @@ class Module:
             self.begin()
 
     def begin(self) -> None:
-        """Start the module if it is idle, or as soon as it would become idle. This does not
+        """Start the module if it is idle, or as soon as it would become idle. This method does not
         wait.
         """
         if self._state == "idle":

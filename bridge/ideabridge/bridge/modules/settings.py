@@ -360,7 +360,7 @@ _EDITOR_HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The command or address of a module with the values of all variables. It is never
+    """The command or address of a module with the values of all variables. A `Launch` is never
     shown or stored.
     """
 

@@ -400,8 +400,8 @@ class Offer:
             ) from None
 
     def _with_activity(self, tool: Tool, activity: str, caller: str) -> Tool:
-        """Return a tool that passes its calls to an activity in the toolbox. It has the hints of
-        the activity's tool.
+        """Return a tool that passes its calls to an activity in the toolbox. The returned tool has
+        the hints of the activity's tool.
         """
         code = self._tool_of_activity(self._toolbox.activity(activity).name)
         profile = self.to(caller).profile

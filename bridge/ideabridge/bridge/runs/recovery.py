@@ -78,8 +78,8 @@ class _Failed:
     Attributes:
         delay: seconds between the last failure and the next attempt.
         due: the time when the next attempt is due.
-        hopeless: the epoch in which the run cannot continue under this configuration. It is tried
-            again once another process has driven it, or the configuration has changed.
+        hopeless: the epoch in which the run cannot continue under this configuration. The run is
+            tried again once another process has driven it, or once the configuration has changed.
         by_store: True if, according to the last report, the store could not be written.
     """
 
@@ -206,7 +206,7 @@ class Recovery:
 
         Returns:
             How many seconds remain until the lease lapses, for each run whose driver might be
-                alive.
+            alive.
         """
         undecided: list[float] = []
         running = self._store.leases.of_runs("running", fingerprint, MOST_IN_SWEEP)

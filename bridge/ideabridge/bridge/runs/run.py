@@ -1188,7 +1188,7 @@ class Run:
     @property
     def skipped(self) -> list[JSONObject]:
         """The calls in the last Solution that were skipped because they read a path that was not
-        chosen, each as `{"place", "tool", "instance"?, "why"}`. They are not errors.
+        chosen, each as `{"place", "tool", "instance"?, "why"}`. Skipped calls are not errors.
         """
         return values.skipped_calls(self.machine)
 

@@ -837,8 +837,8 @@ class Runs:
         return sum(results.values()) + sum(run.machine.output_memory for run in runs)
 
     def _forget_idle(self) -> None:
-        """Drop runs that have ended or are waiting, except the latest ones. They are read from
-        their journals again when needed.
+        """Drop runs that have ended or are waiting, except the latest ones. Dropped runs are read
+        from their journals again when needed.
         """
         if len(self._kept) < _AT_HAND:
             return
