@@ -1021,49 +1021,7 @@ class RunningCalls:
 
     async def _outcome(self, effect: Execute) -> _Ended:
         index = effect.call.index
-
-        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            for watcher in list(self._runner.progress_watchers):
-                watcher(index, progress, total, message)
-
-        def on_message(message: JSONObject) -> None:
-            copied = normalise(message, what="the message")
-            # An invalid message makes its call fail, and never reaches the journal.
-            read_message(copied)
-            added = MessageAdded(
-                index, copied if isinstance(copied, dict) else {"role": "user", "content": copied}
-            )
-            if threading.get_ident() == self._thread:
-                add(added)
-            else:
-                # A sync activity runs in a worker thread; the machine belongs to the event loop.
-                anyio.from_thread.run_sync(add, added)
-
-        def add(added: MessageAdded) -> None:
-            if effect.key in self._cancelled:
-                return
-            if not self._runner.wanted or not self._runner.machine.is_current(index):
-                # The activity kept its context after it had returned, or left a thread running.
-                raise ActivityError(
-                    "add_message: the solution of this call has ended; the message is too late"
-                )
-            self._runner.post(added)
-
-        module = effect.tool.module
-        most_shown = self._runner.machine.shown.largest
-        if module is None:
-            asker = None
-        else:
-            asker = CallAsker(self._runner, self._waiting, effect.key, module)
-
-        context = CallContext(
-            effect,
-            on_progress,
-            on_message,
-            CallingRun(self._runner.run_id, self._runner.caller, self._runner.kept_bytes),
-            asker,
-            most_shown,
-        )
+        context = self._context_of(effect)
         try:
             binding = self._runner.binding
             if binding is None or effect.is_latent:
@@ -1100,6 +1058,53 @@ class RunningCalls:
             index, effect.item, value=value, chosen=context.chosen, content=context.content
         )
         return _Ended(finished, returned)
+
+    def _context_of(self, effect: Execute) -> CallContext:
+        """Return the context in which a call runs: what it can report and ask meanwhile."""
+        index = effect.call.index
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            for watcher in list(self._runner.progress_watchers):
+                watcher(index, progress, total, message)
+
+        def on_message(message: JSONObject) -> None:
+            copied = normalise(message, what="the message")
+            # An invalid message makes its call fail, and never reaches the journal.
+            read_message(copied)
+            added = MessageAdded(
+                index, copied if isinstance(copied, dict) else {"role": "user", "content": copied}
+            )
+            if threading.get_ident() == self._thread:
+                add(added)
+            else:
+                # A sync activity runs in a worker thread; the machine belongs to the event loop.
+                anyio.from_thread.run_sync(add, added)
+
+        def add(added: MessageAdded) -> None:
+            if effect.key in self._cancelled:
+                return
+            if not self._runner.wanted or not self._runner.machine.is_current(index):
+                # The activity kept its context after it had returned, or left a thread running.
+                raise ActivityError(
+                    "add_message: the solution of this call has ended; the message is too late"
+                )
+            self._runner.post(added)
+
+        module = effect.tool.module
+        most_shown = self._runner.machine.shown.largest
+        if module is None:
+            asker = None
+        else:
+            asker = CallAsker(self._runner, self._waiting, effect.key, module)
+
+        return CallContext(
+            effect,
+            on_progress,
+            on_message,
+            CallingRun(self._runner.run_id, self._runner.caller, self._runner.kept_bytes),
+            asker,
+            most_shown,
+        )
 
 
 @dataclass(frozen=True, slots=True)
