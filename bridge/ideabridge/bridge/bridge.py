@@ -970,8 +970,8 @@ class Bridge:
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the tool's parameters.
-            PublicationError: the answer is recorded for another input, or a tool that the idea was
-                solved with is gone.
+            PublicationError: the answer is recorded for a different input, or a tool that the idea
+                was solved with is gone.
             PlanError: the plan cannot run, for example because a tool is gone.
             MindUnavailableError: the mind does not exist.
             UnknownPublicationError: nothing is published to this caller under that name.
@@ -1412,7 +1412,8 @@ class Bridge:
         input: ObjectLike | None = None,  # noqa: A002 - the vocabulary's word
         caller: str = LOCAL,
     ) -> Run:
-        """Start a run that continues from a point of another run. The other run does not change.
+        """Start a run that continues from a point of an earlier run. The earlier run does not
+        change.
 
         Calls that started before this point keep their results and do not run again. The current
         configuration decides which of the later calls ask for approval.

@@ -1860,7 +1860,7 @@ def start_definitions(configuration: Configuration) -> dict[str, str]:
 
     The key "" stands for the Python tools. If the configuration names tool files, the fingerprint
     under this key also covers the configuration's folder: projects share a store, and a run that
-    calls the tools of one project must not continue in another.
+    calls the tools of one project must not continue in a different project.
     """
     definitions = {
         name: module_fingerprint(configuration, name) for name in configuration.enabled_modules

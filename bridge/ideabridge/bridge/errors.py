@@ -65,7 +65,7 @@ class RoomError(IdeabridgeError):
 
 
 class SettledTurnError(IdeabridgeError):
-    """A turn already has another solution, or does not belong to the run."""
+    """A turn already has a different solution, or does not belong to the run."""
 
 
 class RejectedSolutionError(IdeabridgeError):

@@ -349,8 +349,8 @@ def _value_in(call: JSONObject, path: Path) -> JSON | Missing:
 
 
 def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
-    """Return an assumption in which someone has chosen another value. `choice` is that value, as
-    returned by `shortened_member`.
+    """Return an assumption in which someone has chosen a different value. `choice` is that value,
+    as returned by `shortened_member`.
     """
     alternatives: list[JSON] = [{"value": entry["taken"], "from": entry["from"]}]
     for alternative in list_or_empty(entry.get("instead")):

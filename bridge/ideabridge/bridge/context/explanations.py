@@ -134,7 +134,7 @@ class Explanation:
     @property
     def origin(self) -> str | None:
         """The reference that the value comes from, perhaps converted or surrounded by constant
-        strings, or None if the value has another origin.
+        strings, or None if the value has a different origin.
         """
         origins = [part.origin for part in self.made_of if not isinstance(part, Constant)]
         return origins[0] if len(origins) == 1 else None

@@ -24,7 +24,9 @@ class Failure:
 
 
 def read_failure(error: JSON) -> Failure:
-    """Read a call's error. If it has another form, the whole error becomes the message."""
+    """Read a call's error. If the error has a different form, the whole error becomes the
+    message.
+    """
     failure = read_whole(Failure, error)
     return Failure(str(error)) if failure is None else failure
 

@@ -91,7 +91,7 @@ class HistoryCall:
         prompt: the person's request before the call.
         answer: the host's id for the model's answer that made the call, or "" if the log does not
             contain the id.
-        copied: True if the host copied the call from another conversation, perhaps with another
+        copied: True if the host copied the call from another conversation, perhaps with a different
             time.
         ended: the number of the line with the result, or None if the log has no result.
         ended_at: when the call ended, in seconds since 1970, or None if the log does not say.

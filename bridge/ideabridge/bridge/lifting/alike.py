@@ -276,7 +276,8 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
 
         examined += 1
         events += record.last_event
-        # An error means that the run has another shape, has the same data, or cannot be examined.
+        # Skip the run after an error, which means that the run has a different shape, has the same
+        # data, or cannot be examined.
         with suppress(IdeabridgeError):
             alike.append(aligned_run(mine, store, record.id, caller))
 

@@ -210,8 +210,8 @@ def learn(
             `context/seen.py`.
         records: all of the version's records, including those of the runs that it was made from.
 
-    A record removes the explanations that yield another value. If no explanation would be left, all
-    explanations stay. The literal is then never determined again, because its value comes from
+    A record removes the explanations that yield a different value. If no explanation would be left,
+    all explanations stay. The literal is then never determined again, because its value comes from
     something that no explanation describes.
     """
     teaching = [record for record in records if record.teaches]

@@ -354,7 +354,7 @@ def _fill(by_decision: dict[str, Parameter], name: str, literal: Parameter) -> N
     """Let a parameter that the publisher named fill one more literal.
 
     Raises:
-        PublicationError: the parameter already fills literals with another value.
+        PublicationError: the parameter already fills literals with a different value.
     """
     [leaf] = literal.leaves
     named = by_decision.get(name)

@@ -219,7 +219,7 @@ def _scan(call: Call, value: JSON, where: str) -> Compiled:
 def look_for_wrong_references(
     value: JSON, where: str, problems: list[str], placeholders: JSON = None
 ) -> None:
-    """Find strings that look like references in another notation.
+    """Find strings that look like references in a different notation.
 
     Args:
         value: what a mind or the author of a plan wrote.

@@ -293,7 +293,7 @@ class RunStarted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChanged(Journaled):
-    """The run continues under another configuration, named by `fingerprint`.
+    """The run continues under a different configuration, which `fingerprint` identifies.
 
     `approval` is the approval setting from now on. This setting combines the earlier rules with
     those in the new configuration, and the strictest of all these rules decides. `rules` is the

@@ -310,7 +310,8 @@ def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
         progress.tool.name,
         progress.tool.remote_name,
     ):
-        # The call names its tool in another form, such as `module.tool`.
+        # Show the tool's name, because the call names its tool in a different form, such as
+        # `module.tool`.
         result["_tool"] = progress.tool.name
 
     if progress.tool is not None and progress.tool.module is not None:

@@ -40,8 +40,9 @@ version under which it was written.
 
 1: if `_activity` names code, the hints of the tool that this code belongs to also decide whether a
 call asks and what it waits for; and the result of a latent tool is text unless the tool's
-definition describes it. 2: in a published plan, an explanation without a value is not replaced by
-an explanation of another kind, and notes are separate from assumptions; see `context/earlier.py`.
+definition describes it. 2: in a published plan, an explanation without a value is not replaced with
+an explanation of a different kind, and notes are separate from assumptions; see
+`context/earlier.py`.
 """
 
 

@@ -71,8 +71,8 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
     """Return two things: the model; and whether its address is the user's own.
 
     Keys come from the environment or, if it does not contain them, from the keyring. From then on,
-    the keys are masked. A provider's key is never sent to another address: with `base_url`, only
-    the key that `key_env` names is sent.
+    the keys are masked. A provider's key is never sent to a different address: with `base_url`,
+    only the key that `key_env` names is sent.
 
     Raises:
         ModelSetupError: a package or a key is missing, or the provider is unknown.

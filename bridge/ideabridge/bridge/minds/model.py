@@ -186,8 +186,8 @@ class ModelAnswer:
     """A model's answer to one Request: an iterator over its pieces, and its usage so far
     (`Counting`).
 
-    Until the first call in the answer is complete, the Request can be sent again: in another form,
-    after a pause, or together with the error found in the answer.
+    Until the first call in the answer is complete, the Request can be sent again: in a different
+    form, after a pause, or together with the error found in the answer.
 
     Args:
         reach: returns the endpoint of the model that a handler chose or, for None, of the

@@ -176,7 +176,7 @@ def _ids(request: Request) -> Iterator[str]:
     yield request.id
     yield content_hash({"context": request.context_json, "schema": request.schema})
     yield content_hash({"context": earlier_form(request.context_json), "schema": request.schema})
-    # Parts of a recording might have been made under the limits for another kind of mind.
+    # Parts of a recording might have been made under the limits for a different kind of mind.
     for limits in (TO_MINDS, TO_HOSTS):
         yield dataclasses.replace(request, shown=limits.to_json()).id
 

@@ -258,7 +258,7 @@ def chosen_model(configured: ModelConfiguration, requested: str) -> ModelConfigu
     PROVIDER:MODEL.
 
     Raises:
-        ModelSetupError: the model belongs to another provider, whose address and key are not
+        ModelSetupError: the model belongs to a different provider, whose address and key are not
             configured.
     """
     own = configured.name.partition(":")[0]

@@ -77,7 +77,7 @@ _SERVER_METADATA: Final = (
 )
 """Parts of the paths where the SDK looks for the metadata of an authorization server."""
 _MOST_TRIES: Final = 3
-"""Maximum number of times that a request is sent again with another token."""
+"""Maximum number of times that a request is sent again with a different token."""
 _REQUEST_SECONDS: Final = 20.0
 """Timeout of one request to an authorization server, in seconds."""
 _EARLY: Final = 10.0
@@ -131,9 +131,9 @@ class Authorization(httpx2.Auth):
 
     Args:
         module: the module's name.
-        launch: the module's address, headers and `auth`. Requests to another origin get no token.
-            If headers are configured, a refusal is assumed to be about them, unless it mentions
-            tokens.
+        launch: the module's address, headers and `auth`. Requests to a different origin get no
+            token. If headers are configured, a refusal is assumed to be about them, unless it
+            mentions tokens.
         secrets: masks every token in what is shown.
         file: the file with the person's sign-in, or None to send requests without a token.
         person: signs in when the module asks for it, with a browser on this machine or on another
@@ -347,7 +347,9 @@ class Authorization(httpx2.Auth):
             challenge.stream = _Bounded(challenge.stream)
 
     def _is_challenge(self, response: httpx2.Response) -> bool:
-        """Return whether the module refuses the request, but might accept it with another token."""
+        """Return whether the module refuses the request, but might accept it with a different
+        token.
+        """
         if response.status_code == _UNAUTHORIZED:
             # If headers are configured, the refusal might be about the key in one of them.
             return (

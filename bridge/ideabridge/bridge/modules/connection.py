@@ -982,8 +982,8 @@ class Connection:
         return f"; the last line it wrote: {words[-1]}" if words else ""
 
     def _may_be_era(self, failure: ModuleError) -> bool:
-        """Return whether a failed attempt might succeed with another first message: the server was
-        reached, but it ended the connection or refused the handshake.
+        """Return whether a failed attempt might succeed with a different first message: the server
+        was reached, but it ended the connection or refused the handshake.
         """
         if self._negotiated or not self._tap.handshake.begun:
             return False

@@ -310,7 +310,8 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
     """Return the request that follows a redirect.
 
     Raises:
-        UnansweredError: the redirect leads to another origin, or drops the content of the request.
+        UnansweredError: the redirect leads to a different origin, or drops the content of the
+            request.
     """
     status = response.status_code
     request = response.request

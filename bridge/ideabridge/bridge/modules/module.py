@@ -219,8 +219,8 @@ class Module:
     """One configured server. One task calls `run`; any task can call the other methods.
 
     Attributes:
-        reserved: the names of tools that a module with this name had under another configuration.
-            They stay reserved until `known_tools` contains a tool.
+        reserved: the names of tools that a module with this name had under a different
+            configuration. They stay reserved until `known_tools` contains a tool.
         authorization: gets tokens. None for a program, or if a header contains the token.
         place: returns the async context manager that holds a call's place, and makes the call wait
             for calls from other processes.

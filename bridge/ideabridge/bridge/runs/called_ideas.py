@@ -67,7 +67,7 @@ def cycle_through(
     published as this version of `name`. Its first and last names are `name`. Return None if there
     is no such chain.
     """
-    # A call to another version of the name is not a cycle, because that version never changes.
+    # A call to a different version of the name is not a cycle, because a version never changes.
     own_modules = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
     # The plans that are still to be examined, each with the chain of ideas that leads to the plan.
     waiting: list[tuple[list[str], list[WrittenCall]]] = [([name], list(calls))]

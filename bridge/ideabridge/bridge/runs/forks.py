@@ -179,7 +179,7 @@ async def _continued(runs: Runs, point: _ForkPoint, began: events.RunStarted) ->
 
 
 async def _begun_anew(runs: Runs, plan: Plan, settings: Settings, caller: str) -> Sequence[Event]:
-    """Return the journal of a fork that starts from the beginning with another plan."""
+    """Return the journal of a fork that starts from the beginning with a different plan."""
     start = await runs.plan_starts.start(plan, settings, None, caller)
     return start.events
 
@@ -389,7 +389,7 @@ def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
 
 
 def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.RunStarted:
-    """Return the first event of a run, with another input.
+    """Return the first event of a run, with a different input.
 
     Raises:
         ForkError: the run takes no input, or does not accept this input.
@@ -483,7 +483,7 @@ class _Copy:
                 self._take(event)
 
     def propose(self, solution: JSON, fork_id: str) -> None:
-        """Answer the current Request with another solution.
+        """Answer the current Request with a different solution.
 
         Raises:
             RejectedSolutionError, ValueMismatchError: the solution is malformed.
