@@ -118,8 +118,7 @@ def add_a_server(page: Page, begin: str, name: str, start: str) -> None:
 
 def sign_in(page: Page) -> None:
     expect(page.locator("#state")).to_contain_text("needs sign-in")
-    page.get_by_role("link", name="Sign in", exact=True).click()
-    page.get_by_role("button", name="Begin").click()
+    page.locator("#state").get_by_role("button", name="Sign in", exact=True).click()
     with page.expect_popup() as popup:
         page.get_by_role("link", name="Sign in on").click()
     expect(popup.value.get_by_text("has received the answer")).to_be_visible()

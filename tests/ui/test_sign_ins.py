@@ -61,15 +61,20 @@ def test_the_owner_signs_in_and_the_server_is_used_at_once(
 ) -> None:
     page.goto(f"{site}modules/tickets")
     expect(page.locator("#state")).to_contain_text("needs sign-in")
-    page.get_by_role("link", name="Sign in", exact=True).click()
-    page.get_by_role("button", name="Begin").click()
+    # The button stands beside what it is for, and nowhere else.
+    expect(page.get_by_role("link", name="Sign in", exact=True)).to_have_count(0)
+    page.locator("#state").get_by_role("button", name="Sign in", exact=True).click()
     expect(page.locator("#sign-in")).to_contain_text(tickets.base.removeprefix("http://"))
     with page.expect_popup() as popup:
         page.get_by_role("link", name="Sign in on").click()
     expect(popup.value.get_by_text("has received the answer")).to_be_visible()
-    expect(page.get_by_role("status")).to_contain_text("You are signed in to tickets.")
+    expect(page.get_by_role("status")).to_have_text("You are signed in to tickets.")
+    page.get_by_text("Where the sign-in is kept").click()
+    expect(page.get_by_role("group")).to_contain_text("ideabridge servers logout tickets")
     page.get_by_role("link", name="See its tools").click()
     expect(page.locator("#state")).to_contain_text("up")
+    expect(page.locator("#state")).to_contain_text("You are signed in.")
+    expect(page.get_by_role("link", name="Sign in again")).to_be_visible()
     page.get_by_role("link", name="read", exact=True).click()
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_label("The output of the run")).to_have_text("read")
@@ -97,11 +102,16 @@ def test_who_signs_in_for_all_is_the_owner_and_users_do_so_for_themselves(
         assert reader.get(PAGE).status_code == 400
         assert reader.post(f"{PAGE}/begin").status_code == 403
 
+        with client(site) as owner:
+            # Without users there is nobody to tell apart.
+            assert "use this sign-in" not in owner.get(PAGE).text
+
         store.users.add("ada", "admin")
         token = store.users.add_token("ada")[1]
         with stranger(site) as ada, client(site) as owner:
             ada.post("/ui/sign-in", data={"token": token})
             assert "Only your own calls" in ada.get(PAGE).text
+            assert "Each user signs in separately." in owner.get(PAGE).text
             arrived = arrives_at(began(ada))
             # Nobody else can end this sign-in.
             assert "start again" in send(owner, f"{PAGE}/paste", page=PAGE, address=arrived).text

@@ -274,7 +274,21 @@ def login_command(module: str, user: str | None = None) -> str:
         module: the module's name.
         user: the user who signs in, or None for the person who starts the servers.
     """
-    command = f"ideabridge servers login {shlex.quote(module)}"
+    return _command("login", module, user)
+
+
+def logout_command(module: str, user: str | None = None) -> str:
+    """Return the command that deletes a person's sign-in to a module.
+
+    Args:
+        module: the module's name.
+        user: the user who signed in, or None for the person who starts the servers.
+    """
+    return _command("logout", module, user)
+
+
+def _command(verb: str, module: str, user: str | None) -> str:
+    command = f"ideabridge servers {verb} {shlex.quote(module)}"
     if user is None:
         return command
     return f"{command} --user {shlex.quote(printable(user))}"

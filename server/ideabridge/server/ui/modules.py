@@ -17,6 +17,7 @@ from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.server_log import LEVELS, ServerLogLine, ServerLogReader
 from ideabridge.bridge.modules.settings import ModuleConfiguration, ModuleStatus
+from ideabridge.bridge.modules.sign_ins import logout_command
 from ideabridge.bridge.store.users import user_of
 from ideabridge.server.asking.signing_in import NoSignInError, expect_sign_in
 from ideabridge.server.hosts.entries import started_by
@@ -241,6 +242,8 @@ class ModulePages:
             rows=[self._row(tool) for tool in tools[first : first + _MOST_TOOLS]],
             count=len(tools),
             can_sign_in=module is not None and _can_sign_in(module.configuration, visitor),
+            logout=logout_command(name, user_of(visitor.caller)),
+            is_signed_in=module is not None and _is_signed_in(module, visitor),
             is_changed_here=is_changed_here(self._bridge.configuration, name),
             starts=_started_by(module) if module is not None and visitor.manages else "",
             first=first,
@@ -327,6 +330,15 @@ def _started_by(module: Module) -> str:
     """Return a server's command or address, without secrets."""
     entry = module.configuration.model_dump(mode="json", exclude_unset=True)
     return started_by(cast("JSONObject", entry))
+
+
+def _is_signed_in(module: Module, visitor: Visitor) -> bool:
+    """Return whether a visitor is signed in to a server. Users have connections of their own, of
+    which the server's connection tells nothing: for them this is False.
+    """
+    if user_of(visitor.caller) is not None:
+        return False
+    return module.has_token and _can_sign_in(module.configuration, visitor)
 
 
 def _can_sign_in(entry: ModuleConfiguration, visitor: Visitor) -> bool:

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.modules.sign_ins import ModuleUser, SignInError
+from ideabridge.bridge.modules.sign_ins import ModuleUser, SignInError, logout_command
 from ideabridge.bridge.store.users import user_of
 from ideabridge.server.asking.signing_in import (
     BrowserPerson,
@@ -125,7 +125,8 @@ class SignInPages:
     async def show(self, request: Request) -> Response:
         """Show how the visitor signs in, or whether the sign-in has worked."""
         name = self._expect_server(request)
-        attempt = self._attempts.get((visitor_of(request).caller, name))
+        visitor = visitor_of(request)
+        attempt = self._attempts.get((visitor.caller, name))
         mask = self._bridge.secrets.mask
         return self._site.page(
             request,
@@ -133,7 +134,21 @@ class SignInPages:
             name=name,
             attempt=attempt,
             problem="" if attempt is None else mask(attempt.problem),
+            logout=logout_command(name, user_of(visitor.caller)),
+            who_acts=self._who_acts(name, visitor),
         )
+
+    def _who_acts(self, name: str, visitor: Visitor) -> str:
+        """Return a sentence that says whose calls use the visitor's sign-in, or "" if ideabridge
+        has no users, so that all calls are the visitor's.
+        """
+        if user_of(visitor.caller) is not None:
+            return "Only your own calls use this sign-in."
+        if not self._bridge.store.users.exist():
+            return ""
+        if self._bridge.modules[name].configuration.has_sign_ins:
+            return "Your own calls use this sign-in. Each user signs in separately."
+        return "The calls of all users use this sign-in."
 
     async def begin(self, request: Request) -> Response:
         """Begin to sign in. This ends any earlier attempt by the same visitor."""
