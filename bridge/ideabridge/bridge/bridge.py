@@ -665,7 +665,7 @@ class Bridge:
         Args:
             document: a result of `export_idea`.
             publish: whether to publish the idea, too.
-            caller: who imports it.
+            caller: who imports the idea.
             edited: whether a person has reviewed the document. If so, the content of the document
                 can differ from what was exported.
             replace: the published names, each NAME or NAME@VERSION, that the import is allowed to
@@ -714,7 +714,7 @@ class Bridge:
             replace: the published names, each NAME or NAME@VERSION, that the idea is allowed to
                 replace, or None for any.
             to: the audience, as in `publish`.
-            caller: who saves it.
+            caller: who saves the idea.
 
         Raises:
             IdeaDocumentError: the document is malformed; the message says where, and

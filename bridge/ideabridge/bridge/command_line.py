@@ -57,7 +57,7 @@ class _Starter:
         valued: the options of the program whose value is the next word.
         subcommands: the subcommands that execute the operand after them.
         has_modules: whether `-m` names a module to execute.
-        has_scripts: whether a program that it runs can be a script in the project.
+        has_scripts: whether a program that is run in this way can be a script in the project.
     """
 
     operand: Literal["script", "program", "other"]

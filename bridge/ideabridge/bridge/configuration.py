@@ -409,7 +409,7 @@ class Layer:
         file: the absolute path. Relative paths in the file are relative to its folder.
         keys: the top-level keys of the file.
         modules: the names of the modules in the file.
-        is_own: whether it is the user's own file, which applies in every project.
+        is_own: whether this is the user's own file, which applies in every project.
         variables: the variables that the file is allowed to name as `${NAME}`, or None for every
             variable.
         digests: the SHA-256, in hex, that each tool file must have, keyed by absolute path. None if

@@ -40,7 +40,7 @@ class EncodedRequest:
     Args:
         messages: the bodies of its messages.
         schema: the body of its schema.
-        shown: the body of the limits on what it shows, or None if no limits were recorded.
+        shown: the body of the limits on what the Request shows, or None if no limits were recorded.
         last: the previous Request in the same run. If this Request begins with all messages of that
             one, those messages are not hashed again.
 

@@ -80,7 +80,7 @@ class Doubts:
         """Record that someone who was shown every reason to ask has approved the call.
 
         Args:
-            by: who approved it.
+            by: who approved the call.
             edited: the resolved call if the person changed it, otherwise None.
         """
         if edited is None:
@@ -127,7 +127,7 @@ class Computed:
 
     Attributes:
         values: the values of the literals, keyed by their paths relative to the call or the output.
-        doubts: the uncertainties about them.
+        doubts: the uncertainties about these values.
         problem: why a literal has no value, or None if all literals have one.
         skipped: why the call is not made, or None if it is made. Only plans from earlier versions
             decide this.

@@ -62,7 +62,8 @@ class CallFacts:
     Attributes:
         place: the place of the call.
         watched: references that the call does not read although its author had seen their values.
-        may_decide: whether the call might have been made because of a result that it does not read.
+        may_decide: whether the call might have been made because of a result that the call does not
+            read.
         is_idle: whether nothing reads the call's result.
     """
 

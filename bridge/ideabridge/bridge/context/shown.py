@@ -228,8 +228,8 @@ class _Result:
     Attributes:
         call: the number of the call among the `call` messages. If several calls wrote the value,
             this is the number of the last.
-        is_read: whether a call to the reading tool returned it.
-        reference: the reference to it.
+        is_read: whether a call to the reading tool returned the value.
+        reference: the reference to the value.
         value: the value.
         size: its size in bytes of JSON.
         place: the message that contains the value, or None if the call's own message contains it.

@@ -18,7 +18,7 @@ class HistoryRun:
         conversation: the host's id of the conversation.
         time: when the stretch began, in ISO 8601 and UTC, or "" if the log does not say.
         calls: the number of calls in the stretch that are imported.
-        modules: the modules that they call.
+        modules: the modules that these calls use.
         title: the person's request, on one line, or "" if the log does not contain the request or
             the request contains a secret.
         unread: the number of lines in the log that were not understood.

@@ -192,7 +192,7 @@ class Parameter:
     Attributes:
         name: its name.
         value: the recorded value, which is the default.
-        leaves: the literals that it fills.
+        leaves: the literals that the parameter fills.
         tool: the tool that the first of these literals belongs to.
         source: the source of a followed value, or None if the parameter has a default.
         source_in_words: the source, in words.

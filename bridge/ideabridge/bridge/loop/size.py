@@ -31,7 +31,7 @@ class Size:
 
     Attributes:
         size: bytes of JSON.
-        values: the number of values in it, including itself.
+        values: the number of values in the value, including the value itself.
     """
 
     size: int = 0

@@ -190,8 +190,8 @@ class Tick:
         corrections: the calls that people changed or denied.
         settled: the calls in the order in which they settled.
         program: whether a program proposes the calls and waits for their results.
-        unheard: the calls whose results a program had not received when it ended, or None while it
-            runs.
+        unheard: the calls whose results a program had not received when the program ended, or None
+            while the program runs.
     """
 
     def __init__(

@@ -139,7 +139,7 @@ class Authorization(httpx2.Auth):
         person: signs in when the module asks for it, with a browser on this machine or on another
             device. If there is such a person, earlier tokens are not used. None if nobody can sign
             in.
-        at_once: True to sign in before the module asks for it.
+        at_once: True to sign in immediately, before the module asks for it.
 
     Attributes:
         signed_in: the place where the tokens are stored after a person has signed in, or None
