@@ -50,21 +50,18 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     card = card_of(http, ask(http, {"_tool": "refund", "order": 1, "amount": 7.5}))
     words = text_of(card)
     assert f'href="/ui/runs/{first}/calls/0"' in card
-    assert '<span class="tag">Python tool</span>' in card
-    assert '<span class="tag ask">not read-only</span>' in card
+    assert '<span class="tag ask">may change something</span>' in card
     # The title says what will happen, and the table what was approved the last time.
     assert words.partition(" local, ")[0].endswith("refund · order 1 · amount 7.5")
-    assert "Parameter Value Last approved order 1 the same amount 7.5 5 note removed dear" in words
-    assert "dear customer bye Approve" in words
+    assert "Parameter Value order 1 same as last time amount 7.5 last time 5 note left out" in words
+    assert "left out last time dear customer bye Approve" in words
 
     second = ask(http, refund(1, note="dear\nreader\nbye"))
     words = text_of(card_of(http, second))
     assert 'refund · order 1 · amount 5 · note "dear' in words
     # The difference is shown, and the whole text can be unfolded.
-    assert 'note dear -customer +reader bye Full text "dear\\n customer' not in words
-    assert (
-        'note dear -customer +reader bye Full text "dear\\n reader\\n bye" 1 line changed' in words
-    )
+    difference = "1 line changed since last time dear -customer +reader bye"
+    assert f'note {difference} Full text "dear\\n reader\\n bye"' in words
 
     approve(http, second)
     third = ask(http, refund(1, note="dear\nreader\nbye"))
@@ -102,7 +99,7 @@ def test_past_decisions_have_the_call_with_its_values(http: httpx.Client) -> Non
 def test_a_difference_that_is_cut_has_the_whole_text_unfolded(http: httpx.Client) -> None:
     approve(http, ask(http, refund(1, note="\n".join(["old line"] * 150))))
     card = card_of(http, ask(http, refund(1, note="\n".join(["new line"] * 149))))
-    assert "changed Approve" in text_of(card)
+    assert "note changed since last time" in text_of(card)
     assert "<details open><summary>Full text</summary>" in card
     assert card.count("new line") > 149
 

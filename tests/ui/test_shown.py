@@ -109,7 +109,7 @@ def shown_in(card: str) -> dict[str, Any]:
     tool = re.search('<h3><span class="tool">(.*?)</span>', card)
     assert tool is not None
     rows = re.findall(
-        '<td><code>(.*?)</code></td><td class="grow"><pre class="value">(.*?)</pre>',
+        '<td><code>(.*?)</code></td><td class="grow"><div[^>]*><pre class="value">(.*?)</pre>',
         card,
         re.DOTALL,
     )

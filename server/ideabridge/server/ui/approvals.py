@@ -151,14 +151,6 @@ class Card:
         return tool is not None and self.shown.reasons == f"{named_tool(tool)} {UNDECLARED}"
 
     @property
-    def is_python(self) -> bool:
-        """Whether the tool that is called is an in-process Python tool rather than a server's
-        tool.
-        """
-        tool = self.pending.question.tool
-        return tool is not None and not (tool.module or tool.in_room or self.server)
-
-    @property
     def editable(self) -> JSONObject:
         """The part that a visitor can change: a call without its ids, or a plan with the ids of its
         calls, which the calls use to refer to each other.
