@@ -233,6 +233,6 @@ async def test_the_page_says_why(tmp_path: Path) -> None:
         page = unescape(visitor.get("/ui/ideas").text)
         assert page.count(f"cannot be called here: it {NO_SHOP}") == 4
         page = unescape(visitor.get("/ui/ideas/order").text)
-        assert f"It cannot be called here: it {NO_SHOP}." in page
+        assert f"It cannot run here: it {NO_SHOP}." in page
         assert "data-default>Call" not in page
         assert "data-default>Call" in visitor.get("/ui/ideas/ordered").text
