@@ -234,5 +234,5 @@ async def test_the_page_says_why(tmp_path: Path) -> None:
         assert page.count(f"cannot be called here: it {NO_SHOP}") == 4
         page = unescape(visitor.get("/ui/ideas/order").text)
         assert f"It cannot run here: it {NO_SHOP}." in page
-        assert "data-default>Call" not in page
-        assert "data-default>Call" in visitor.get("/ui/ideas/ordered").text
+        assert "data-default>Run" not in page
+        assert "data-default>Run" in visitor.get("/ui/ideas/ordered").text
