@@ -350,7 +350,7 @@ def test_who_manages_withdraws_what_others_allow_always_and_gives_nothing(tmp_pa
         key = re.search(rf'value="({run_id}:[^"]+)"', ann.get(f"/ui/runs/{run_id}").text)
         assert key is not None
         always = {"which": key[1], "decision": "always"}
-        assert "always allow" not in eva.get("/ui/approvals").text
+        assert "and always allow" not in eva.get("/ui/approvals").text
         answer = send(eva, "/ui/approvals/decide", **always, seal=seal(eva, key[1]))
         assert "only ann, who owns the run, can allow a tool always for it" in answer.text
         answer = send(ann, "/ui/approvals/decide", **always, seal=seal(ann, key[1]))
@@ -358,12 +358,12 @@ def test_who_manages_withdraws_what_others_allow_always_and_gives_nothing(tmp_pa
 
         rule = re.search('name="rule" value="([0-9a-f]+)"', ann.get("/ui/approvals").text)
         assert rule is not None
-        assert "Always allowed" not in bob.get("/ui/approvals").text
+        assert "No tool is always allowed." in bob.get("/ui/approvals").text
         answer = send(bob, "/ui/approvals/rules", rule=rule[1])
         assert "there is no standing rule" in answer.text
         assert "for ann</span>" in eva.get("/ui/approvals").text
         assert send(eva, "/ui/approvals/rules", rule=rule[1]).status_code == 200
-        assert "Always allowed" not in ann.get("/ui/approvals").text
+        assert "No tool is always allowed." in ann.get("/ui/approvals").text
 
 
 def test_odd_numbers_are_refused_without_a_failure(tmp_path: Path) -> None:

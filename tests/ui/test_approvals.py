@@ -37,6 +37,14 @@ def approve(http: httpx.Client, run_id: str) -> None:
     assert "1 call approved" in answer.text
 
 
+def ask_program(http: httpx.Client, program: str) -> str:
+    """Run a program through the playground; returns the id of the run."""
+    fields = {"kind": "program", "text": program, "input": "", "title": "", "action": "run"}
+    answer = send(http, "/ui/playground", **fields)
+    assert "/runs/run_" in answer.url.path, answer.text[-2000:]
+    return answer.url.path.rpartition("/")[2]
+
+
 def text_of(html: str) -> str:
     """The words of a part of a page."""
     return " ".join(unescape(re.sub("<[^>]+>", " ", html)).split())
@@ -94,6 +102,41 @@ def test_past_decisions_have_the_call_with_its_values(http: httpx.Client) -> Non
     assert '<span class="status s-failed">denied</span>' in table
     assert "Reason</th>" in table
     assert "too late" in table
+
+
+def test_past_decisions_name_the_call_and_not_the_run(http: httpx.Client) -> None:
+    orders = {"_tool": "list_orders", "customer": "c1", "_outputPath": "orders"}
+    plan = ask(http, orders, refund(1))
+    calls = "await list_orders()\nawait refund(order=2, amount=3)"
+    program = ask_program(http, f"from tools import list_orders, refund\n{calls}")
+    for run_id, values in ((plan, "order 1, amount 5"), (program, "order 2, amount 3")):
+        approve(http, run_id)
+        table = http.get("/ui/approvals").text.partition("Past decisions</h2>")[2]
+        row = table.partition(f'<a href="/ui/runs/{run_id}/calls/1">')[2].partition("</tr>")[0]
+        assert text_of(f"<a>{row}").startswith(f"refund {values}")
+
+
+def test_what_is_always_allowed_has_a_place_before_anything_is(http: httpx.Client) -> None:
+    card = card_of(http, ask(http, refund(1)))
+    link = '<a href="/ui/approvals#always">Approvals › Always allowed</a>'
+    assert f"until the tool changes or you withdraw it under {link}." in card
+    page = http.get("/ui/approvals").text
+    assert '<h2 id="always">Always allowed</h2>' in page
+    assert "No tool is always allowed." in page
+
+
+def test_a_card_names_only_calls_that_failed_meanwhile(http: httpx.Client) -> None:
+    fine = {"_tool": "list_orders", "customer": "c1", "_outputPath": "orders"}
+    wrong = {"_tool": "find_customer", "id": "c9", "_outputPath": "nobody"}
+    first = ask(http, fine, refund(1))
+    second = ask(http, wrong, refund(1))
+    for run_id, status in ((first, "s-done"), (second, "s-failed")):
+        while f'class="status {status}"' not in http.get(f"/ui/runs/{run_id}/calls/0").text:
+            pass
+
+    assert "While this question waited" not in card_of(http, first)
+    failed = "While this question waited, 1 other call of the run has failed (find_customer)."
+    assert failed in card_of(http, second)
 
 
 def test_a_difference_that_is_cut_has_the_whole_text_unfolded(http: httpx.Client) -> None:

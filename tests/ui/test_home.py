@@ -51,6 +51,23 @@ def test_home_shows_what_waits_and_what_ran(page: Page, site: str) -> None:
     expect(page.get_by_role("row", name="list_orders")).to_contain_text("use")
 
 
+def test_an_open_first_page_becomes_home_with_what_waits_first(page: Page, site: str) -> None:
+    page.goto(f"{site}home")
+    expect(page.locator(".steps")).to_be_visible()
+    with client(site) as http:
+        ask(http, REFUND)
+
+    expect(page.locator("#waits")).to_contain_text("refund")
+    expect(page.locator(".steps")).to_have_count(0)
+    first = page.locator("#main section").first
+    expect(first).to_have_id("waits")
+    # It lies in the columns of home, as if the page had just been opened.
+    expect(page.locator(".home #waits")).to_be_visible()
+    expect(page.locator("#running")).to_contain_text("No run but those that need approval.")
+    expect(page.locator("#week figcaption").first).to_have_text("1 run")
+    expect(page.locator("#suggested")).not_to_have_attribute("data-later", re.compile("."))
+
+
 def test_runs_with_one_title_differ_by_a_value_on_home(page: Page, site: str) -> None:
     with client(site) as http:
         for number in range(2):

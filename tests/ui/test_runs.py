@@ -333,6 +333,19 @@ def test_filters_are_folded_unless_one_is_set(page: Page, site: str) -> None:
     expect(page.get_by_role("search")).to_be_hidden()
 
 
+def test_an_empty_list_says_what_there_is_none_of(page: Page, site: str) -> None:
+    page.goto(f"{site}runs")
+    links = page.get_by_role("navigation", name="Quick links")
+    for label, said in (
+        ("All", "No runs yet."),
+        ("Today", "No run has begun today."),
+        ("Needs approval", "Nothing needs approval."),
+        ("Failed", "Nothing failed."),
+    ):
+        links.get_by_role("link", name=label).click()
+        expect(page.locator("#runs .empty")).to_contain_text(said)
+
+
 def test_quick_links_count_the_runs_that_they_lead_to(page: Page, site: str) -> None:
     with client(site) as http:
         ended(http, ask(http, ORDERS))
@@ -342,6 +355,10 @@ def test_quick_links_count_the_runs_that_they_lead_to(page: Page, site: str) -> 
 
     page.goto(f"{site}runs")
     links = page.get_by_role("navigation", name="Quick links")
+    links.get_by_role("link", name="Running").click()
+    expect(page.locator("#runs")).to_contain_text("Nothing is running.")
+    page.goto(f"{site}runs?tool=nothing")
+    expect(page.locator("#runs")).to_contain_text("No runs match these filters.")
     expect(links).to_contain_text("All 3")
     expect(links).to_contain_text("Today 3")
     links.get_by_role("link", name="Failed 1").click()

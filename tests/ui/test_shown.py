@@ -455,7 +455,7 @@ def test_a_tool_is_allowed_always_and_asks_again_when_that_is_withdrawn(
     answer = decide(http, key, "always", seal=seal(http, key))
     assert "1 call approved, and the tool allowed always." in answer
     page = http.get("/ui/approvals").text
-    assert "<h2>Always allowed</h2>" in page
+    assert "No tool is always allowed." not in page
     assert f"{tmp_path}<" not in page  # The home folder of this server is no workspace.
     assert "outside projects" in page
 
@@ -469,5 +469,5 @@ def test_a_tool_is_allowed_always_and_asks_again_when_that_is_withdrawn(
     assert "there is no standing rule" in send(http, "/ui/approvals/rules", rule="none").text
     withdrawn = send(http, "/ui/approvals/rules", "/ui/approvals", rule=rule[1]).text
     assert "From now on, refund asks again." in withdrawn
-    assert "<h2>Always allowed</h2>" not in withdrawn
+    assert "No tool is always allowed." in withdrawn
     assert key_of(http, ask(http, refund(3)))

@@ -318,6 +318,11 @@ class Access:
 
     # -- who it is ---------------------------------------------------------------------------------
 
+    @property
+    def needs_token(self) -> bool:
+        """Whether requests to the server need a token."""
+        return self._credentials.are_required
+
     async def identify(self, scope: Scope) -> Admission | ASGIApp:
         """See `Door`."""
         method = scope["method"]

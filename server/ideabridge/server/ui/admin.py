@@ -124,6 +124,7 @@ class AdminPages:
             users=[_row(user, tokens, visitor) for user in store.users.all()],
             sessions=access.sessions(visitor),
             most_sessions=_SHOWN_SESSIONS,
+            needs_token=access.needs_token,
             facts=[
                 ("Program", f"{programs}, Python {platform.python_version()}"),
                 ("Database", store.engine()),

@@ -51,7 +51,8 @@ from ideabridge.server.views.shown import (
     call_without_ids,
     shown_without_ids,
 )
-from ideabridge.tools.encoding import JSONObject, decode, list_or_empty, object_or_empty
+from ideabridge.server.views.trace import CallBar, Trace
+from ideabridge.tools.encoding import JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import counted, visible
 from ideabridge.tools.threads import compute_in_thread
@@ -68,11 +69,16 @@ contains the text of its call up to four times.
 """
 
 _DECIDED: Final = 25
-_EVENTS: Final = 2
-_MOST_BYTES: Final = 20_000
-"""How many of a run's events (its start, and the calls of a plan) are read for the values of a
-decision, and their maximum size in bytes.
+_BEGINNINGS: Final = (2, 60)
+"""How many of a run's first events are read to find the call that a decision was about. The first
+two have the calls of a plan. A program and a model propose their calls later.
 """
+
+_MOST_BYTES: Final = 20_000
+"""Maximum size, in bytes, of these events."""
+
+_MOST_NAMED: Final = 5
+"""Maximum number of failed calls whose tools a card names."""
 
 _MOST_VALUES: Final = 3
 _LONGEST_VALUE: Final = 32
@@ -112,7 +118,7 @@ class Card:
         shown: the question as the page shows it.
         choices: the decisions that the page offers.
         seal: see `ShownQuestion.seal`.
-        since: what has happened in the run since the question was asked.
+        since: which calls of the run have failed since the question was asked.
         always: whether the visitor can allow the tool for good.
         tool: the name of the tool that is called.
         server: the server of that tool, or "".
@@ -280,13 +286,15 @@ class PastDecision:
         decided: the decision, as the journal records it.
         verdict: the page's word for it.
         by: who made it.
-        values: the first values in the call that the decision was about, on one line, or "" if they
-            are not known.
+        tool: the tool of the call that the decision was about, or "" if the decision was about a
+            plan, or the call is not known.
+        values: the first values in this call, on one line, or "" if they are not known.
     """
 
     decided: Decided
     verdict: str
     by: str
+    tool: str = ""
     values: str = ""
 
 
@@ -353,42 +361,52 @@ class ApprovalPages:
             is_later=after != _FIRST,
             more=has_more,
             decided=await compute_in_thread(self._past, decided),
+            has_rules=self._bridge.standing_rules is not None,
             rules=rules,
             rules_problem=problem,
         )
 
     def _past(self, decisions: list[Decided]) -> list[PastDecision]:
         """Return the rows of the list of past decisions."""
-        return [
-            PastDecision(
-                decided,
-                _MADE.get(decided.decision, decided.decision),
-                decider_text({"by": decided.by}),
-                self._values(decided),
-            )
-            for decided in decisions
-        ]
+        return [self._past_decision(decided) for decided in decisions]
 
-    def _values(self, decided: Decided) -> str:
-        """Return the first values in the call that a decision was about, as its author wrote them,
-        such as `order 1, amount 10.0`. Return "" for an edited call, and for a call that the
-        beginning of the run does not contain.
+    def _past_decision(self, decided: Decided) -> PastDecision:
+        bar = self._decided_call(decided)
+        values = ""
+        if bar is not None and decided.decision != "edit":
+            # The values of an edited call are not those that its author wrote.
+            values = _in_words(bar.call)
+
+        return PastDecision(
+            decided,
+            _MADE.get(decided.decision, decided.decision),
+            decider_text({"by": decided.by}),
+            "" if bar is None else bar.name,
+            values,
+        )
+
+    def _decided_call(self, decided: Decided) -> CallBar | None:
+        """Return the call that a decision was about, as its author wrote it. Return None for a
+        decision about a plan, and for a call that the beginning of the run does not contain.
         """
-        if decided.call is None or decided.decision == "edit":
-            return ""
+        if decided.call is None:
+            return None
 
-        try:
-            events = self._bridge.store.runs.beginning(decided.run, _EVENTS, _MOST_BYTES)
-        except StoreError:
-            # The run was deleted in the meantime, or its journal is damaged. In that case, the
-            # run's own page says so.
-            return ""
+        for most in _BEGINNINGS:
+            try:
+                events = self._bridge.store.runs.beginning(decided.run, most, _MOST_BYTES)
+            except StoreError:
+                # The run was deleted in the meantime, or its journal is damaged. In that case, the
+                # run's own page says so.
+                return None
 
-        for event in events:
-            calls = list_or_empty(event.get("calls"))
-            if decided.call < len(calls):
-                return _in_words(object_or_empty(calls[decided.call]))
-        return ""
+            trace = Trace()
+            for number, event in enumerate(events, 1):
+                trace.add_event(number, event, None)
+            if decided.call < len(trace.bars):
+                return trace.bars[decided.call]
+
+        return None
 
     def _rules(self, visitor: Visitor) -> tuple[list[ListedRule], str]:
         """Return the standing rules that a visitor is allowed to see, and the reason why they
@@ -444,7 +462,7 @@ class ApprovalPages:
         return next((decision for decision in decisions if decision.key == key), None)
 
     async def _since(self, pending: Pending) -> str:
-        """Return a text about the calls of the run that finished after the question was asked."""
+        """Return a text about the calls of the run that failed after the question was asked."""
         if pending.asked is None:
             return ""
 
@@ -452,18 +470,19 @@ class ApprovalPages:
             bars = [
                 bar
                 for bar in read.trace.bars
-                if bar.finished is not None and bar.finished > pending.asked
+                if bar.status == "failed"
+                and bar.finished is not None
+                and bar.finished > pending.asked
             ]
 
-        failed = sum(bar.status == "failed" for bar in bars)
         if not bars:
             return ""
 
-        names = ", ".join(dict.fromkeys(bar.name for bar in bars[:5]))
-        ended = "1 call ended" if len(bars) == 1 else f"{len(bars)} calls ended"
-        more = ", ..." if len(bars) > 5 else ""
-        faults = f", {failed} failed" if failed else ""
-        return f"Since it was asked, {ended} ({names}{more}){faults}."
+        names = ", ".join(dict.fromkeys(bar.name for bar in bars[:_MOST_NAMED]))
+        more = ", …" if len(bars) > _MOST_NAMED else ""
+        verb = "has" if len(bars) == 1 else "have"
+        other = counted(len(bars), "other call")
+        return f"While this question waited, {other} of the run {verb} failed ({names}{more})."
 
     async def decide(self, request: Request) -> Response:
         """Make a decision. The run continues in this process, or in the process that drives it."""

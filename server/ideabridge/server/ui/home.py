@@ -25,6 +25,7 @@ from ideabridge.server.ui.run_rows import RunRows
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.records import ListedStatus, listed_runs
 from ideabridge.server.views.shown import PAGE
+from ideabridge.tools.names import counted
 from ideabridge.tools.threads import compute_in_thread
 
 _DAYS: Final = 7
@@ -72,7 +73,7 @@ class Chart:
     """A chart with one bar for each day of the week.
 
     Attributes:
-        name: what the chart counts.
+        counted: the sum over all days, with what the chart counts.
         total: the sum over all days.
         failed: how many of the total failed.
         bars: one bar for each day, in order.
@@ -81,7 +82,7 @@ class Chart:
         height: the height of the area for the bars, in pixels.
     """
 
-    name: str
+    counted: str
     total: int
     failed: int
     bars: tuple[DayBar, ...]
@@ -179,18 +180,22 @@ def charts_of(days: list[DayOfUse]) -> list[Chart]:
     models if any model has reported some. Assistants do not report what they spend, so without
     reported tokens there is nothing to chart.
     """
-    charts = [_chart("runs", days, [day.runs for day in days], [day.failed_runs for day in days])]
+    charts = [
+        _chart("run", "", days, [day.runs for day in days], [day.failed_runs for day in days])
+    ]
     if any(day.direct_calls for day in days):
         calls = [day.direct_calls for day in days]
         failed = [day.failed_direct_calls for day in days]
-        charts.append(_chart("direct calls", days, calls, failed))
+        charts.append(_chart("direct call", "", days, calls, failed))
     if any(day.tokens for day in days):
         tokens = [day.tokens for day in days]
-        charts.append(_chart("tokens of models", days, tokens, [0] * len(days)))
+        charts.append(_chart("token", " of models", days, tokens, [0] * len(days)))
     return charts
 
 
-def _chart(name: str, days: list[DayOfUse], counts: list[int], failures: list[int]) -> Chart:
+def _chart(
+    noun: str, of_what: str, days: list[DayOfUse], counts: list[int], failures: list[int]
+) -> Chart:
     step = _step(max(counts, default=0))
     # The top line is at least as high as the highest bar.
     steps = max(1, math.ceil(max(counts, default=0) / step))
@@ -198,7 +203,7 @@ def _chart(name: str, days: list[DayOfUse], counts: list[int], failures: list[in
     place = 100 / _DAYS
     bars: list[DayBar] = []
     for number, (day, count, failed) in enumerate(zip(days, counts, failures, strict=True)):
-        title = f"{day.day:%A, %-d %B}: {count:,} {name}"
+        title = f"{day.day:%A, %-d %B}: {counted(count, noun)}{of_what}"
         if failed:
             title += f", {failed:,} failed"
         middle = (number + 0.5) * place
@@ -216,7 +221,8 @@ def _chart(name: str, days: list[DayOfUse], counts: list[int], failures: list[in
     ticks = tuple(
         (_short_number(line * step), round(line * step * scale, 1)) for line in range(steps + 1)
     )
-    return Chart(name, sum(counts), sum(failures), tuple(bars), ticks)
+    total = sum(counts)
+    return Chart(f"{counted(total, noun)}{of_what}", total, sum(failures), tuple(bars), ticks)
 
 
 def _step(most: int) -> int:

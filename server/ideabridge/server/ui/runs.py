@@ -74,6 +74,8 @@ class QuickLink:
         count: the number of runs in this list.
         is_least: whether there might be more runs, because only the newest runs were counted.
         is_current: whether the page shows this list.
+        nothing: what the list says if it is empty, or "" if that depends on nothing but whether
+            anything has run.
     """
 
     label: str
@@ -81,6 +83,7 @@ class QuickLink:
     count: int
     is_least: bool
     is_current: bool
+    nothing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,21 +187,42 @@ class RunPages:
         waiting = self._site.waiting(visitor)
         are_more = total == _MOST_COUNTED
 
-        def link(label: str, query: dict[str, str], count: int, *, is_least: bool) -> QuickLink:
+        def link(
+            label: str, query: dict[str, str], count: int, nothing: str = "", *, is_least: bool
+        ) -> QuickLink:
             text = f"?{urlencode(query)}" if query else ""
-            return QuickLink(label, text, count, is_least, is_current=filters == query)
+            return QuickLink(label, text, count, is_least, filters == query, nothing)
 
         return [
             link("All", {}, total, is_least=are_more),
-            link("Today", {"since": today}, begun_today, is_least=begun_today == _MOST_COUNTED),
-            link("Running", {"status": "running"}, running, is_least=running == _MOST_OPEN),
+            link(
+                "Today",
+                {"since": today},
+                begun_today,
+                "No run has begun today.",
+                is_least=begun_today == _MOST_COUNTED,
+            ),
+            link(
+                "Running",
+                {"status": "running"},
+                running,
+                "Nothing is running.",
+                is_least=running == _MOST_OPEN,
+            ),
             link(
                 "Needs approval",
                 {"status": "needs_approval"},
                 waiting,
+                "Nothing needs approval.",
                 is_least=waiting == _MOST_OPEN,
             ),
-            link("Failed", {"status": _ANY_FAILURE}, failed, is_least=are_more),
+            link(
+                "Failed",
+                {"status": _ANY_FAILURE},
+                failed,
+                "Nothing failed.",
+                is_least=are_more,
+            ),
         ]
 
     async def direct(self, request: Request) -> Response:

@@ -23,6 +23,7 @@
       const answer = await fetch(url, { headers: { Accept: "text/html", "Ideabridge-Refresh": "1" } });
       if (!answer.ok || answer.redirected) return;
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (shape(fresh) !== shape(document)) become(fresh);
       for (const old of document.querySelectorAll("[data-live]")) {
         const next = old.id && fresh.getElementById(old.id);
         if (!next || next.innerHTML === old.innerHTML || busy(old)) continue;
@@ -50,6 +51,17 @@
         setTimeout(refresh, 500);
       }
     }
+  }
+
+  function shape(page) {
+    return page.querySelector("[data-shape]")?.dataset.shape;
+  }
+
+  // The page has other parts now, in another order: home, once something has run. They replace the old ones together.
+  function become(fresh) {
+    const main = document.getElementById("main");
+    main.replaceChildren(...document.adoptNode(fresh.getElementById("main").cloneNode(true)).childNodes);
+    for (const part of main.querySelectorAll("[data-later]")) complete(part);
   }
 
   // The icon of the tab shows whether something waits.
