@@ -319,7 +319,7 @@ def stills(browser: Browser, folder: Path) -> dict[str, str]:
         expect(page.locator("#head .status")).to_have_text("done")
         page.get_by_role("link", name="Make it a tool").click()
         page.locator("input[name=name]").fill("refund_largest")
-        page.get_by_role("button", name="Publish").click()
+        page.get_by_role("button", name="Make the tool").click()
         expect(page.get_by_role("heading", name="refund_largest version 1")).to_be_visible()
         page.reload()
         expect(page.locator("#live")).to_have_text("● live")

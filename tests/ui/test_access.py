@@ -406,6 +406,8 @@ def test_the_page_of_a_tool_compares_the_latest_versions_alone(tmp_path: Path) -
         run_id = run_to_the_end(http)
         for number in range(VERSIONS + 2):
             fields = {"ref": run_id, "name": "orders", "description": f"List the orders, {number}."}
+            if number:
+                fields["replaces"] = "orders"
             assert send(http, "/ui/ideas/publish", **fields).url.path == "/ui/ideas/orders"
         first = http.get("/ui/ideas/orders").text
         assert first.count(">1 difference<") == VERSIONS

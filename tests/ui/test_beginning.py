@@ -139,7 +139,7 @@ def make_a_tool(page: Page, site: str, name: str) -> None:
     page.locator("#runs").get_by_role("link").first.click()
     page.get_by_role("link", name="Make it a tool").click()
     page.get_by_label("Name", exact=True).first.fill(name)
-    page.get_by_role("button", name="Publish").click()
+    page.get_by_role("button", name="Make the tool").click()
     expect(page.get_by_role("heading", name=name)).to_be_visible()
 
 

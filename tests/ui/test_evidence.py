@@ -55,7 +55,7 @@ def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Pa
         expect(evidence).to_contain_text("calls.1.amount 20.0")
         page.get_by_role("link", name="Accept, fix or rename them").click()
         page.locator("select[name='t.calls.1.amount']").select_option("keep")
-        page.get_by_role("button", name="Publish").click()
+        page.get_by_role("button", name="Save as the next version").click()
         expect(
             page.get_by_role("heading", name=re.compile("refund_first version 2"))
         ).to_be_visible()
@@ -71,7 +71,7 @@ def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Pa
         # The decision is seen and can be taken back.
         page.get_by_role("link", name="Accept, fix or rename them").click()
         page.get_by_label("calls.1.amount: keep the recorded value, as decided before").uncheck()
-        page.get_by_role("button", name="Publish").click()
+        page.get_by_role("button", name="Save as the next version").click()
         expect(
             page.get_by_role("heading", name=re.compile("refund_first version 3"))
         ).to_be_visible()
@@ -111,12 +111,12 @@ def test_a_program_is_handed_in_without_a_script_and_a_refused_one_stays(
         expect(parameters).to_contain_text("Required; in the run: c1.")
         page.get_by_text("Advanced").click()
         page.get_by_role("textbox", name="Program").fill(WRONG)
-        page.get_by_role("button", name="Publish").click()
+        page.get_by_role("button", name="Make the tool").click()
         expect(page.get_by_text("Refused:")).to_contain_text("11.0")
         expect(page.get_by_role("textbox", name="Program")).to_have_value(re.compile("amount=11.0"))
 
         page.get_by_role("textbox", name="Program").fill(RIGHT)
-        page.get_by_role("button", name="Publish").click()
+        page.get_by_role("button", name="Make the tool").click()
         expect(
             page.get_by_role("heading", name=re.compile("refund_first version 1"))
         ).to_be_visible()

@@ -140,7 +140,7 @@ def test_a_call_of_a_tool_leads_to_the_tool(http: httpx.Client) -> None:
     made = ask(http, ORDERS, output="†results.0")
     ended(http, made)
     path = f"/ui/ideas/publish?ref={made}"
-    while "it gives the recorded output again" not in http.get(path).text:
+    while "the tool gives the same output again" not in http.get(path).text:
         pass
     send(http, "/ui/ideas/publish", path, ref=made, name="orders", answer="plan")
     send(http, "/ui/ideas/orders/call", "/ui/ideas/orders")

@@ -49,21 +49,27 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     made = ask(http, *calls, output="†results.1", name="count orders")
     ended(http, made)
     path = f"/ui/ideas/publish?ref={made}"
-    while "it gives the recorded output again" not in (draft := http.get(path).text):
+    while "the tool gives the same output again" not in (draft := http.get(path).text):
         pass
     # The draft shows the plan before it is published, and proposes a name.
     assert 'name="name" value="count_orders"' in draft
     assert f'From <a href="/ui/runs/{made}">count orders</a>' in draft
     assert "Default: c1 . Used by list_orders." in words_of(draft)
     steps = words_of(draft.partition('<ol class="plan-steps">')[2].partition("</ol>")[0])
-    assert steps.startswith("list_orders gives orders customer †input.customer compute")
+    assert steps.startswith(
+        "list_orders gives orders customer †input.customer parameter customer compute"
+    )
+    assert steps.endswith(" o †state.orders result of step 1")
     assert "list_orders" in draft.partition('aria-label="What a call runs">')[2]
 
     tool = send(http, "/ui/ideas/publish", path, ref=made, name="count_orders", answer="plan").text
     words = words_of(tool)
     assert "made from count orders" in words
     steps = words_of(tool.partition('<ol class="plan-steps">')[2].partition("</ol>")[0])
-    assert steps.startswith("list_orders gives orders customer †input.customer compute")
+    assert steps.startswith(
+        "list_orders gives orders customer †input.customer parameter customer compute"
+    )
+    assert steps.endswith(" o †state.orders result of step 1")
     assert "Used by" not in words
 
     called = send(http, "/ui/ideas/count_orders/call", "/ui/ideas/count_orders")
@@ -103,7 +109,7 @@ def test_a_draft_names_runs_by_their_titles_and_says_each_value_once(
 
     page.goto(f"{site}ideas/publish?ref={made}")
     form = page.get_by_role("main").locator("form.draft")
-    expect(form).to_contain_text("it gives the recorded output again")
+    expect(form).to_contain_text("the tool gives the same output again")
     expect(page.get_by_role("table")).to_have_count(0)
     expect(form.get_by_role("group", name="Parameters").locator("code")).to_have_text(["c2"])
     form.get_by_text("Learn from 1 more run").click()
@@ -127,13 +133,13 @@ def test_parameters_with_the_same_value_become_one(
     made = ask(http, *calls, output="†state.who")
     ended(http, made)
     page.goto(f"{site}ideas/publish?ref={made}")
-    expect(page.get_by_text("it gives the recorded output again")).to_be_visible()
+    expect(page.get_by_text("the tool gives the same output again")).to_be_visible()
     page.get_by_label("Name", exact=True).first.fill("person")
     expect(page.locator("input[name='a.customer.merge']")).to_have_count(0)
     page.locator("input[name='a.customer.rename']").fill("who")
     page.locator("input[name='a.id.rename']").fill("ignored")
     page.get_by_label("the same as customer").check()
-    page.get_by_role("button", name="Publish").click()
+    page.get_by_role("button", name="Make the tool").click()
     fields = page.locator("#call-form input[name^='p.']")
     expect(fields).to_have_count(1)
     expect(fields).to_have_attribute("name", "p.who")
@@ -144,13 +150,13 @@ def test_parameters_with_the_same_value_become_one(
     merged = page.get_by_label("id: the same as customer")
     expect(merged).to_be_checked()
     page.locator("input[name='a.customer.fix']").check()
-    page.get_by_role("button", name="Publish").click()
+    page.get_by_role("button", name="Save as the next version").click()
     expect(page.get_by_role("heading", name="person version 2")).to_be_visible()
     expect(page.locator("#call-form")).to_contain_text("It takes no input.")
     page.get_by_role("link", name="Change its parameters").click()
     for name in ("customer", "id"):
         page.get_by_label(f"{name}: keep the recorded value").uncheck()
-    page.get_by_role("button", name="Publish").click()
+    page.get_by_role("button", name="Save as the next version").click()
     expect(fields).to_have_count(2)
 
 
@@ -159,9 +165,46 @@ def publish_orders(http: httpx.Client, **fields: str) -> None:
     made = ask(http, ORDERS | {"customer": "c1"}, output="†results.0")
     ended(http, made)
     path = f"/ui/ideas/publish?ref={made}"
-    while "it gives the recorded output again" not in http.get(path).text:
+    while "the tool gives the same output again" not in http.get(path).text:
         pass
     send(http, "/ui/ideas/publish", path, ref=made, name="orders", answer="plan", **fields)
+
+
+def test_a_name_in_any_words_becomes_one_that_assistants_can_call(http: httpx.Client) -> None:
+    made = ask(http, ORDERS | {"customer": "c1"}, output="†results.0")
+    ended(http, made)
+    path = f"/ui/ideas/publish?ref={made}"
+    assert "It is for all your assistants" in words_of(http.get(path).text)
+    form = {"ref": made, "answer": "plan"}
+    tool = send(http, "/ui/ideas/publish", path, name="  Orders of Zoë's shop ", **form)
+    assert tool.url.path == "/ui/ideas/orders_of_zoe_s_shop"
+    words = words_of(tool.text)
+    assert (
+        "“Orders of Zoë's shop” is now the tool orders_of_zoe_s_shop. "
+        "It runs its 1 step again, without a model."
+    ) in words
+    assert "for all your assistants" in words
+
+
+def test_a_name_is_refused_beside_its_field_and_what_was_typed_stays(http: httpx.Client) -> None:
+    publish_orders(http)
+    made = ask(http, ORDERS | {"customer": "c2"}, output="†results.0", name="more orders")
+    ended(http, made)
+    path = f"/ui/ideas/publish?ref={made}"
+    refusals = {
+        "Orders": "There is already a tool orders: Open orders , or choose another name",
+        "日本": "The name needs a letter from a to z, or a digit.",
+        "List orders": "already has a tool 'list_orders'; choose another",
+        "Session": "ideabridge itself uses the name 'session'; choose another",
+    }
+    for typed, why in refusals.items():
+        fields = {"a.customer.rename": "who", "description": "All of them"}
+        page = send(http, "/ui/ideas/publish", path, ref=made, name=typed, **fields).text
+        assert why in words_of(page.partition('id="refused-name"')[2].partition("</p>")[0]), page
+        assert f'name="name" value="{typed}"' in page
+        assert 'value="All of them"' in page
+        assert 'name="a.customer.rename" value="who"' in page
+    assert "version" not in words_of(rows_of(http)["orders"])
 
 
 def test_a_tool_shows_its_parameters_once(page: Page, site: str, http: httpx.Client) -> None:
@@ -196,7 +239,7 @@ def test_what_is_done_less_often_unfolds_and_says_what_it_does(
     page.get_by_role("button", name="Unpin").click()
     expect(page.get_by_role("status")).to_contain_text("orders means version 1.")
 
-    publish_orders(http, description="All orders")
+    publish_orders(http, description="All orders", replaces="orders")
     page.reload()
     expect(page.get_by_role("group", name="Versions").locator("tbody tr")).to_have_count(2)
     more.click()

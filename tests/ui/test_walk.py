@@ -83,20 +83,20 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
 
     page.get_by_role("link", name="Make it a tool").click()
     page.locator("input[name=name]").fill("refund_largest")
-    expect(page.get_by_text("it gives the recorded output again")).to_be_visible()
-    page.get_by_role("button", name="Publish").click()
+    expect(page.get_by_text("the tool gives the same output again")).to_be_visible()
+    page.get_by_role("button", name="Make the tool").click()
     expect(page.get_by_role("heading", name=re.compile("refund_largest version 1"))).to_be_visible()
 
     # Its parameter gets another name and a description; the next version keeps them.
     page.get_by_role("link", name="Change its parameters").click()
     page.locator("input[name='a.customer.rename']").fill("who")
     page.locator("input[name='a.customer.description']").fill("The customer's id")
-    page.get_by_role("button", name="Publish").click()
+    page.get_by_role("button", name="Save as the next version").click()
     expect(page.get_by_role("heading", name=re.compile("refund_largest version 2"))).to_be_visible()
     page.get_by_role("link", name="Change its parameters").click()
     expect(page.locator("input[name='a.customer.description']")).to_have_value("The customer's id")
     page.get_by_label("What it does").fill("Refund a customer's largest order.")
-    page.get_by_role("button", name="Publish").click()
+    page.get_by_role("button", name="Save as the next version").click()
     expect(page.get_by_role("heading", name=re.compile("refund_largest version 3"))).to_be_visible()
     expect(page.locator("#call-form")).to_contain_text("The customer's id")
 

@@ -221,7 +221,7 @@ def safe_name(text: str, taken: Collection[str] = ()) -> str:
     Accents are removed, camelCase gets underscores, and other characters become `_`. A text without
     letters and digits becomes `tool`. If the name is taken, a number is added: `report_2`.
     """
-    name = text if is_safe_name(text) else _fold(text)
+    name = name_from(text) or "tool"
     candidate = name
     number = 1
     while candidate in taken:
@@ -232,14 +232,16 @@ def safe_name(text: str, taken: Collection[str] = ()) -> str:
     return candidate
 
 
-def _fold(text: str) -> str:
+def name_from(text: str) -> str:
+    """Return the name that a text becomes; see `safe_name`. Return "" if no letter from a to z and
+    no digit is left.
+    """
+    if is_safe_name(text):
+        return text
     decomposed = unicodedata.normalize("NFKD", text[: MAX_NAME * 4])
     plain = "".join(char for char in decomposed if not unicodedata.combining(char))
     name = _OTHER.sub("_", _CAMEL.sub("_", plain).lower()).strip("_")
-    if not name:
-        return "tool"
-
-    if not name[0].isalpha():
+    if name and not name[0].isalpha():
         name = f"t_{name}"
 
     return name[:MAX_NAME].rstrip("_")

@@ -15,7 +15,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ideabridge.bridge.context.errors import ReferenceSyntaxError
 from ideabridge.bridge.context.explanations import CUT, Explained, as_it_runs
+from ideabridge.bridge.context.references import (
+    PathIndex,
+    Reference,
+    is_reference,
+    parse_reference,
+    parse_target,
+)
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import NoFinishedRunError, ProgramRefusedError, PublicationError
 from ideabridge.bridge.lifting.choices import Choices, read_choices
@@ -25,7 +33,7 @@ from ideabridge.bridge.lifting.report import ToolReport
 from ideabridge.bridge.publishing.drafting import Drafted
 from ideabridge.bridge.publishing.publish_request import PublishRequest, program_to_publish
 from ideabridge.bridge.store.daily_use import TitledRuns
-from ideabridge.bridge.store.errors import UnknownRunError
+from ideabridge.bridge.store.errors import PublicationNameError, UnknownRunError
 from ideabridge.bridge.store.idea import (
     Answer,
     Change,
@@ -50,7 +58,7 @@ from ideabridge.server.ui.coloured import coloured
 from ideabridge.server.ui.forms import Audience, fields_of, number_from, read_fields
 from ideabridge.server.ui.idea_folder import IdeaFolder
 from ideabridge.server.ui.run_rows import RunRow, RunRows
-from ideabridge.server.ui.showing import LONGEST, answered, as_json, bounded, in_one_line
+from ideabridge.server.ui.showing import LONGEST, as_json, bounded, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.shown import plan_without_ids
 from ideabridge.server.views.text import source_text
@@ -66,7 +74,7 @@ from ideabridge.tools.encoding import (
     objects_in,
 )
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
-from ideabridge.tools.names import MAX_NAME, safe_name
+from ideabridge.tools.names import counted, name_from, safe_name
 from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.typed import read_as
 
@@ -161,17 +169,33 @@ class EarlierDecisions:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownParameter:
+    """A parameter of a call, for people.
+
+    Attributes:
+        name: its name.
+        value: its value on one line.
+        source: where the value comes from, if it is a reference that no earlier parameter has, for
+            example `result of step 1`; otherwise "".
+    """
+
+    name: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlanStep:
     """A call of a plan, for people.
 
     Attributes:
         tool: the tool, with its server.
-        parameters: the name of each parameter, and its value on one line.
+        parameters: the parameters.
         writes: where the result goes, or "".
     """
 
     tool: str
-    parameters: tuple[tuple[str, str], ...]
+    parameters: tuple[ShownParameter, ...]
     writes: str
 
 
@@ -316,11 +340,23 @@ class IdeaPages:
 
     def _audience(self, publication: Publication) -> str:
         if publication.owner is None:
-            return "everybody"
+            return self._everybody()
         shares = self._bridge.store.publications.shares(publication.name)
         if EVERYBODY in shares:
-            return "everybody"
+            return self._everybody()
         return ", ".join([person_of(publication.owner), *map(person_of, shares)])
+
+    def _everybody(self) -> str:
+        """Return who can call a tool that is for everybody."""
+        if self._bridge.store.users.exist():
+            return "everybody who uses this server"
+        return "all your assistants"
+
+    def _first_audience(self, visitor: Visitor) -> str:
+        """Return who can call a new tool of a visitor, unless the visitor chooses otherwise."""
+        if owner_of(visitor.caller) == LOCAL:
+            return self._everybody()
+        return "you alone"
 
     async def saved(self, request: Request) -> Response:
         """Show one saved idea: context, schema and solution."""
@@ -538,13 +574,14 @@ class IdeaPages:
         ref: str,
         name: str,
         runs: list[str],
-        refused: _RefusedText | None = None,
         required: Sequence[str] = (),
+        submitted: _Submitted | None = None,
     ) -> Response:
-        """Return the page of a draft. `refused` is a program that was submitted on this page and
-        refused. `required` contains the parameters that callers must pass unless a person decides
-        otherwise.
+        """Return the page of a draft. `name` is the tool that it changes, or "". `required`
+        contains the parameters that callers must pass unless a person decides otherwise.
+        `submitted` is what was submitted on this page and refused.
         """
+        submitted = submitted or _Submitted()
         visitor = visitor_of(request)
         before: Publication | None = None
         if name:
@@ -552,7 +589,7 @@ class IdeaPages:
             with contextlib.suppress(IdeabridgeError):
                 before = self._bridge.store.publications.get(name, caller=visitor.scope)
 
-        decided = self._decided(before, ref, visitor)
+        decided = submitted.decided or self._decided(before, ref, visitor)
         if required and not decided.parameters:
             parameters: JSONObject = {name: {"required": True} for name in required}
             decided = EarlierDecisions(parameters, decided.choices)
@@ -615,11 +652,13 @@ class IdeaPages:
             rows=await compute_in_thread(self._rows, [run, *shown_runs], visitor),
             name=name,
             is_new=before is None,
-            proposed=name or self._proposed_name(ref, visitor),
-            longest=MAX_NAME,
-            description="" if before is None else before.description,
+            proposed=submitted.name or name or self._proposed_name(ref, visitor),
+            refused_name=submitted.refused_name,
+            description=submitted.description or ("" if before is None else before.description),
+            has_users=self._bridge.store.users.exist(),
+            gets=self._first_audience(visitor) if before is None else self._audience(before),
             programs=self._bridge.configuration.programs,
-            refused=refused,
+            refused=submitted.refused,
             why=why,
             as_it_is=as_it_is,
             fixed=[name for name, decision in decided.parameters.items() if _is_fixed(decision)],
@@ -627,7 +666,9 @@ class IdeaPages:
             decided=encode_text([decided.parameters, decided.choices]),
             runs=runs,
             answers=_ANSWERS,
-            audience=Audience("", ""),
+            answer=submitted.answer,
+            strict=submitted.strict,
+            audience=submitted.audience,
             **values,
         )
 
@@ -683,7 +724,8 @@ class IdeaPages:
         form = form_of(request)
         visitor = visitor_of(request)
         ref = form.get("ref").strip()
-        name = form.get("name").strip()
+        typed = form.get("name").strip()
+        name = name_from(typed)
         self._expect_own(ref, visitor)
         decided = decode(form.get("decided", "[{}, {}]"), what="the earlier decisions")
         match decided:
@@ -691,6 +733,17 @@ class IdeaPages:
                 pass
             case _:
                 raise ArgumentError("the earlier decisions: expected [parameters, choices]")
+
+        refused_name = self._refused_name(name, form.get("replaces"), visitor)
+        if refused_name is not None:
+            chosen = _choices(form, read_choices(choices))
+            kept = EarlierDecisions(
+                _parameters(form, parameters), replace(chosen, runs=()).to_json()
+            )
+            submitted = _Submitted.of(form, kept, refused_name)
+            return await self._draft_page(
+                request, ref, form.get("replaces"), list(chosen.runs), submitted=submitted
+            )
 
         publish_request = PublishRequest(
             ref,
@@ -722,12 +775,100 @@ class IdeaPages:
             # The text stays on the page, next to a description of what is wrong with it.
             why = self._bridge.secrets.mask(str(error))
             runs = list(publish_request.choices.runs)
-            return await self._draft_page(request, ref, name, runs, replace(written, why=why))
+            submitted = _Submitted(refused=replace(written, why=why))
+            return await self._draft_page(request, ref, name, runs, submitted=submitted)
 
         self._site.front.announcements.poke()
-        tool = f"{publication.name}, version {publication.version}"
-        message = f"{tool}, is now a tool, answered by {answered(publication)}."
+        message = _became(publication, typed)
         return self._site.back(request, f"/ideas/{publication.name}", message)
+
+    def _refused_name(self, name: str, replaces: str, visitor: Visitor) -> RefusedName | None:
+        """Return why a visitor cannot publish a tool with this name, or None if nothing stands
+        against it. `replaces` is the tool of which the form makes a new version, or "".
+        """
+        if not name:
+            return RefusedName("The name needs a letter from a to z, or a digit.")
+        if name == replaces:
+            return None
+        if self._bridge.store.publications.find(name, None, visitor.scope) is not None:
+            return RefusedName(f"There is already a tool {name}", name)
+
+        try:
+            self._bridge.publisher.check_free(name, caller=visitor.caller)
+        except (PublicationError, PublicationNameError) as error:
+            return RefusedName(self._bridge.secrets.mask(str(error)).removeprefix("name: "))
+        return None
+
+
+def _became(publication: Publication, typed: str) -> str:
+    """Return a message that says what was published under a name that a person typed, and what a
+    call to it does.
+    """
+    name = publication.name
+    if publication.version > 1:
+        became = f"{name} has version {publication.version} now."
+    elif typed == name:
+        became = f"{name} is now a tool."
+    else:
+        became = f"“{in_one_line(typed, 80)}” is now the tool {name}."
+    return f"{became} {_what_a_call_does(publication)}"
+
+
+def _what_a_call_does(publication: Publication) -> str:
+    if publication.answer == "recorded":
+        return "It gives the recorded answer for the recorded input."
+    if publication.answer == "solve" or publication.plan is None:
+        return "A model solves its task again each time, with this run as an example."
+    if "program" in publication.plan:
+        return "It runs its program again, without a model."
+    calls = len(list_or_empty(publication.plan.get("calls")))
+    return f"It runs its {counted(calls, 'step')} again, without a model."
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedName:
+    """Why the name of a tool was refused, to show beside its field.
+
+    Attributes:
+        why: the reason.
+        namesake: the tool that has the name, or "".
+    """
+
+    why: str
+    namesake: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Submitted:
+    """What a person submitted on the page of a draft, and what of it was refused. The page shows it
+    again, so that nothing has to be typed twice.
+    """
+
+    name: str = ""
+    refused_name: RefusedName | None = None
+    description: str = ""
+    decided: EarlierDecisions | None = None
+    answer: str = ""
+    strict: bool = False
+    audience: Audience = field(default_factory=lambda: Audience("", ""))
+    refused: _RefusedText | None = None
+
+    @classmethod
+    def of(
+        cls, form: FormFields, decided: EarlierDecisions, refused_name: RefusedName
+    ) -> _Submitted:
+        """Read a form whose name was refused."""
+        program = form.get("program")
+        return cls(
+            form.get("name").strip(),
+            refused_name,
+            form.get("description").strip(),
+            decided,
+            form.get("answer"),
+            form.get("strict") == "on",
+            Audience.of(form),
+            _RefusedText(program, form.get("inputs").strip()) if program.strip() else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -1004,21 +1145,73 @@ def _coloured_program(program: JSON) -> Markup | str:
 def _steps_of(plan: JSONObject) -> tuple[PlanStep, ...]:
     """Return the first calls of a plan, for people: as many as fit on a page, but at least one."""
     steps: list[PlanStep] = []
+    sources = _ValueSources()
     room = _MOST_CHARACTERS
-    for call in objects_in(list_or_empty(plan.get("calls"))[:_MOST_STEPS]):
-        step = _step(call)
-        room -= sum(_OF_MARKUP + len(name) + len(value) for name, value in step.parameters)
+    calls = objects_in(list_or_empty(plan.get("calls"))[:_MOST_STEPS])
+    for number, call in enumerate(calls, 1):
+        step = _step(call, sources)
+        for parameter in step.parameters:
+            room -= _OF_MARKUP + len(parameter.name) + len(parameter.value) + len(parameter.source)
+
         if steps and room < 0:
             break
         steps.append(step)
+        sources.add(number, call)
 
     return tuple(steps)
 
 
-def _step(call: JSONObject) -> PlanStep:
+def _step(call: JSONObject, sources: _ValueSources) -> PlanStep:
     shown = ("_tool", "_module", "_outputPath")
     parameters = tuple(
-        (name, in_one_line(value, 120)) for name, value in call.items() if name not in shown
+        ShownParameter(name, in_one_line(value, 120), sources.explain(value))
+        for name, value in call.items()
+        if name not in shown
     )
     writes = call.get("_outputPath")
     return PlanStep(tool_of(call), parameters, "" if writes is None else in_one_line(writes, 120))
+
+
+class _ValueSources:
+    """What the references in the steps of a plan stand for. Each is explained once."""
+
+    def __init__(self) -> None:
+        self._written = PathIndex()
+        self._explained: set[str] = set()
+
+    def add(self, number: int, call: JSONObject) -> None:
+        """Note what the step with this number writes."""
+        self._written.add(("results", str(number - 1)), number)
+        target = call.get("_outputPath")
+        if not isinstance(target, str):
+            return
+
+        try:
+            paths = parse_target(target).paths
+        except ReferenceSyntaxError:
+            # The page also shows a plan that cannot run, and says elsewhere why it cannot.
+            return
+        for path in paths:
+            self._written.add(path, number)
+
+    def explain(self, value: JSON) -> str:
+        """Return where a value comes from, or "" if it is no reference, or was explained before."""
+        if not isinstance(value, str) or not is_reference(value) or value in self._explained:
+            return ""
+
+        try:
+            operands = list(parse_reference(value).operands())
+        except ReferenceSyntaxError:
+            return ""
+        # Alternatives come from several places, which one short phrase cannot say.
+        source = self._source(operands[0]) if len(operands) == 1 else ""
+        self._explained.add(value)
+        return source
+
+    def _source(self, operand: Reference) -> str:
+        if operand.kind == "input" and operand.path:
+            return f"parameter {in_one_line(operand.path[0], 40)}"
+        writers = sorted(self._written.overlapping(operand.full))
+        if len(writers) == 1:
+            return f"result of step {writers[0]}"
+        return ""
