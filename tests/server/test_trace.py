@@ -310,5 +310,23 @@ def test_the_marks_before_a_break_are_round() -> None:
     assert width == pytest.approx(27 / 240 * 100)
 
 
+def test_no_mark_repeats_the_length_of_a_wait_at_the_end() -> None:
+    """A call of 200 ms, and a question that has waited for an hour."""
+    events: list[JSONObject] = [
+        {"event": "call_proposed", "call": {"_tool": "send"}},
+        {"event": "call_started", "call": 0},
+        {"event": "call_finished", "call": 0, "value": 1},
+        {"event": "call_proposed", "call": {"_tool": "send"}},
+        {"event": "approval_asked", "call": 1},
+    ]
+    trace = Trace()
+    trace.add(list(enumerate(events)), dict(enumerate([100.0, 100.0, 100.2, 100.2, 100.2])))
+    shown = timeline(trace, None, now=3700.2)
+    [(left, width, _)] = shown.breaks
+    assert left + width == pytest.approx(100.0)
+    assert shown.ticks[0] == "0 ms"
+    assert shown.ticks[-1] == ""
+
+
 def test_marks_that_no_rounding_tells_apart_are_empty() -> None:
     assert timeline(Trace(begun=100.0, ended=100.0), None).ticks == ["0 ms", "", "", "", ""]

@@ -162,7 +162,7 @@ def test_a_run_beside_an_earlier_one(http: httpx.Client) -> None:
     page = http.get(f"/ui/runs/{third}/compare?with={now}").text
     assert "1 call differs" in page
     assert "the same output" in page
-    assert "only then" in page
+    assert "other run only" in page
 
     alone = ask(http, ORDERS, name="another title")
     ended(http, alone)
@@ -176,7 +176,7 @@ def test_fields_of_the_output_that_differ_are_a_table(http: httpx.Client) -> Non
     ended(http, now)
 
     page = http.get(f"/ui/runs/{now}/compare").text
-    table = page.partition('<table class="list data fields">')[2].partition("</table>")[0]
+    table = page.partition('<table class="list compared">')[2].partition("</table>")[0]
     rows = re.findall(r'<th scope="row">([^<]*)</th>(.*?)</tr>', table)
     assert rows == [
         ("total", _then_and_now("<del>60</del>", "<ins>50</ins>")),
@@ -187,7 +187,7 @@ def test_fields_of_the_output_that_differ_are_a_table(http: httpx.Client) -> Non
 
 def _then_and_now(then: str, now: str) -> str:
     """The cells of a field that differs."""
-    return f'<td data-label="then">{then}</td><td data-label="now">{now}</td>'
+    return f'<td data-label="other run">{then}</td><td data-label="this run">{now}</td>'
 
 
 def test_large_runs_are_compared_in_a_worker(http: httpx.Client) -> None:

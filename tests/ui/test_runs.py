@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
-from playwright.sync_api import Page, expect
+import pytest
+from playwright.sync_api import FloatRect, Page, expect
 
 from ideabridge.bridge.store.journal import CallMark
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.server.ui.mini_timeline import mini_timeline
+from ideabridge.server.ui.call_dots import call_dots
 from ideabridge.server.ui.runs import PAGE
 from tests.ui.serving import ask, client, send
 from tests.ui.test_apps import McpClient
@@ -71,7 +72,7 @@ def test_the_list_counts_the_errors_of_a_run(http: httpx.Client) -> None:
     page = http.get("/ui/runs").text
     row = page.partition(f'<tr id="row-{run_id}">')[2].partition("</tr>")[0]
     assert '<span class="status s-failed">failed</span>' in row
-    assert '<path class="failed" ' in row
+    assert '<i class="failed">' in row
     assert '<path class="done" ' not in row
     head = http.get(f"/ui/runs/{run_id}").text.partition('id="actions"')
     assert '<span class="status s-failed">failed</span>' in head[0]
@@ -247,57 +248,105 @@ def test_a_failed_run_begins_again_with_another_input(page: Page, site: str) -> 
     expect(page.locator("#asked dd")).to_have_text("c1")
 
 
-def test_a_row_has_the_first_calls_as_bars(http: httpx.Client) -> None:
+def test_the_output_of_a_run_comes_first(page: Page, site: str, http: httpx.Client) -> None:
+    compute = {"_tool": "compute", "code": "len(orders)", "orders": "†results.0"}
+    run_id = ask(http, ORDERS, compute, output="†results.0")
+    ended(http, run_id)
+
+    def box(selector: str) -> FloatRect:
+        found = page.locator(selector).bounding_box()
+        assert found is not None
+        return found
+
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(f"{site}runs/{run_id}")
+    output = box("#result")
+    assert box("#asked")["x"] > output["x"] + output["width"]
+    assert box("#asked")["y"] == pytest.approx(output["y"], abs=1)
+    assert box(".times")["y"] > output["y"] + output["height"] - 1
+    assert box(".whole-graph")["x"] == box("#asked")["x"]
+    # A table is as wide as any other output.
+    assert box("#result .scroll")["width"] == output["width"]
+
+    page.set_viewport_size({"width": 390, "height": 800})
+    places = [box(one)["y"] for one in ("#result", "#asked", ".times", ".whole-graph", "#state")]
+    assert places == sorted(places)
+
+
+def test_a_call_names_the_call_that_it_waited_for(http: httpx.Client) -> None:
+    compute = {"_tool": "compute", "code": "len(orders)", "orders": "†results.0"}
+    alone = ask(http, ORDERS, compute)
+    ended(http, alone)
+    assert re.search(r"waited \d+ ms for list_orders<", http.get(f"/ui/runs/{alone}").text)
+    # Among several calls of a tool, only its number tells which one it was.
+    several = ask(http, ORDERS, compute, ORDERS)
+    ended(http, several)
+    page = http.get(f"/ui/runs/{several}").text
+    assert re.search(r"waited \d+ ms for call 0 \(list_orders\)<", page)
+
+
+def test_a_row_has_the_first_calls_as_dots(http: httpx.Client) -> None:
     run_id = ask(http, ORDERS, ORDERS, {"_tool": "refund", "order": 1, "amount": 5})
-    while "asked" not in (page := http.get("/ui/runs").text).partition(run_id)[2]:
+    label = 'aria-label="3 calls: 2 done, 1 waiting for approval"'
+    while label not in (page := http.get("/ui/runs").text).partition(run_id)[2]:
         pass
     row = page.partition(f'<tr id="row-{run_id}">')[2].partition("</tr>")[0]
-    assert 'aria-label="3 calls"' in row
-    assert row.count("<path ") == 2
+    assert row.count('<i class="done">') == 2
+    assert row.count('<i class="asking">') == 1
 
 
-def test_bars_of_calls_that_run_at_once_are_in_lanes() -> None:
+def test_dots_are_in_the_order_in_which_calls_began() -> None:
     marks = [
+        CallMark("approval_asked", 2, 9.0),
         CallMark("call_started", 0, 10.0),
         CallMark("call_started", 1, 10.0),
-        CallMark("call_finished", 0, 15.0),
-        CallMark("call_started", 2, 15.0),
-        CallMark("call_finished", 1, 20.0),
+        CallMark("call_finished", 1, 15.0, is_failure=True),
+        CallMark("call_finished", 0, 20.0),
     ]
-    bars = mini_timeline(marks, 20.0)
-    assert bars is not None
-    assert bars.paths == {
-        "done": "M0.0 0h50.0v2h-50.0zM0.0 3h100.0v2h-100.0z",
-        "running": "M50.0 0h50.0v2h-50.0z",
-    }
-    assert mini_timeline([], 20.0) is None
-    marks[2] = CallMark("call_finished", 0, 15.0, is_failure=True)
-    bars = mini_timeline(marks, 20.0)
-    assert bars is not None
-    assert bars.paths == {
-        "failed": "M0.0 0h50.0v2h-50.0z",
-        "done": "M0.0 3h100.0v2h-100.0z",
-        "running": "M50.0 0h50.0v2h-50.0z",
-    }
-    # Bars that nobody could see are wider, and one page of runs stays small.
-    many = [CallMark("call_started", n, 10.0 + n / 1e6) for n in range(1000)]
-    bars = mini_timeline(many, 11.0)
-    assert bars is not None
-    assert len(bars.paths["running"]) < 1000
+    dots = call_dots(marks)
+    assert dots is not None
+    assert dots.outcomes == ("asking", "done", "failed")
+    assert dots.label == "3 calls: 1 done, 1 failed, 1 waiting for approval"
+    # A decided call runs.
+    marks += [CallMark("call_decided", 2, 21.0), CallMark("call_started", 2, 21.0)]
+    dots = call_dots(marks)
+    assert dots is not None
+    assert dots.outcomes == ("running", "done", "failed")
+    # After the end of the run, no call runs or asks.
+    ended = call_dots(marks, has_ended=True)
+    assert ended is not None
+    assert ended.label == "3 calls: 1 done, 1 failed, 1 not finished"
+    assert call_dots([]) is None
 
 
-def test_a_long_wait_leaves_room_for_the_calls_before_it() -> None:
+def test_a_call_over_items_is_one_dot_until_all_have_ended() -> None:
     marks = [
         CallMark("call_started", 0, 10.0),
+        CallMark("call_started", 0, 10.0),
         CallMark("call_finished", 0, 11.0),
-        CallMark("approval_asked", 1, 11.0),
     ]
-    bars = mini_timeline(marks, 10_000.0)
-    assert bars is not None
-    assert bars.paths == {
-        "done": "M0.0 0h89.3v2h-89.3z",
-        "asked": "M89.3 0h10.7v2h-10.7z",
-    }
+    dots = call_dots(marks)
+    assert dots is not None
+    assert dots.outcomes == ("running",)
+    dots = call_dots([*marks, CallMark("call_finished", 0, 12.0)])
+    assert dots is not None
+    assert dots.outcomes == ("done",)
+
+
+def test_a_run_of_many_calls_has_few_dots() -> None:
+    dots = call_dots([CallMark("call_started", n, 10.0) for n in range(100)])
+    assert dots is not None
+    assert len(dots.outcomes) == 12
+    assert dots.more == 88
+    assert dots.label == "100 calls: 100 running"
+    # The end of a call can be beyond what was read, so the dot does not say that it is missing.
+    cut = call_dots(
+        [CallMark("call_started", 0, 10.0), CallMark("call_started", 1, 10.0)],
+        has_ended=True,
+        is_cut=True,
+    )
+    assert cut is not None
+    assert cut.label == "the first 2 calls: 2 begun"
 
 
 def test_no_row_moves_under_the_pointer(page: Page, site: str, http: httpx.Client) -> None:

@@ -49,7 +49,7 @@ lines.
 _LONGEST_FIELD: Final = 80
 _DEEPEST: Final = 6
 
-Difference: TypeAlias = Literal["same", "changed", "only then", "only now"]
+Difference: TypeAlias = Literal["same", "changed", "other run only", "this run only"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +265,8 @@ def comparison_of(before: ComparedRun, now: ComparedRun) -> Comparison:
         if tag == "equal":
             pairs += map(_pair, old, new)
         else:
-            pairs += [ComparedPair(call, None, "only then") for call in old]
-            pairs += [ComparedPair(None, call, "only now") for call in new]
+            pairs += [ComparedPair(call, None, "other run only") for call in old]
+            pairs += [ComparedPair(None, call, "this run only") for call in new]
 
     is_output_same = before.output_digest == now.output_digest
     output = () if is_output_same else _differing_lines(before.output, now.output)

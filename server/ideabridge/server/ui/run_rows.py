@@ -12,8 +12,8 @@ from ideabridge.bridge.store.journal import OUTLINED, CallMark
 from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.server.hosts.table import host_title
 from ideabridge.server.ui.access import Visitor
+from ideabridge.server.ui.call_dots import CallDots, call_dots
 from ideabridge.server.ui.distinctions import Distinction, Distinctions
-from ideabridge.server.ui.mini_timeline import MiniTimeline, mini_timeline
 from ideabridge.server.views.records import CallOutcomes, errors_of, run_status
 
 
@@ -27,7 +27,7 @@ class RunRow:
             waiting.
         asker: the program that asked for the run, or the host that it was imported from.
         tool: the published tool that was called with this run, or "".
-        bars: its first calls, or None if none has begun.
+        dots: the outcomes of its first calls, or None if none has begun.
         distinction: what distinguishes the run from other runs with the same title, or None.
         calls: how many of its calls ended and failed, or None if it has too many events to count
             them.
@@ -41,7 +41,7 @@ class RunRow:
     waiting: float | None
     asker: str = ""
     tool: str = ""
-    bars: MiniTimeline | None = None
+    dots: CallDots | None = None
     distinction: Distinction | None = None
     calls: CallOutcomes | None = None
 
@@ -84,14 +84,13 @@ def _row(
 ) -> RunRow:
     status, reason = run_status(record)
     origin = record.summary.origin or {}
-    end = time.time()
     seconds = None
     waiting = None
     if status in ENDED:
         end = _seconds(str(origin.get("ended") or record.updated))
         seconds = end - _seconds(record.created)
     elif status == "needs_approval":
-        waiting = end - _seconds(record.updated)
+        waiting = time.time() - _seconds(record.updated)
 
     host = origin.get("host") or origin.get("client")
     asker = record.client
@@ -107,7 +106,11 @@ def _row(
         waiting,
         asker,
         tool,
-        mini_timeline(marks, end),
+        call_dots(
+            marks,
+            has_ended=status in ENDED or status == "interrupted",
+            is_cut=record.last_event > OUTLINED,
+        ),
         distinction,
         _outcomes(record, marks),
     )

@@ -11,6 +11,7 @@ from heapq import nlargest
 from itertools import pairwise
 from typing import Final
 
+from ideabridge.bridge.context.references import clipped
 from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
@@ -50,6 +51,11 @@ _ROUND_TIMES: Final = (
 )
 """The distances between marks on an axis, in seconds, shortest first. Longer ones are whole days.
 """
+
+_ORDER: Final = "the order of effects"
+_SUCCESS: Final = "its success (_after)"
+_NOTES: Final = {_ORDER: " (order of effects)", _SUCCESS: " to succeed (_after)"}
+"""What follows the name of a call that was waited for, unless its result was needed."""
 
 _NOTICED: Final = 0.001
 """Minimum wait, in seconds, that gets a bar and an explanation."""
@@ -327,11 +333,17 @@ class Axis:
 
     def ticks(self) -> list[str]:
         """Return the times at five equally spaced places, counted from the beginning. If two times
-        look the same, the later one is empty.
+        look the same, the later one is empty. So is a time within a stretch that is drawn shorter,
+        because the mark of the stretch says how long the stretch was.
         """
         begun = self._points[0][0]
-        texts = [_tick(self.time(part * 25.0) - begun) for part in range(5)]
-        return [text if text not in texts[:place] else "" for place, text in enumerate(texts)]
+        breaks = self.breaks()
+        texts: list[str] = []
+        for place in (0.0, 25.0, 50.0, 75.0, 100.0):
+            text = _tick(self.time(place) - begun)
+            is_in_break = any(left < place <= left + width for left, width, _ in breaks)
+            texts.append("" if is_in_break or text in texts else text)
+        return texts
 
     def breaks(self) -> list[tuple[float, float, float]]:
         """Return the (left, width, seconds) of each stretch that is drawn shorter."""
@@ -435,8 +447,8 @@ def suppliers(progress: Progress) -> set[int]:
 
 def awaited(progress: Progress) -> dict[int, str]:
     """Return the calls that a call waits for, each with a description of what it waits for."""
-    reasons = dict.fromkeys(progress.call.order, "the order of effects")
-    reasons.update(dict.fromkeys(progress.call.edges or (), "its success (_after)"))
+    reasons = dict.fromkeys(progress.call.order, _ORDER)
+    reasons.update(dict.fromkeys(progress.call.edges or (), _SUCCESS))
     reasons.update(dict.fromkeys(suppliers(progress), "its result"))
     return reasons
 
@@ -464,7 +476,7 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
         else:
             waits = "waited"
 
-        parts.append(f"{waits} for {machine.history[last].call.label}: {before[last]}")
+        parts.append(f"{waits} for {_named(machine, last)}{_NOTES.get(before[last], '')}")
 
     if bar.started is not None:
         for decider, seconds in bar.approvals:
@@ -477,6 +489,14 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
         parts.append(f"waited {duration(start - bar.listed)} until one of the parallel calls ended")
 
     return "; ".join(parts)
+
+
+def _named(machine: Machine, number: int) -> str:
+    """Return the tool of a call, with the number of the call if other calls have the same tool."""
+    call = machine.history[number].call
+    if sum(other.call.name == call.name for other in machine.history) > 1:
+        return call.label
+    return clipped(call.name) or call.label
 
 
 def _last(trace: Trace, before: Iterable[int], start: float | None) -> int | None:

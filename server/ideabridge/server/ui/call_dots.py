@@ -1,0 +1,107 @@
+"""Call dots: the first calls of a run, each as a dot with its outcome, for a row in the list of
+runs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from ideabridge.bridge.store.journal import CallMark
+from ideabridge.tools.names import counted
+
+_MOST_DOTS: Final = 12
+"""Maximum number of dots in a row."""
+
+Outcome: TypeAlias = Literal["done", "failed", "asking", "running", "unfinished", "begun"]
+
+_WORDS: Final[dict[Outcome, str]] = {
+    "done": "done",
+    "failed": "failed",
+    "asking": "waiting for approval",
+    "running": "running",
+    "unfinished": "not finished",
+    "begun": "begun",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CallDots:
+    """The outcomes of a run's calls.
+
+    Attributes:
+        outcomes: the outcomes of the first calls, in the order in which the calls began or were
+            asked about.
+        more: the number of further calls that have begun.
+        is_cut: whether there may be more calls than these.
+        label: how many calls have each outcome, in words.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    more: int
+    is_cut: bool
+    label: str
+
+
+@dataclass(slots=True)
+class _MarkedCall:
+    """What the marks of a call say. A call that runs over items starts and ends once for each."""
+
+    events: Counter[str] = field(default_factory=Counter[str])
+    has_failed: bool = False
+
+    def add(self, mark: CallMark) -> None:
+        self.events[mark.event] += 1
+        self.has_failed = self.has_failed or mark.is_failure
+
+    @property
+    def outcome(self) -> Outcome:
+        events = self.events
+        if self.has_failed:
+            return "failed"
+        if events["approval_asked"] > events["call_decided"]:
+            return "asking"
+
+        ends = events["call_finished"]
+        return "done" if ends and ends >= events["call_started"] else "running"
+
+
+def call_dots(
+    marks: Sequence[CallMark], *, has_ended: bool = False, is_cut: bool = False
+) -> CallDots | None:
+    """Return the dots for a run, or None if none of its calls has begun.
+
+    Args:
+        marks: what happened to the run's first calls, in order.
+        has_ended: whether the run has ended, so that no call of it is still running.
+        is_cut: whether the run has more events than `marks` covers. A call whose end is not among
+            them has begun, and nothing else is known about it.
+    """
+    calls: dict[int, _MarkedCall] = {}
+    for mark in marks:
+        calls.setdefault(mark.call, _MarkedCall()).add(mark)
+
+    if not calls:
+        return None
+
+    outcomes: list[Outcome] = []
+    for call in calls.values():
+        outcome = call.outcome
+        is_open = outcome not in ("done", "failed")
+        if is_open and is_cut:
+            outcome = "begun"
+        elif is_open and has_ended:
+            outcome = "unfinished"
+        outcomes.append(outcome)
+
+    numbers = Counter(outcomes)
+    parts = [f"{numbers[name]} {words}" for name, words in _WORDS.items() if numbers[name]]
+    shown = outcomes[:_MOST_DOTS]
+    return CallDots(
+        outcomes=tuple(shown),
+        more=len(outcomes) - len(shown),
+        is_cut=is_cut,
+        label=f"{'the first ' if is_cut else ''}{counted(len(calls), 'call')}: {', '.join(parts)}",
+    )
