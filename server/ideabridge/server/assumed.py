@@ -5,9 +5,9 @@ assumptions, as lines of at most `TEXT_BYTES` in total. `_meta` contains them in
 the notes, which appear nowhere else. An answer without assumptions and notes is not changed.
 
 In the structured content, the lines are in the member `assumed`, which the output schema declares
-as optional. If this member cannot be added, the output is wrapped as `{"result": output}`. This is
-so if the output is not an object, already has a member with this name, or has a schema that might
-not allow another member.
+as optional. If this member cannot be added, the output is wrapped as `{"result": output}`. The
+member cannot be added if the output is not an object, already has a member with this name, or has a
+schema that might not allow another member.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class Doubtful(Protocol):
 
 
 def may_assume(publication: Publication) -> bool:
-    """Return whether a publication's answer can rest on assumptions. That is so if its plan has
+    """Return whether a publication's answer can rest on assumptions. It can if its plan has
     followed values or watches what it reads, if its program has recorded defaults, or if it can
-    call an idea, because it inherits the assumptions of that idea.
+    call an idea, because it inherits the assumptions of the called idea.
     """
     plan = publication.plan or {}
     modules = [call.module for call in written_calls(publication.plan_parts.calls)]
@@ -125,9 +125,9 @@ def _is_extensible(schema: JSONObject, recorded: JSON) -> bool:
 
 def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> ToolAnswer:
     """Add the assumptions of a run to its result, including those that someone approved. The
-    assumptions are added to the text, to `_meta` and, except in an error, to the structured
-    content, because the structured content of an error has a form of its own. The notes are added
-    only to `_meta`.
+    assumptions are added to the text, to `_meta` and to the structured content, but not to the
+    structured content of an error, which has a form of its own. The notes are added only to
+    `_meta`.
 
     Args:
         result: the result.

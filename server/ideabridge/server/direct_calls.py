@@ -2,9 +2,9 @@
 with their results.
 
 Lines and sessions are written to the store together, a fraction of a second after a call ends and
-when the server shuts down. A crash loses the calls that ended in the last fraction of a second.
-With `sessions: false` in the configuration, or `record: false` for a module, only the lines are
-written, which contain neither arguments nor results.
+when the server shuts down. If the process crashes, the calls that ended in the last fraction of a
+second are lost. With `sessions: false` in the configuration, or `record: false` for a module, only
+the lines are written, which contain neither arguments nor results.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ call still gets its result. A later call asks again.
 
 @dataclass(slots=True)
 class Entry:
-    """A direct call in progress. `outcome` applies unless the call returns a result.
+    """A direct call in progress. `outcome` is the outcome of the call unless it returns a result.
 
     Attributes:
         tool: the called tool, or the name of a published idea.
@@ -124,14 +124,15 @@ class Entry:
 
 @dataclass(slots=True)
 class _Session:
-    """A session in memory: its row in the store, and the calls that are not written yet.
+    """A session in memory: its row in the store, and the calls that have not been written to the
+    store yet.
 
     Attributes:
         defined: the place of the first call to each tool. Only that call is stored with the tool's
             definition.
         runs: the runs that its calls became.
         size: the size of all its calls, in bytes.
-        waiting: the calls that are not written yet.
+        waiting: the calls that have not been written to the store yet.
     """
 
     row: SessionRow
@@ -182,8 +183,8 @@ class WaitingCalls:
             return run
 
     async def find(self, digest: str, caller: str, *, refused: bool = False) -> Run | None:
-        """Return the run that this call became if its result has not been returned yet, and
-        otherwise None.
+        """Return the run that this call became if the run's result has not been returned yet.
+        Otherwise, return None.
 
         Args:
             digest: see `digest`.
@@ -198,8 +199,8 @@ class WaitingCalls:
         return None
 
     async def _waiting(self, run_id: str, caller: str, *, refused: bool) -> Run | None:
-        """Return a run if it is still waiting or its result can still be fetched, and otherwise
-        None.
+        """Return a run if it is still waiting or if its result can still be fetched. Otherwise,
+        return None.
         """
         record = self._bridge.store.runs.get(run_id)
         if record is None:
@@ -248,7 +249,7 @@ class DirectCalls:
         self._has_waiting = anyio.Event()
         self._lost = 0
         self._failing = False
-        # The session on stdio, where each process has one client.
+        # The session on stdio. There is only one, because a process on stdio has one client.
         self._process = _hashed(secrets.token_hex(16))
         self._unrecorded: set[str] = set()
         self._is_on = True
@@ -329,8 +330,8 @@ class DirectCalls:
         self._wake()
 
     def end_idea(self, entry: Entry) -> None:
-        """Complete the record of a call to a published idea. The call gets no line of its own,
-        because the run that answered it is recorded.
+        """Complete the record of a call to a published idea. The call does not get a line of its
+        own, because the run that answered it is recorded.
         """
         if entry.error is not None:
             entry.outcome = "error"
@@ -351,7 +352,9 @@ class DirectCalls:
             self._has_waiting.set()
 
     def client(self, request: ToolRequest) -> str:
-        """Return the name and version of a request's client, as they are recorded."""
+        """Return the name and version of a request's client in the form in which they are
+        recorded.
+        """
         return client_text(request.context, self._bridge.secrets.mask)
 
     def session(self, request: ToolRequest) -> str:
@@ -382,7 +385,7 @@ class DirectCalls:
             del self._sessions[next(iter(self._sessions))]
 
         if entry.run is not None and entry.run in recorded.runs:
-            # This is the same request, repeated with a person's answer.
+            # This call is the same request as before, repeated with a person's answer.
             return
 
         place = recorded.row.calls
@@ -583,8 +586,8 @@ def _hashed(text: str) -> str:
 
 
 def _bytes_of(result: ToolAnswer) -> int:
-    """Return the approximate size of a result's content, in bytes. Texts are not encoded for
-    this.
+    """Return the approximate size of a result's content, in bytes. Texts are not encoded to compute
+    the size.
     """
     size = 0
     for block in cast("list[dict[str, Any]]", result.get("content") or []):

@@ -64,9 +64,10 @@ class Finding:
         """Find tools by words, best match first. Each tool comes with its signature and a one-line
         description; a tool that is named exactly is described in full.
 
-        Until `LIST_SECONDS` after the start, wait for connecting modules whose tools are unknown,
-        unless a known tool fits every word. If `module` names a module, wait up to `LIST_SECONDS`
-        for it at any time. The answer names the modules whose tools are missing.
+        Until `LIST_SECONDS` after the start, the search waits for modules that are still connecting
+        and whose tools are unknown, unless a known tool fits every word. If `module` names a
+        module, the search waits up to `LIST_SECONDS` for that module at any time. The answer names
+        the modules whose tools are missing.
 
         Raises:
             UnknownFilterError: `module` is not a configured server.
@@ -126,9 +127,9 @@ class Finding:
         *,
         weak: bool,
     ) -> tuple[list[Tool], int]:
-        """Return the tools that fit the questions best, at most `most` per question, and how many
-        tools fit: the largest number for any one question, but at least the number of returned
-        tools. For `weak`, see `ToolSearch.find`.
+        """Return the tools that fit the questions best, at most `most` per question, and the number
+        of tools that fit. This number is the largest for any one question, but at least the number
+        of returned tools. For `weak`, see `ToolSearch.find`.
         """
         tools: dict[ToolKey, Tool] = {}
         count = 0
@@ -219,8 +220,8 @@ class Finding:
     def _ideas_for(
         self, questions: Sequence[str], most: int, caller: str
     ) -> dict[str, Publication]:
-        """Return the published ideas that fit the questions, keyed by name, at most `most` per
-        question. A published idea counts as a tool even if the host does not list it.
+        """Return at most `most` published ideas for each question that they fit, keyed by name. A
+        published idea counts as a tool even if the host does not list it.
         """
         publications = self._bridge.store.publications
         ideas: dict[str, Publication] = {}
@@ -233,7 +234,7 @@ class Finding:
     async def _wait_for_tools(
         self, questions: Sequence[str], module: str | None, offer: Offer
     ) -> None:
-        """Wait for connecting modules, as `search_tools` describes."""
+        """Wait for modules that are still connecting, as `search_tools` describes."""
         modules = self._bridge.modules
         if await modules.known(0, module):
             return
@@ -333,8 +334,8 @@ class Finding:
         ]
 
     def _away(self, module: str | None, offer: Offer) -> list[JSONObject]:
-        """Return the servers (or only the searched one) that have failed or whose tools are
-        unknown, each with the reason.
+        """Return the servers that have failed or whose tools are unknown, each with the reason. If
+        the search names a server, return at most this server.
         """
         listed_modules = {tool.module for tool in offer.known}
         away: list[JSONObject] = []
@@ -370,7 +371,7 @@ class Finding:
         lines = [found if ideas else "no idea found; try other words"]
         lines += [encode_text(idea) for idea in ideas]
         result: JSONObject = {"ideas": ideas}
-        # Sessions in progress have not become ideas yet.
+        # Sessions that are still in progress are not ideas yet, so the search does not find them.
         sessions = [
             session for session in await self._record.shown(request.caller) if session.fits(words)
         ]

@@ -1,4 +1,4 @@
-"""The command `ideabridge`. `--version` is answered before any slow import."""
+"""The command `ideabridge`. It answers `--version` before it imports anything that loads slowly."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        # Nobody reads the output any more. Python would report this when the process ends, so the
-        # output is discarded.
+        # Nobody reads the output any more. Python would report an error about this when the process
+        # ends, so the output is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
     if arguments is None:
@@ -65,7 +65,8 @@ def _prepare_streams() -> None:
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
-            # A file that is opened later must not get the descriptor of the closed stream.
+            # This takes the descriptor of the closed stream, so that a file that is opened later
+            # cannot get it.
             mode = "r" if name == "stdin" else "w"
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 

@@ -82,9 +82,9 @@ class Reloading:
         self._report = report
         self._looking = anyio.Lock()
         self._reported: tuple[str, ...] = ()
-        # The reasons why tool files could not be loaded, by path.
+        # The reasons why tool files could not be loaded, keyed by path.
         self._faults: dict[str, str] = {}
-        # The tool files that wait for the end of an earlier import, by path.
+        # The tool files that wait for the end of an earlier import, keyed by path.
         self._waiting: set[str] = set()
         loaded = {*bridge.loaded_tool_files}
         for number, file in enumerate(
@@ -106,7 +106,9 @@ class Reloading:
         return bool(self._waiting) and not is_loading()
 
     def files(self) -> Collection[Path]:
-        """Return the files that determine the configuration in force, whether they exist or not."""
+        """Return the paths of the files that determine the configuration in force. Not all of these
+        files need to exist.
+        """
         configuration = self._bridge.configuration
         files = {user_file(), trust_path(), configuration.project.absolute() / FILE_NAME}
         files |= {layer.file for layer in configuration.layers}
@@ -180,7 +182,7 @@ class Reloading:
         self._tell(lines)
 
     async def _log(self, status: ChangeStatus, lines: Iterable[str]) -> None:
-        """Store the lines about a change, for the page and `doctor`."""
+        """Store the lines about a change. The page and `doctor` show them."""
         configuration = self._bridge.configuration
         masked = tuple(self._bridge.secrets.mask(line) for line in lines)
         project = next((layer.file for layer in configuration.layers if layer.is_project), None)
@@ -199,7 +201,7 @@ class Reloading:
             self._report(self._bridge.secrets.mask(f"the change is not stored: {error}"))
 
     def _tell(self, lines: Iterable[str]) -> None:
-        """Report lines, unless the last report had the same lines."""
+        """Report lines, unless the previous report consisted of the same lines."""
         messages = tuple(lines)
         if messages == self._reported:
             return
@@ -339,8 +341,8 @@ class Reloading:
 
 
 def _is_withdrawn(untrusted: Untrusted) -> bool:
-    """Return whether a person has withdrawn trust in a project file. Nothing from such a file stays
-    in force.
+    """Return whether a person has withdrawn trust in a project file. If so, nothing from this file
+    stays in force.
     """
     return not (untrusted.was_trusted or untrusted.problems or untrusted.problem)
 

@@ -247,8 +247,8 @@ class _Skipped:
 
 
 class _Counter:
-    """Counts the calls of a run and its rooms. The start of a call counts half, so that progress
-    always increases.
+    """Counts the calls of a run and its rooms. The start of a call counts as half a call, so that
+    progress increases with every notification.
 
     A skipped call has no event. Looking for skipped calls at each event would take quadratic time,
     so in a run with many calls, skipped calls are counted only now and then.
@@ -307,8 +307,8 @@ class _Counter:
         return self._note(run, f"{named} {how} ({self._settled(run)} of {len(calls)})")
 
     def _named(self, run: Run, progress: Progress) -> str:
-        """Return the label of a call, preceded by the labels of the calls whose rooms contain
-        it.
+        """Return the label of a call, preceded by the labels of the calls whose rooms contain the
+        call.
         """
         names = [label(progress)]
         while run is not self._run and run.parent is not None:
@@ -318,7 +318,8 @@ class _Counter:
         return ": ".join(reversed(names))
 
     def _note(self, run: Run, message: str) -> _Note:
-        # Rooms still count after their end, so that progress never decreases.
+        # The calls of a room still count after the room has ended, so that progress never
+        # decreases.
         settled_before, total_before = self._counts.get(run.id, (0, 0))
         settled = self._settled(run)
         total = len(run.calls())
@@ -443,7 +444,8 @@ class Running:
         self.relaying = Relaying(bridge, group)
         self.module_views = ModuleViews(bridge)
         self.published: Callable[[], None] = lambda: None
-        # Keyed by run: the attempts to publish it, and the reason why it is not published yet.
+        # Two mappings that are keyed by run: events that are set after the first attempt to publish
+        # the run, and reasons why the run is not published yet.
         self._saving: dict[str, anyio.Event] = {}
         self._unsaved: dict[str, str] = {}
         self.closing = False
@@ -480,7 +482,8 @@ class Running:
 
         self.sampler.explain(run, request, seconds)
         if run.status in ENDED and self._intent(run.id) is not None:
-            # A client that calls the new tool right after this answer must find it.
+            # The run is published before the answer is sent, so that a client that calls the new
+            # tool right after the answer finds it.
             with anyio.move_on_after(max(_SAVED_S, ends - anyio.current_time())):
                 await self._save_soon(run).wait()
 
@@ -502,7 +505,9 @@ class Running:
                 return
 
     async def _wait_for_round(self, run: Run, seconds: float, request: ToolRequest) -> None:
-        """Wait until someone must be asked, and then answer the request with the questions."""
+        """Wait until a person or a model must be asked, and then answer the request with the
+        questions.
+        """
         last = request.round or Round(run.id)
         await self._with_progress(
             run, request, seconds, lambda: self._wait_until_due(run, request, last)
@@ -596,7 +601,7 @@ class Running:
 
     async def _cancel_if_deliberate(self, run: Run, request: ToolRequest) -> None:
         if await self.cancellations.is_deliberate(request.context):
-            # Another process might have taken over the run.
+            # The error means that another process might have taken over the run.
             with suppress(InterruptedRunError):
                 await run.patiently(
                     lambda: run.cancel("the client cancelled the request that started it")
@@ -607,8 +612,8 @@ class Running:
     def answer_of(
         self, run: Run, request: ToolRequest, *, reader: Known = NOTHING, notes: Sequence[str] = ()
     ) -> ToolAnswer:
-        """Return the result of a tool call about a run, with additional notes for the caller. What
-        `reader` has already seen is not repeated.
+        """Return the result of a tool call about a run, with additional notes for the caller. The
+        answer does not repeat what `reader` has already seen.
         """
         blocks = Blocks()
         result = run.answer(blocks=blocks)
@@ -646,7 +651,8 @@ class Running:
         content = blocks.place(
             [result.get(key) for key in (*VALUES, "errors")],
             first=1,
-            # While a run is still open, each answer about it would show the blocks again.
+            # The blocks are shown only once the run has ended, because otherwise each answer about
+            # the run would show them again.
             room=0 if run.status == "running" else MAX_DIRECT - 2 * size,
             otherwise="check_run with only this path in paths shows it",
         )
@@ -684,8 +690,8 @@ class Running:
     # -- saving ------------------------------------------------------------------------------------
 
     def save_when_done(self, run: Run, name: str) -> None:
-        """Publish the run under `name` once it is done. The name is stored, so this happens even if
-        the process dies.
+        """Publish the run under `name` once it is done. The name is stored, so the run is published
+        even if the process dies.
         """
         self._keep(run.id, {"name": name})
         self.publish_when_done(run)
@@ -701,7 +707,7 @@ class Running:
         def watch(event: Event) -> None:
             if isinstance(event, RunEnded):
                 # When the run's watchers are called, the end of the run has not been written yet,
-                # so another task waits for that.
+                # so another task waits until the end is written.
                 self._group.start_soon(self._save_when_written, run)
 
         run.runner.watchers.append(watch)

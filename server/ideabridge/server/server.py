@@ -99,7 +99,7 @@ _session_begun: ContextVar[float | None] = ContextVar("session_begun", default=N
 
 
 class FrontServer(Server[Any]):
-    """The SDK's server, which declares that its lists can change."""
+    """The SDK's server, extended to declare that its lists can change."""
 
     def create_initialization_options(
         self,
@@ -107,8 +107,8 @@ class FrontServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """Return the options with every list marked as changing. For a server over HTTP, the SDK
-        provides no other way to pass these options.
+        """Return the options with every list marked as changing. This method is overridden because
+        the SDK provides no other way to pass these options to a server over HTTP.
         """
         changing = NotificationOptions(
             prompts_changed=True, resources_changed=True, tools_changed=True
@@ -123,7 +123,7 @@ class Front:
 
     Args:
         bridge: the bridge.
-        group: runs what outlives a request.
+        group: runs the work that continues after a request has ended.
         version: the version of ideabridge.
         commands: the commands that a person can use to decide about runs.
         quotas: counts what callers use, together with other servers in this process, or None to
@@ -135,7 +135,7 @@ class Front:
             until the end.
 
     Raises:
-        ProfileError: the profile that the configuration restricts everything to does not exist, or
+        ProfileError: the configuration restricts everything to a profile that does not exist or
             cannot be used.
     """
 
@@ -168,7 +168,7 @@ class Front:
         self.running.published = self.announcements.poke
         self._views = RunViews(bridge)
         self._skills = IdeaSkills(bridge)
-        # For each client, the unused configured files that the client was last told about.
+        # For each client, the unused configured files that the latest report to the client named.
         self._told: dict[Hashable, tuple[str, ...]] = {}
         self._own = OwnHandlers(self.running, self.catalogue, self.direct_calls)
         self._tasks = RunTasks(self.running)
@@ -258,8 +258,8 @@ class Front:
         yield self._serving
 
     def _instructions(self, caller: str) -> str:
-        """Return the instructions of this server, and those of the modules whose tools hosts see,
-        as far as they are already known.
+        """Return the instructions of this server and of the modules whose tools hosts see. Modules
+        whose instructions are not known yet are left out.
         """
         configuration = self._bridge.configuration
         offer = self._bridge.offer.to(caller)
@@ -287,7 +287,9 @@ class Front:
         return "\n\n".join(parts)
 
     def _behind(self, caller: str) -> str:
-        """Return a sentence that describes what a caller reaches through this server."""
+        """Return a sentence that describes the servers and tools that a caller reaches through this
+        server.
+        """
         offer = self._bridge.offer.to(caller)
         has_servers = any(
             not module.disabled and offer.has_server(name)
@@ -338,8 +340,9 @@ class Front:
                 result = await call_next(ctx)
 
             if ctx.method in _HELLO and isinstance(result, dict):
-                # The instructions depend on the caller and can change over time. The SDK has one
-                # text for everybody and, over stdio, uses the text that it got at the start.
+                # The instructions depend on the caller and can change over time. The SDK, in
+                # contrast, has one text for all callers and, over stdio, keeps the text that it got
+                # at the start.
                 result["instructions"] = self._instructions(caller_of(ctx))
 
             return result
@@ -534,7 +537,7 @@ class Front:
             return await tool.call(arguments, request)
 
     def _naming_unused_files(self, context: Context, name: str, result: ToolAnswer) -> ToolAnswer:
-        """Return the answer from an own tool. The first answer that a client gets about a run names
+        """Return the answer from an own tool. The first answer about a run that a client gets names
         the configured files that are not used.
         """
         unused = tuple(self._bridge.configuration.unused_files)

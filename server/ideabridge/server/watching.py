@@ -1,8 +1,8 @@
-"""SourceWatch: notices when files change, appear or disappear.
+"""SourceWatch: detects when files change, appear or disappear.
 
 It watches the folders of the files, because most programs replace a file instead of writing into
-it. To see a new folder appear, it watches the nearest folder above. A change is reported when the
-files have not changed for `SETTLED_MS`, or after `LONGEST_MS` of constant changes.
+it. If a folder does not exist, it watches the nearest existing folder above. A change is reported
+when the files have not changed for `SETTLED_MS`, or after `LONGEST_MS` of constant changes.
 
 Not every file system reports changes: network drives and some containers do not, and a system can
 run out of watches. Therefore the files are also checked every `LOOK_MS`.
@@ -95,13 +95,14 @@ class SourceWatch:
         can_watch = True
         async with anyio.create_task_group() as group:
             await group.start(_set_when_cancelled, stop)
-            # A file might have changed before the watch began, so the files are compared first.
+            # A file might have changed before the watch began, so the files are compared with their
+            # earlier state first.
             await self._compare()
             while self._folders() == folders:
                 try:
                     await anyio.to_thread.run_sync(next, events, None)
                 except (OSError, RuntimeError) as error:
-                    # A folder has just disappeared, or the system has no watches left.
+                    # A watched folder has just disappeared, or the system has no watches left.
                     logger.info("files are checked only from time to time: %s", error)
                     can_watch = False
                     break
@@ -122,7 +123,7 @@ class SourceWatch:
         if now != self._seen or self._is_due():
             self._seen = now
             await self._changed()
-            # The new content might name other files.
+            # The new content of the changed files might name different files to watch.
             self._seen = {file: now.get(file, state) for file, state in self._look().items()}
 
     def _look(self) -> dict[Path, FileState]:

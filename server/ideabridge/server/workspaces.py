@@ -126,7 +126,7 @@ def forget_workspace(name: str) -> None:
     """Remove a name and its folder from the registered workspaces.
 
     Raises:
-        UnknownWorkspaceError: nothing is registered under this name.
+        UnknownWorkspaceError: no folder is registered under this name.
         WorkspaceError: as for `register_workspace`.
     """
 
@@ -142,7 +142,7 @@ def forget_workspace(name: str) -> None:
 
 
 def _free_name(folder: Path, present: Mapping[str, Path]) -> str:
-    """Return a name, used by no other folder, for a folder."""
+    """Return a name for a folder that no other folder has."""
     plain = _NOT_IN_NAME.sub("-", folder.name.lower()).strip("-_")[:_LONGEST_NAME] or "workspace"
     name = plain
     number = 1

@@ -54,7 +54,7 @@ next question as `InputRequired`."""
 
 
 class CallElsewhereError(IdeabridgeError):
-    """The server that holds the call does not respond, or responded with this error."""
+    """The server that holds the call did not respond, or responded with this error."""
 
 
 class CallsElsewhere:
@@ -92,7 +92,7 @@ class CallsElsewhere:
                 if about is None or key in about:
                     event.set()
             with suppress(StoreError):
-                # The next iteration finds the same rows.
+                # The next iteration tries again, because it finds the same rows.
                 self._look(about)
 
     def _look(self, about: set[str] | None) -> None:
@@ -120,7 +120,7 @@ class CallsElsewhere:
                 return
             await self._delete(row)
         except StoreError:
-            # The asking server hears nothing more from this server, and reports an error to its
+            # The asker gets no further response from this server, and reports an error to its
             # client.
             return
         finally:
@@ -165,7 +165,7 @@ class CallsElsewhere:
 
         Args:
             key: the key of the call.
-            caller: whose call it is.
+            caller: the caller to whom the call belongs.
             responses: the answers for the call.
             lost: the error message to use if the other server does not respond.
 

@@ -1,5 +1,5 @@
-"""Tool requests and rounds. In a round, a request is answered with questions, and the client
-repeats it with answers (MCP 2026-07-28).
+"""Tool requests and rounds. In a round, the server answers a request with questions, and the client
+repeats the request with answers (MCP 2026-07-28).
 
 Up to 2025-11-25, questions go out on the back-channel of the waiting request instead.
 """
@@ -39,9 +39,9 @@ class ToolRequest:
     Attributes:
         resumed: the run that the request started earlier, if the request is repeated with answers.
         round: the state of the request after its rounds so far.
-        sampled: the number of questions sent to the client's model on the back-channel.
+        sampled: the number of questions that were sent to the client's model on the back-channel.
         halted: whether to stop asking the client's model within this request.
-        key: identifies a client without a session; carried through the rounds of the request.
+        key: identifies a client that has no session. The rounds of a request all have the same key.
         form_answer: the answer to a form that does not belong to a run, and the number of seconds
             since the form was sent.
         notes: notes for the caller, such as the reason why the caller is asked for a solution.
@@ -121,7 +121,7 @@ class Sample:
     Attributes:
         run: the run (or room) that waits for the solution.
         turn: the turn of this Request.
-        attempt: the number of malformed answers to this Request so far.
+        attempt: the number of malformed answers that this Request has got so far.
     """
 
     run: str
@@ -137,7 +137,7 @@ class Round:
         run: the id of the run.
         number: the number of rounds so far.
         asked: the approvals that the last forms asked about. Only these can be answered.
-        left: the approvals that the person left open; this request does not ask about them again.
+        left: the approvals that the person left open. This request does not ask about them again.
         samples: the Requests that were last sent to the client's model.
         faults: for each approval that the person is asked about again, the number of answers that
             were not accepted, and the reason for the last one.

@@ -141,8 +141,8 @@ class BrowserPerson:
         return self._back
 
     def paste(self, address: str) -> None:
-        """Take the address that the browser ended up at, from a person whose browser is on another
-        machine. The address counts only if it contains the state of this sign-in.
+        """Accept the address to which a person's browser on another machine was redirected. The
+        address counts only if it contains the state of this sign-in.
 
         Raises:
             SignInError: the address is not the answer to this sign-in.
@@ -281,7 +281,7 @@ async def _respond(stream: SocketStream, status: str, text: str) -> None:
         f"charset=utf-8\r\nContent-Length: {len(body)}\r\n"
         "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
     )
-    # The browser did not wait for the page, but it has already sent the answer.
+    # The browser closed the connection before it got the page, but it has already sent the answer.
     with anyio.move_on_after(_HEAD_SECONDS):
         try:
             await stream.send(head.encode() + body)

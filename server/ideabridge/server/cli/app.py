@@ -350,7 +350,9 @@ def _argument_usage(argument: Any) -> str:
 
 
 def _option(option: Any) -> tuple[str, str]:
-    """Return (names and value of an option, its description)."""
+    """Return two texts about an option: its names with the metavar of its value, and its
+    description.
+    """
     short = [name for name in option.opts if not name.startswith("--")]
     long = [name for name in option.opts if name.startswith("--") and name not in _EARLIER]
     names = ", ".join([*short, " / ".join([*long, *option.secondary_opts])])
@@ -457,8 +459,9 @@ def called(application: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
     """Return the application with only the command that the arguments name, because Typer would
     build every command in the application.
 
-    Return the application with all its commands if the first argument names no command: it might be
-    missing or an option, or it might be misspelled, in which case the error message suggests names.
+    Return the application with all its commands if the first argument names no command: there might
+    be no argument, it might be an option, or it might be a misspelled command. For a misspelled
+    command, the error message suggests names.
     """
     word = arguments[0] if arguments else None
     commands = [
@@ -512,7 +515,7 @@ def _run_words(words: list[str], json: bool) -> int:
         raise KeyboardInterrupt from None
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):
-            # Click ends the process if nobody reads the help text any more, which is not an error.
+            # Click ends the process if nobody reads the help text any more. This is not an error.
             drop_output()
             return ExitCode.DONE
 

@@ -55,7 +55,7 @@ _TAGS: Final = (
 
 
 def _from_store(*queries: str) -> Callable[[typer.Context, str], Completions]:
-    """Return a completion that runs these queries. The parameters of the queries are the prefix to
+    """Return a completion that runs these queries. Each query has two parameters: the prefix to
     complete and the maximum number of rows.
     """
 
@@ -120,8 +120,8 @@ _BY_METAVAR: Final[dict[str, Callable[..., Completions]]] = {
 
 
 def _store(ctx: typer.Context) -> Path:
-    """Return the store's file: the one on the command line, else the configured one, or else the
-    default.
+    """Return the path of the store's file: the path on the command line, otherwise the configured
+    path, and otherwise the default.
     """
     chosen = _shared_option(ctx, "store")
     if chosen is not None:
@@ -197,7 +197,9 @@ def set_completion(annotation: Any) -> None:
 
 
 def default_store() -> str:
-    """Return the path of the store if none is configured. Opening the store creates its folder."""
+    """Return the path of the store that is used if none is configured. Opening the store creates
+    its folder.
+    """
     import platformdirs
 
     return str(platformdirs.user_data_path("ideabridge") / "ideas.sqlite")

@@ -39,7 +39,7 @@ class Connecting:
     single line appears on standard error.
 
     Args:
-        configuration: the configuration with the modules.
+        configuration: the configuration that contains the modules.
         idle: the names of the modules that are not started.
     """
 
@@ -68,9 +68,9 @@ class Connecting:
         """Start the modules, and wait, for at most `SETTLE_SECONDS`, until every module is up, has
         failed, is disabled, or is among those that are not started.
 
-        `report` is called with the status of each module as soon as it is known, and at the end
-        with the status of each module that is still connecting. The output of `report` appears
-        above the line.
+        `report` is called with the status of each module as soon as the status is known. At the
+        end, it is also called with the status of each module that is still connecting. The output
+        of `report` appears above the line.
         """
         known_names: set[str] = set()
 
@@ -116,7 +116,7 @@ class Connecting:
             self._hide()
 
     def _show(self) -> bool:
-        """Show the line on the terminal behind standard output, or else on the one behind standard
+        """Show the line on standard output or, if standard output is not a terminal, on standard
         error. Return False if neither is a terminal.
         """
         from rich.live import Live

@@ -86,7 +86,7 @@ class Followed:
         run: the run.
         started, finished: the times at which the calls started and finished, keyed by call index,
             in seconds of the monotonic clock.
-        notes: the last progress message of each running call.
+        notes: the latest progress message of each running call.
         asked: the number and the size of the latest Request, as text.
         stopped: whether the person stopped the command.
         pending: whether the run waits for an approval that nobody at this terminal can give.
@@ -107,7 +107,8 @@ class Followed:
             self.asked = f"; request {event.step}: {cost_of_request(event.bytes)}"
         elif isinstance(event, events.CallStarted):
             self.started.setdefault(event.call, now)
-            # Another item has finished before, or a person is repeating the call.
+            # The call has an earlier finish time if another of its items has finished, or if a
+            # person repeats the call. The earlier time no longer applies.
             self.finished.pop(event.call, None)
         elif isinstance(event, events.CallFinished | events.OutcomeDecided):
             self.started.setdefault(event.call, now)
@@ -157,7 +158,7 @@ class Followed:
 
 
 def place_and_name(progress: Progress) -> str:
-    """Return `module/tool`, or just the tool's name if it has no module."""
+    """Return `module/tool`, or only the tool's name if it has no module."""
     tool = progress.tool
     if tool is None:
         return progress.call.name
@@ -166,8 +167,8 @@ def place_and_name(progress: Progress) -> str:
 
 
 def call_name(progress: Progress) -> str:
-    """Return the call's `_id`, or otherwise its place in the plan, prefixed with its instance if it
-    has one.
+    """Return the call's `_id` or, if it has none, its place in the plan. If the call has an
+    instance, the name begins with the instance.
     """
     call = progress.call
     name = call.id or str(call.place)
@@ -205,7 +206,7 @@ class PlainDisplay:
 
     @contextmanager
     def aside(self) -> Generator[None]:
-        """Make room for questions to the person while the context is open."""
+        """While the context is open, leave the terminal to questions for the person."""
         yield
 
     def close(self) -> None:
@@ -423,8 +424,8 @@ async def follow(
     turns = Turns(run, quiet=quiet) if by_turns else None
     for progress in run.calls():
         if progress.status.value == "running":
-            # The first calls were started before the watchers were added, so no watcher has seen
-            # their starts.
+            # The first calls started before the watchers were added, so no watcher has seen these
+            # starts.
             followed.take(events.CallStarted(progress.call.index))
 
     run.runner.watchers.append(followed.take)
@@ -464,7 +465,7 @@ async def _answered(
     *,
     asks: bool,
 ) -> bool:
-    """Inside `aside`, let the person give the answer that the run waits for, or let `turns` read a
+    """Within `aside`, let the person give the answer that the run waits for, or let `turns` read a
     Solution. Return False if nobody at this terminal can answer.
     """
     run = followed.run
@@ -521,7 +522,7 @@ async def _stopping_at_signals(followed: Followed, *, leaves: bool) -> AsyncGene
 
 
 def result_json(followed: Followed, extra: JSONObject | None = None) -> JSONObject:
-    """Return the whole answer about a run, with its `calls` and the members of `extra`."""
+    """Return the complete answer about a run, with its `calls` and the members of `extra`."""
     return {**followed.run.answer(whole=True), "calls": followed.rows(), **(extra or {})}
 
 
@@ -598,7 +599,8 @@ def _advise(followed: Followed, options: Options) -> None:
                 report(f"approval needed ({entry.get('approval')}): {entry.get('why')}")
                 choices.append(entry.get("choices", ["approve", "deny"]))
 
-        # The run needs the same configuration, so the commands repeat the options.
+        # A command that continues the run needs the same configuration, so the suggested commands
+        # repeat the options.
         report("it is waiting in the store. A client connected to this store can decide, or you:")
         report(f"  ideabridge resume {run.id}{again} (asks you at a terminal, and continues)")
         match choices:

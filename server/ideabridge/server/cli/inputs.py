@@ -249,8 +249,9 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 
 
 async def _choose(prompt: str, choices: tuple[str, ...], help: str) -> tuple[str, str | None]:  # noqa: A002
-    """Return (choice, text after it) as the person types it, or ("", None) at the end of input. A
-    choice is typed as a word or as its first letter. Any other input is answered with `help`.
+    """Return the choice that the person types, with the text after the choice, or ("", None) at the
+    end of input. A choice is typed as a word or as its first letter. Any other input is answered
+    with `help`.
     """
     await let_read()
     while True:
@@ -297,7 +298,7 @@ async def ask_input(schema: JSONObject, present: JSONObject) -> JSONObject | Non
     """Ask the person for the members of this schema that `present` lacks, required ones first.
 
     Returns:
-        The whole input, or None if the person stopped.
+        The complete input, or None if the person stopped.
     """
     result = dict(present)
     members = [entry for entry in _members(schema) if entry[0] not in present]
@@ -344,8 +345,8 @@ async def _read_member(mark: str, name: str, member: JSONObject, required: bool)
 
 
 def _marked(text: str, mark: str) -> str:
-    """Return text from outside with a mark before each line. Without marks, a line that the
-    terminal breaks would continue at the left edge, where it could pass for a line that ideabridge
+    """Return text from outside with a mark before each line. Without marks, the rest of a line that
+    the terminal breaks would begin at the left edge, where it could pass for a line that ideabridge
     wrote.
     """
     if not sys.stderr.isatty():
@@ -433,7 +434,7 @@ async def ask_all(run: Run) -> None:
 
 async def decline_all(run: Run) -> bool:
     """Decline the modules' questions, because nobody is at a terminal and the calls end with this
-    process. Return whether any module asked.
+    process. Return whether any module had asked a question.
     """
     from ideabridge.bridge.loop.event import NOBODY_THERE
 
@@ -480,8 +481,8 @@ def _is_pending(run: Run, approval: str) -> bool:
 
 
 async def _while_pending(run: Run, request: ApprovalRequest) -> Decision | None:
-    """Ask for the person's decision. Return None if somebody or something else settles the question
-    first.
+    """Ask for the person's decision. Return None if the question is settled otherwise before the
+    person answers.
     """
     import anyio
 
@@ -548,7 +549,7 @@ _UNBROKEN: Final = 1_000_000_000
 
 
 def call_lines(call: JSONObject, width: int | None) -> list[str]:
-    """Return the lines that show a whole call: its tool, and a table of its values.
+    """Return the lines that show a call in full: its tool, and a table of its values.
 
     Lines have at most `width` columns. If `width` is None, they can have any length.
     """
@@ -584,7 +585,7 @@ async def _ask_whether(
     always: bool = False,
 ) -> Decision:
     """Ask the person whether to run a call or a plan. `always` says whether the person can allow
-    the call's tool always.
+    the call's tool for good.
     """
     from ideabridge.bridge.runs.people import Decision
 
@@ -660,8 +661,8 @@ def _further(word: str, text: str) -> Decision | None:
 def _take(
     content: JSONObject, alternatives: Sequence[tuple[str, Candidate]], text: str
 ) -> Decision | None:
-    """Return the decision that `t NUMBER...` describes. If the numbers do not fit, tell the person
-    and return None.
+    """Return the decision that `t NUMBER...` describes. If the numbers cannot be used, report this
+    to the person and return None.
     """
     from ideabridge.bridge.context.assumption import with_choices
     from ideabridge.bridge.runs.people import Decision

@@ -283,8 +283,9 @@ async def show_ui(
 
 
 def _workspaces(options: Options, model: str | None) -> WorkspaceSource:
-    """Return where the service finds its workspaces. The options on the command line apply to every
-    workspace, except `--config`: every workspace uses the user's own configuration anyway.
+    """Return the source from which the service gets its workspaces. The options on the command line
+    apply to every workspace, except `--config`: every workspace uses the user's own configuration
+    anyway.
     """
     from ideabridge.server.serve import WorkspaceSource
     from ideabridge.server.workspaces import registered_workspaces, workspace_folder
@@ -318,8 +319,8 @@ def _read_again(options: Options) -> Configuration:
 
 
 def _print_link(options: Options, host: str, port: int) -> None:
-    """Print a link to another server's page. The link goes to standard output even if that is not a
-    terminal, because the person asked for it.
+    """Print a link to another server's page. The link goes to standard output even if standard
+    output is not a terminal, because the person asked for the link.
     """
     from ideabridge.server.cli.stores import open_store
     from ideabridge.server.serve import link_to
@@ -340,7 +341,7 @@ def _open_page(ready: Ready, *, opens: bool) -> None:
     assert ready.owner_link is not None
     prints_link = sys.stdout.isatty()
     link = ready.owner_link.make() if opens or prints_link else ""
-    # The link stays on one line so that it can be copied, however narrow the terminal is.
+    # The link is never wrapped, so that it can be copied even from a narrow terminal.
     if prints_link:
         say(f"{_OWNER_LINK}:")
         sys.stdout.write(f"  {link}\n")
@@ -362,7 +363,9 @@ def _open_page(ready: Ready, *, opens: bool) -> None:
 
 
 def _commands(options: Options) -> Commands:
-    """Return the commands that decide about this server's runs, for use in any folder."""
+    """Return the commands with which a person decides about this server's runs. The commands work
+    in any folder.
+    """
     from ideabridge.server.asking.forms import Commands
     from ideabridge.server.cli.install import serve_arguments
 
@@ -436,7 +439,7 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
         say("Once there is a user (`ideabridge users add NAME`), clients need a token.")
 
     say("For example:")
-    # The link stays on one line so that it can be copied, however narrow the terminal is.
+    # The link is never wrapped, so that it can be copied even from a narrow terminal.
     sys.stderr.write(f"  {shlex.join(words)}\n")
     if ready.page is not None and ready.owner_link is not None:
         say("The page for people is at")
@@ -488,7 +491,9 @@ def _print_status(status: ModuleStatus) -> None:
 
 
 def _print_unusable(status: ModuleStatus) -> None:
-    """Report, on one line for a log, why a module cannot start unless someone changes something."""
+    """Report, on one line, why a module cannot start unless someone changes something. The line is
+    suitable for a log.
+    """
     if status.state == "unusable":
         report(status.why)
 

@@ -144,7 +144,8 @@ def _undo(options: Options, host_name: str) -> int:
     if not edits:
         raise UsageError(f"there is no `ideabridge {undone_as(host)}` in {project} to undo")
 
-    # A file that the import trusted stays trusted, unless someone has changed it since.
+    # The import trusted the files that it wrote. Such a file stays trusted unless someone has
+    # changed it since.
     trusted = [file for file in edits[0].trusted if may_be_trusted(file)]
     undone = undo_edit(edits[0])
     for file in trusted:
@@ -240,8 +241,8 @@ def _say_result(
     was_asked: bool,
     move: bool,
 ) -> None:
-    """Report what was found and what was done. A person who was asked has already seen the servers,
-    so these are not repeated.
+    """Report what was found and what was done. If a person was asked, the servers are not listed
+    again, because the question has already listed them.
     """
     from ideabridge.server.hosts.importing import undone_as
 
@@ -326,7 +327,9 @@ def _near(file: Path) -> str:
 
 
 def _print_adoptions(adoptions: Sequence[Adoption], *, reasons: bool) -> None:
-    """Print what happens to each server. With `reasons`, also say why a server is not imported."""
+    """Print what happens to each server. With `reasons`, also print the reason why a server is not
+    imported.
+    """
     if not adoptions:
         return
 

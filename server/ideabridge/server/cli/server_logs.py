@@ -59,8 +59,8 @@ async def show_logs(
     """Show the last lines that a server wrote to standard error, its log messages, and when it was
     up or failed.
 
-    ideabridge keeps these lines while it is connected to the server, whoever started it. Secrets
-    are masked. The exit code is 1 if there are no lines.
+    ideabridge keeps these lines while it is connected to the server, no matter who started
+    ideabridge. Secrets are masked. The exit code is 1 if there are no lines.
     """
     from ideabridge.bridge.modules.server_log import LEVELS, ServerLogReader
 

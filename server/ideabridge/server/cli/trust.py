@@ -123,7 +123,7 @@ def ask_about(file: Path, project: Path) -> bool:
 
 
 def _check_options(*, shows: bool, remove: bool, trusts: bool, data: bool) -> None:
-    """Raise `UsageError` if the options exclude each other."""
+    """Raise `UsageError` if the options contradict each other."""
     if sum((shows, remove, trusts)) > 1:
         raise UsageError("--show, --remove, and --hash or --env exclude each other")
     if data and remove:
@@ -200,8 +200,8 @@ def _trust_hash(standing: ProjectTrust, confirmed: frozenset[str], shown_hash: s
 
 
 def _say_trusted(standing: ProjectTrust, parsed: Configuration, names: frozenset[str]) -> None:
-    """Report that a file is trusted, which variables it is now allowed to use (`names`), and which
-    it still must not use.
+    """Report that a file is trusted, and which variables the file is allowed to use from now on
+    (`names`). Name the variables that the file still must not use.
     """
     say(f"{standing.found.file} is trusted as it is now", "green")
     if names:

@@ -36,8 +36,8 @@ def demo(
 
     def say(text: str, style: str | None) -> None:
         if not options.json:
-            # A timeline fits into 80 columns. `fit` would break its lines, because some terminals
-            # draw a block two columns wide.
+            # A timeline always fits into 80 columns. `fit` would break its lines, because it allows
+            # for terminals that draw a block character two columns wide.
             show_line(text if "█" in text else fit(text), style)
 
     began = time.monotonic()

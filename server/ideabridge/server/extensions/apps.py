@@ -123,7 +123,7 @@ class RunViews:
                 decisions = await self._histories.pending(record, history)
 
             view: JSONObject | None = None
-            # For a large run, the trace is enough.
+            # The journal of a large run is not folded, because its trace is enough.
             if history is not None or not (waits or read.is_small):
                 view = await compute_in_thread(run_view_of, read)
 

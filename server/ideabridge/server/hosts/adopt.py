@@ -122,7 +122,7 @@ class Destinations:
 
     @property
     def all(self) -> list[Destination]:
-        """Each configuration once."""
+        """The configurations, without duplicates."""
         if self.user.file == self.project.file:
             return [self.user]
         return [self.user, self.project]
@@ -175,7 +175,7 @@ class Adoption:
 
     @property
     def scope(self) -> Scope:
-        """The people who use the servers in the host's file."""
+        """The scope of the host's file: who uses the servers in it."""
         return self.place.scope
 
     @property
@@ -185,8 +185,8 @@ class Adoption:
 
     @property
     def shown_name(self) -> str:
-        """The name in a form that fits on one line. Anybody might have chosen the name, and it can
-        even contain line breaks.
+        """The name in a form that fits on one line. Anybody might have chosen the name, so it can
+        contain anything, even line breaks.
         """
         return _line(self.name, _MOST_NAME)
 
@@ -205,7 +205,7 @@ class FoundServers:
     Attributes:
         adoptions: the adoption of each server, in the order of the host's files.
         files: the host's files that exist.
-        damaged: those of these files that are malformed. They are not written.
+        damaged: the malformed files among `files`, which are not written.
         problems: the errors in the files, each with the file's path.
     """
 
@@ -223,8 +223,8 @@ def find_servers(
     replaces: bool = False,
     only: Iterable[str] = (),
 ) -> FoundServers:
-    """Return every server of the host. A file that cannot be read, or an entry that cannot be
-    translated, does not affect the others.
+    """Return every server of the host. A file that cannot be read does not affect the other files,
+    and an entry that cannot be translated does not affect the other entries.
 
     Args:
         host: the host.
@@ -326,8 +326,8 @@ class _Search:
         )
 
     def _content(self, file: HostFile) -> JSONObject:
-        """Return the content of a file, or the valid parts of a damaged one. Note the errors in
-        it.
+        """Return the content of a file, or the valid parts of a damaged one. Note the errors in the
+        file.
         """
         if file.path not in self._documents:
             is_in_project = self._is_in_project(file.path)
@@ -562,7 +562,7 @@ def _without_secrets(adoption: Adoption, recognised: RecognisedSecrets) -> Adopt
 
 def store_secrets(adoption: Adoption) -> list[str]:
     """Store the secrets of an adopted server for the configuration that receives it. Return a
-    phrase for users that says where they are stored.
+    phrase for users that says where the secrets are stored.
 
     Raises:
         StoredSecretError: a secret cannot be stored.
@@ -606,7 +606,7 @@ def _problem(name: str, entry: JSONObject, environment: HostEnvironment) -> str 
     except ConfigurationError as error:
         return error.problems[-1].removeprefix("ideabridge.json: ")
     except IdeabridgeError as error:
-        # JSON cannot represent a value, such as half a surrogate pair.
+        # The entry contains a value that JSON cannot represent, such as half a surrogate pair.
         return str(error)
     return None
 
@@ -622,7 +622,7 @@ def movable(
 
     Args:
         adoptions: every server of the host.
-        named: the names that the user has given.
+        named: the names of the servers that the user has named.
         damaged: the malformed files, which are not written.
     """
     named_set = set(named)
@@ -679,7 +679,7 @@ def removals(moving: Iterable[Adoption]) -> tuple[list[HostText], dict[Path, str
 
 def merge_servers(target: Destination, adoptions: Iterable[Adoption]) -> HostText:
     """Return a configuration's text with the servers that it receives added. All other bytes stay
-    as they are.
+    the same.
 
     Raises:
         HostFileError: the text cannot be edited without changing other parts of it.

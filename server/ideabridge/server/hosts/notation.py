@@ -77,7 +77,7 @@ host gets such a name: `${input:path}` is not `${PATH}`.
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A value that the host asks a person for.
+    """A value for which the host asks a person.
 
     Attributes:
         prompt: the text that the host shows.
@@ -93,7 +93,8 @@ def read_host_inputs(content: JSONObject, keys: tuple[str, ...] = ()) -> dict[st
 
     Args:
         content: the content of the file.
-        keys: the keys that lead to the servers. The inputs are next to the servers, or at the top.
+        keys: the keys that lead to the servers. The inputs are in the object that contains the
+            servers, or at the top level of the file.
     """
     beside = part_at(content, (*keys[:-1], "inputs"))
     listed = beside if isinstance(beside, list) else content.get("inputs")
@@ -186,8 +187,8 @@ class HostVariables:
         return f"${written}"
 
     def _editor_value(self, inside: str) -> str | None:
-        """Return the replacement for an editor's variable without a kind (`${workspaceFolder}`);
-        None for any other variable.
+        """Return the replacement for an editor's variable without a kind, such as
+        `${workspaceFolder}`. Return None for any other variable.
         """
         is_windows = self.environment.platform == "win32"
         match inside:
@@ -205,7 +206,7 @@ class HostVariables:
                 return None
 
     def _named(self, kind: str, name: str) -> str:
-        """Return the replacement for a value of a kind: `env:X`, `input:x`, ..."""
+        """Return the replacement for a variable with a kind, such as `env:X` or `input:x`."""
         if kind in ("env", "secret") and _WITH_DEFAULT.fullmatch(name):
             if kind == "secret":
                 self._note(f"{self.title} keeps the secret {name!r}: set the variable {name}")
@@ -245,14 +246,14 @@ _KINDS: Final = {
 
 
 def as_written(text: str) -> str:
-    """Return a string for `ideabridge.json` with escapes, so that nothing in it is read as a
-    variable.
-    """
+    """Return a string for `ideabridge.json`, escaped so that no part is read as a variable."""
     return text.replace("${", "$${")
 
 
 def _variable_name(kind: str, name: str) -> str:
-    """Return the name of the variable that stands for a host's value."""
+    """Return the name of the variable that takes the place of a value that only the host can
+    obtain.
+    """
     if kind == "file":
         name = PurePath(name.replace("\\", "/")).name
 

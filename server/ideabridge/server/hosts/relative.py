@@ -83,5 +83,5 @@ def _is_relative(text: str, project: Path, *, may_be_folder: bool) -> bool:
     try:
         path = project / text
         return path.exists() if may_be_folder or "/" in text else path.is_file()
-    except OSError:  # The word is too long to be a file name.
+    except OSError:  # Checking the word raised an error because it is too long to be a file name.
         return False

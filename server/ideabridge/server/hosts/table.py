@@ -36,7 +36,7 @@ class Place:
     """A place where a host lists servers, on any machine.
 
     Attributes:
-        scope: who uses the servers in the place.
+        scope: the people who use the servers in the place.
         path: the file. It starts with `{project}`, `{home}`, `{config}` (`~/.config`) or `{apps}`
             (the folder for the data of desktop programs). A `*` stands for any name.
         keys: the keys that lead to the servers. `{project}` stands for the folder of the project.
@@ -151,8 +151,8 @@ class AddressShape:
         headers: the key for the headers.
         first: the keys that come before the address, with their values.
         last: the keys that come after the headers, with their values.
-        reference: how a header refers to an environment variable, with `NAME` for its name; "" if
-            this is not known.
+        reference: the notation in which a header refers to an environment variable, with `NAME` in
+            place of the variable's name; "" if the notation is not known.
         variable_key: the key for the name of the variable that contains the bearer token, used
             instead of the headers; "" if the host has no such key.
     """
@@ -237,10 +237,12 @@ class Host:
             servers.
         project_variables: variables that the host sets to the project folder.
         folder: the text with which an entry in a project's file refers to the folder of the
-            project. Hosts start its servers in that folder, unless the table says otherwise.
+            project. Hosts start the servers of a project's file in this folder, unless the table
+            says otherwise.
         refusals: the place where the host lists servers that it does not start, outside their
             entries.
-        unsure: what the host's documentation leaves open; for docs/hosts.md.
+        unsure: a text for docs/hosts.md about the questions that the host's documentation leaves
+            open.
         command: the words of the host's own command that adds a server to it. `{scope}` and
             `{name}` stand for the scope and the name of the server; the words of the server's
             command follow. Empty if the host has no such command.
@@ -279,8 +281,8 @@ class Host:
         return list(dict.fromkeys(place.scope for place in self.places if place.is_current))
 
     def target(self, environment: HostEnvironment, scope: Scope) -> HostFile:
-        """Return the file that `install` writes to: the first existing file of that scope or, if
-        none exists, the first.
+        """Return the file that `install` writes to: the first existing file of the scope or, if
+        none exists, the scope's first file.
 
         Raises:
             HostFileError: the host reads no file in that scope.
@@ -753,7 +755,7 @@ def find_host(name: str, *, otherwise: str = "") -> Host:
 
     Args:
         name: the name on the command line.
-        otherwise: what a person can do with a host that is not in the table.
+        otherwise: a text that says what a person can do with a host that is not in the table.
 
     Raises:
         UnknownHostError: no host has this name.

@@ -2,9 +2,9 @@
 `ideabridge.json`.
 
 The keys of all hosts are accepted in every file, because people copy entries from host to host. A
-key without a meaning for ideabridge is left out, and a note names it. A server is unusable only if
-its meaning cannot be guessed: it has neither a command nor an address, or has both, or has an
-unreadable list of forbidden tools.
+key that has no meaning for ideabridge is left out, and a note names the key. A server is unusable
+only if its meaning cannot be guessed: it has neither a command nor an address, or has both, or has
+an unreadable list of forbidden tools.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Translation:
 
     Attributes:
         entry: the entry in `ideabridge.json`.
-        notes: hints for the user: variables to set, omitted keys.
+        notes: hints for the user, such as the variables to set and the keys that were left out.
         problem: the reason why the server cannot be adopted, or None.
         approved: the tools that the host calls without asking; `*` stands for all of them.
     """
@@ -125,7 +125,7 @@ def translate_server(
         host: the host.
         environment: the values of variables such as `${workspaceFolder}`.
         inputs: the values that the host asks a person for.
-        scope: who uses the servers in the file.
+        scope: the people who use the servers in the file.
     """
     if not isinstance(raw, dict):
         return Translation({}, problem="is not an object")
@@ -223,7 +223,7 @@ class _Translator:
         """Translate an entry.
 
         Raises:
-            UnusableEntryError: the entry has no certain meaning.
+            UnusableEntryError: the meaning of the entry cannot be guessed.
         """
         self._refuse_own_kind(raw)
         if "shell" in self._host.notations and "$(" in json.dumps(raw):
@@ -337,7 +337,7 @@ class _Translator:
             self._add_headers({"Authorization": f"Bearer ${{env:{self._text(key, value)}}}"})
 
     def _leave_out(self, key: str, value: JSON) -> None:
-        """Note that a key is left out, unless it changes nothing."""
+        """Note that a key is left out, unless the key would change nothing."""
         if key in _NO_MEANING or key.startswith(("_", "$", "//")) or value in ({}, [], "", False):
             return
         meaning = _RESTRICTIONS.get(key)
@@ -472,7 +472,9 @@ class _Translator:
             self.entry.allow = names
 
     def _read_tool_table(self, value: JSON) -> None:
-        """Read `tools`: names of the tools that are offered, or settings of tools by name."""
+        """Read `tools`, which contains the names of the tools that are offered, or settings keyed
+        by tool.
+        """
         if isinstance(value, list) and all(isinstance(name, str) for name in value):
             self._read_tools("allow", "tools", value)
             return
@@ -490,8 +492,8 @@ class _Translator:
         self._note("'tools' also has settings that have no meaning in ideabridge and are left out")
 
     def _read_approvals(self, key: str, value: JSON) -> None:
-        """Note which tools the host calls without asking. ideabridge itself asks according to its
-        own rules.
+        """Record the tools that the host calls without asking. Whether ideabridge itself asks
+        depends on its own rules.
         """
         if isinstance(value, list):
             self.approved += [name for name in value if isinstance(name, str) and name]
@@ -547,7 +549,7 @@ class _Translator:
         self.entry.times.setdefault(own_key, int(seconds) if seconds.is_integer() else seconds)
 
     def _units(self, key: str, value: float) -> int | None:
-        """Return how many of a time's units make one second, or None if this is unknown.
+        """Return the number of units of a timeout in one second, or None if the unit is unknown.
 
         Unless the key names the unit, a number might come from another host's file: a number below
         1,000 is surely in seconds, and a number larger than any timeout in seconds is surely in
@@ -595,7 +597,9 @@ class _Translator:
     # -- the whole entry ---------------------------------------------------------------------------
 
     def _read_type(self, raw: JSONObject) -> None:
-        """Read the transport. A kind that does not fit, or is unknown, is left out."""
+        """Read the transport. A transport that is unknown, or that does not fit the other keys, is
+        left out.
+        """
         kinds = {key: value for key, value in _flat(raw) if _OWN_KEYS.get(key) == "type"}
         written = kinds.get("type") or next(filter(None, kinds.values()), None)
         kind = written if isinstance(written, str) else ""
@@ -836,7 +840,7 @@ def is_ourselves(entry: JSONObject) -> bool:
 
 def started_words(entry: JSONObject) -> list[str]:
     """Return the program that an entry, in any host's format, starts, followed by its arguments.
-    The list is empty if the entry starts none.
+    The list is empty if the entry starts no program.
     """
     words: list[JSON] = []
     for key in ("command", "cmd", "args"):

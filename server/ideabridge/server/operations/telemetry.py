@@ -75,8 +75,8 @@ _TRACEPARENT: Final = "traceparent"
 
 
 class Telemetry:
-    """Creates the spans of one process, within `with telemetry:`. It watches every run that begins
-    or is read after the `Telemetry` is created.
+    """Creates the spans of one process while the context `with telemetry:` is open. It watches
+    every run that begins or is read after the `Telemetry` is created.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ class Telemetry:
         ending.join(ENDS_SECONDS)
 
     def watch_direct(self, entry: Entry) -> Callable[[], None]:
-        """Begin the span of a direct call in the current task. Return the function that ends the
-        span there.
+        """Begin the span of a direct call in the current task. Return a function that ends the
+        span, to be called in the same task.
         """
         tool = entry.tool
         module, name = (
@@ -155,7 +155,9 @@ class Telemetry:
     def call_span(
         self, name: str, attributes: Mapping[str, AttributeValue], within: Context
     ) -> Generator[Span]:
-        """Return a context manager for a call, within which the call's span is the current one."""
+        """Return a context manager for a call. While the context is open, the call's span is the
+        current span.
+        """
         with self._tracer.start_as_current_span(
             name,
             within,
@@ -195,7 +197,7 @@ class Telemetry:
 
 
 class _Ids(RandomIdGenerator):
-    """Generates ids, or uses ids that were set in advance."""
+    """Generates the ids of traces and spans, or uses ids that were set in advance."""
 
     def __init__(self) -> None:
         self._forced: tuple[int, int] | None = None

@@ -150,7 +150,7 @@ def _write(change: FileChange, record: SetupRecord) -> bool:
     """
     target = Path(os.path.realpath(change.path))
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
-    # The step of the edit, once the edit is about to be made.
+    # The step for the edit. The list is empty until the edit is about to be made.
     steps: list[FileStep] = []
 
     def note(file: EditedFile) -> None:

@@ -39,9 +39,9 @@ class NewSecret:
     """A secret that a setup stores.
 
     Attributes:
-        owner: the configuration that it belongs to.
-        name: its name.
-        value: its value.
+        owner: the configuration that the secret belongs to.
+        name: the name of the secret.
+        value: the value of the secret.
     """
 
     owner: SecretOwner
@@ -69,9 +69,9 @@ class KnownSecrets:
     """The secrets that are stored.
 
     Attributes:
-        names: the secrets.
-        values: the values of those secrets that the configurations' entries name and that can be
-            read.
+        names: the names of the secrets, with their owners.
+        values: the values of the secrets that entries in the configurations name. A secret that
+            cannot be read is missing.
     """
 
     names: frozenset[_Key] = frozenset()

@@ -35,7 +35,7 @@ class FileChange:
     Attributes:
         path: the file.
         title: the name of the file's owner, for users.
-        format: its format.
+        format: the format of the file.
         edits: the entries that change.
         is_private: whether to make the file readable only by its owner.
         project: the folder of the project that the file belongs to, or None.

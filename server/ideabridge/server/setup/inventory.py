@@ -32,7 +32,7 @@ class HostInventory:
         is_here: whether the host is installed for this user. A file in the project's folder does
             not prove that, because other users of the project might have created it.
         servers: its servers, each with its entry for `ideabridge.json`.
-        own: the place for the ideabridge entry that the host uses everywhere.
+        own: the place for the entry with which the host uses ideabridge in every project.
         problems: the errors in the host's files, each with the file's path.
     """
 

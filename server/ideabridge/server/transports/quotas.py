@@ -39,8 +39,8 @@ class QuotaError(LimitExceededError):
 
 
 class Quotas:
-    """Counts what each caller holds, and how often it has recently used something. Times come from
-    a monotonic clock in seconds.
+    """Counts what each caller holds at present, and what each caller has recently used. Times come
+    from a monotonic clock in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -121,8 +121,8 @@ ENDS: Final = 4096
 """Number of bytes that are kept from each end of a message that is too large."""
 
 _SIMPLE: Final = rb'"(?:jsonrpc|method)"\s*:\s*"([^"\\]{0,80})"'
-# The pattern includes what follows the id, because an integer that is cut off would be a different
-# id.
+# The pattern also requires the character that follows the id, because an integer that is cut off
+# would be a different id.
 _ID: Final = rb'"id"\s*:\s*(-?[0-9]{1,18}|"[^"\\]{0,200}")(?=\s*[,}])'
 # An `id` belongs to the message itself only if all members next to it are members of the envelope.
 _HEAD: Final = re.compile(rb"\s*\{\s*(?:" + _SIMPLE + rb"\s*,\s*)*" + _ID)
@@ -133,8 +133,8 @@ _METHOD: Final = re.compile(
 
 
 def problem(message: bytes) -> str | None:
-    """Return why a message of permitted size is refused, or None if it is accepted. Only the bytes
-    are examined, before they are parsed.
+    """Return the reason why a message of permitted size is refused, or None if the message is
+    accepted. The message has not been parsed yet; only its bytes are examined.
     """
     if count_values(message, MAX_MESSAGE_VALUES) > MAX_MESSAGE_VALUES:
         return (
@@ -177,15 +177,15 @@ def refused(head: bytes, tail: bytes, reason: str) -> dict[str, Any] | None:
 
 
 def id_at_start(message: bytes) -> int | str | None:
-    """Return the id of a message that cannot be read, if it is at the start, where it can only be
-    the id of the message.
+    """Return the id of a message that cannot be read, if the id is at the start of the message.
+    Only there, it must be the id of the message itself.
     """
     match = _HEAD.match(message[:ENDS])
     return None if match is None else _read_id(match[2])
 
 
 def _read_id(text: bytes) -> int | str | None:
-    """Read an id from its JSON text. Return None if that is not JSON, such as `007` or a string
+    """Read an id from its JSON text. Return None if the text is not JSON, such as `007` or a string
     with bytes that are not UTF-8.
     """
     try:
@@ -195,5 +195,5 @@ def _read_id(text: bytes) -> int | str | None:
 
 
 def size_problem(size: int) -> str:
-    """Return why a message of `size` bytes is refused."""
+    """Return the reason why a message of `size` bytes is refused."""
     return f"the message has {size:,} bytes; the limit is {MAX_MESSAGE:,}"

@@ -190,16 +190,18 @@ class Visitor:
 
 
 class NotAManagerError(IdeabridgeError):
-    """Only the owner of the store and admins are allowed to see or change this."""
+    """The visitor is not allowed to see or change something because only the owner of the store and
+    admins are.
+    """
 
 
 class UnknownSessionError(IdeabridgeError):
-    """The page has no such session."""
+    """No session on the page has the given id."""
 
 
 class NotTheOwnerError(IdeabridgeError):
-    """Only the owner is allowed to do this, and only in a session that began with the owner's
-    link.
+    """The visitor is not allowed to do something because only the owner is, in a session that began
+    with the owner's link.
     """
 
 
@@ -239,12 +241,13 @@ class PageSession:
     Attributes:
         id: identifies the session without revealing its key.
         caller: the caller of the visitor.
-        is_owner: whether it began with the owner's link.
-        idle: seconds since it was last used.
-        began: the time when it began, in seconds since 1970.
-        address: the network address from which it began, or "" if it is not known.
-        browser: the browser that began it, such as `Firefox on Linux`, or "" if it is not known.
-        is_own: whether it is the session of the visitor who asks.
+        is_owner: whether the session began with the owner's link.
+        idle: the number of seconds since the session was last used.
+        began: the time when the session began, in seconds since 1970.
+        address: the network address from which the session began, or "" if it is not known.
+        browser: the browser that began the session, such as `Firefox on Linux`, or "" if it is not
+            known.
+        is_own: whether the session belongs to the visitor who asks.
     """
 
     id: str
@@ -263,7 +266,7 @@ class PageSession:
 
 
 def access_of(request: Request) -> Access:
-    """Return the `Access` that passed a request on."""
+    """Return the `Access` that has passed a request on to the page."""
     access = request.scope[_ACCESS]
     assert isinstance(access, Access)
     return access
@@ -286,7 +289,9 @@ class FormFields:
         return [value for key, value in self.fields if key == name]
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
-        """Return the first field of each name with this prefix, keyed by the rest of the name."""
+        """Return the first field with each name that begins with this prefix, keyed by the rest of
+        the name.
+        """
         names = [name for name, _ in self.fields if name.startswith(prefix)]
         return {name.removeprefix(prefix): self.get(name) for name in names}
 
@@ -313,7 +318,8 @@ class Access:
         self._quotas = quotas
         self._credentials = credentials
         self._store = store
-        # The sessions, keyed by the key in their cookie, the least recently used first.
+        # The sessions, keyed by the key in the session's cookie, with the least recently used
+        # session first.
         self._sessions: OrderedDict[str, Visitor] = OrderedDict()
 
     # -- who it is ---------------------------------------------------------------------------------
@@ -543,8 +549,8 @@ class Access:
         raise UnknownSessionError("this session has already ended")
 
     def end_other_sessions(self, visitor: Visitor) -> int:
-        """End every session that a visitor is allowed to end, except the visitor's own. Return how
-        many were ended.
+        """End every session that a visitor is allowed to end, except the visitor's own. Return the
+        number of sessions that were ended.
         """
         others = [
             key
@@ -601,8 +607,8 @@ def is_encrypted(scope: Scope) -> bool:
     """Return whether the browser's connection is encrypted, as far as the server can tell from a
     proxy's headers.
 
-    If a client falsely claims this, the only consequence is that its browser does not store the
-    cookie.
+    If a client falsely claims an encrypted connection, the only consequence is that its browser
+    does not store the cookie.
     """
     return scope.get("scheme") == "https" or header(scope, b"x-forwarded-proto") == "https"
 

@@ -1,7 +1,7 @@
 """Coloured: programs, SQL and patches with their syntax coloured for people.
 
-A text is coloured only if all its characters are visible, because a person approves what a page
-shows of a call.
+A text is coloured only if all its characters are visible, because a person approves a call on the
+basis of the text that the page shows.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Assistants: the page that connects assistants to ideabridge, as `ideabridge install` does, and
-shows which of them have called it lately.
+"""Assistants: the page that connects assistants to ideabridge, as `ideabridge install` does. It
+also shows which assistants have called ideabridge lately.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class SeenAssistant:
     """An assistant that has called ideabridge lately.
 
     Attributes:
-        name: the name of its program, and perhaps its version, as the program itself reports them.
-        at: the time of its last call, in seconds since 1970.
+        name: the name that the assistant's program reports, and the version if it reports one.
+        at: the time of the assistant's last call, in seconds since 1970.
     """
 
     name: str
@@ -104,8 +104,9 @@ class ClientEntries:
         return [*lasting_program(shared=False).words, *commands.serve]
 
     def all(self, visitor: Visitor) -> list[ClientEntry]:
-        """Return how to connect each assistant, those on this machine first. Only the owner or an
-        admin sees this, in a session, because it names files on this machine. This method blocks.
+        """Return how to connect each assistant, with the assistants on this machine first. The page
+        shows this only to the owner or an admin in a session, because it names files on this
+        machine. This method blocks.
         """
         if not (visitor.manages and visitor.may_change):
             return []
@@ -197,7 +198,7 @@ class AssistantsPage:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Show how to connect each assistant, and which have called lately."""
+        """Show how to connect each assistant, and which assistants have called lately."""
         visitor = visitor_of(request)
         entries = await anyio.to_thread.run_sync(self._connections.all, visitor)
         seen = await compute_in_thread(self._seen, visitor)
@@ -208,7 +209,9 @@ class AssistantsPage:
         return RedirectResponse(f"{self._site.prefix}/assistants", 303)
 
     def _seen(self, visitor: Visitor) -> list[SeenAssistant]:
-        """Return the assistants whose latest runs and direct calls a visitor sees, latest first."""
+        """Return the assistants that made the latest runs and direct calls that a visitor is
+        allowed to see, latest first.
+        """
         store = self._site.bridge.store
         latest: dict[str, float] = {}
         for run in store.runs.newest(visitor.scope, limit=_SEARCHED, rooms=False):

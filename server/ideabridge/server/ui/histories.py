@@ -1,5 +1,5 @@
-"""Histories: the journals that pages read, as traces (fast) or folded (complete). They stay in
-memory as they grow.
+"""Histories: the journals that pages read. A page reads a journal as a trace, which is fast, or
+folded, which is complete. Journals stay in memory, and are extended as the runs continue.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class KeptJournal:
 
     Attributes:
         trace: the trace of the run.
-        history: the folded history, or None if nobody has asked for it.
+        history: the folded history, or None if no page has needed it.
         size: the approximate memory that the events take, in bytes.
         trace_size: the approximate part of `size` that the trace takes. The trace contains no
             results.
-        questions: the open questions after the last event, or None if nobody has asked for them.
+        questions: the open questions after the last event, or None if no page has needed them.
         questions_size: the approximate memory that the questions take, in bytes.
     """
 
@@ -101,8 +101,8 @@ class KeptJournal:
 
 
 class Histories:
-    """The journals of the runs that were viewed last. Threads read them, so that the server is not
-    blocked.
+    """The journals of the runs that were viewed last. Threads read the journals, so that the server
+    is not blocked.
     """
 
     def __init__(self, store: Store) -> None:
@@ -131,8 +131,8 @@ class Histories:
             self._shrink()
 
     def _shrink(self) -> None:
-        """While too much memory is used, discard what was viewed longest ago: first the folded
-        histories, then whole journals.
+        """While too much memory is used, discard the folded histories, and then whole journals. The
+        ones that were viewed longest ago are discarded first.
         """
         unused = [
             (run_id, journal) for run_id, journal in self._kept.items() if not journal.lock.locked()
@@ -180,8 +180,8 @@ class Histories:
     # -- open decisions ----------------------------------------------------------------------------
 
     async def all_pending(self, caller: Viewer, most: int) -> list[Pending]:
-        """Return the open decisions of a caller's runs, at most `most`, with the newest runs of
-        each owner first.
+        """Return at most `most` open decisions of a caller's runs, with the newest runs of each
+        owner first.
 
         An admin sees the runs of several owners. Each owner gets an equal share of the list, so
         that an owner with many open questions does not hide the questions of others. Unused shares

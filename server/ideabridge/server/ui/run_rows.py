@@ -1,4 +1,6 @@
-"""Run rows: what a list shows of each run, read without its values."""
+"""Run rows: the data that a list shows about each run. They are read without the values in the
+run.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,15 @@ class RunRow:
     """A row in the list of runs.
 
     Attributes:
-        seconds: how long the run took, or None if it has not ended.
-        waiting: how long, in seconds, it has been waiting for a decision, or None if it is not
-            waiting.
+        seconds: the duration of the run, or None if the run has not ended.
+        waiting: the number of seconds for which the run has been waiting for a decision, or None if
+            it is not waiting.
         asker: the program that asked for the run, or the host that it was imported from.
         tool: the published tool that was called with this run, or "".
-        dots: the outcomes of its first calls, or None if none has begun.
+        dots: the outcomes of the first calls of the run, or None if no call has begun.
         distinction: what distinguishes the run from other runs with the same title, or None.
-        calls: how many of its calls ended and failed, or None if it has too many events to count
-            them.
+        calls: how many calls of the run ended and how many failed, or None if the run has too many
+            events to count them.
     """
 
     record: RunRecord
@@ -50,7 +52,8 @@ class RunRows:
     """Makes the rows for a list of runs.
 
     Attributes:
-        distinctions: what tells runs apart. What has been read from each run stays in memory.
+        distinctions: finds the values that distinguish runs with the same title, and keeps the
+            values that it has read in memory.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -122,8 +125,8 @@ def _seconds(moment: str) -> float:
 
 
 def _outcomes(record: RunRecord, marks: list[CallMark]) -> CallOutcomes | None:
-    """Return how many of a run's calls ended and failed, or None for a long run, because `marks`
-    does not cover all its events.
+    """Return how many calls of a run ended and how many failed. Return None for a long run, because
+    `marks` does not cover all its events.
     """
     if record.last_event > OUTLINED:
         return None

@@ -66,9 +66,9 @@ class Row:
     """One call, or one answer from the mind.
 
     Attributes:
-        number: the number of the call; -1 for an answer from the mind.
-        left, width: the position and width of the execution's bar, in per cent of the run, or None
-            before it starts.
+        number: the number of the call, or -1 for an answer from the mind.
+        left, width: the position and width of the bar that shows the execution, in per cent of the
+            run, or None before the execution starts.
         asked: the bar from the first question about the call to the last decision on it.
         waited: the bar from the listing of the call to its start.
         took: how long the call ran, in seconds.
@@ -210,8 +210,8 @@ def _row(bar: CallBar, trace: Trace, machine: Machine | None, axis: Axis, is_lef
 
 
 def _ran(bars: Iterable[CallBar], end: float) -> list[tuple[float, float]]:
-    """Return when each call or answer with a bar began and ended. A call or an answer that is still
-    running ends at `end`.
+    """Return the times at which each call or answer that has a bar began and ended. A call or an
+    answer that is still running ends at `end`.
     """
     ran: list[tuple[float, float]] = []
     for bar in bars:
@@ -333,8 +333,8 @@ class Axis:
 
     def ticks(self) -> list[str]:
         """Return the times at five equally spaced places, counted from the beginning. If two times
-        look the same, the later one is empty. So is a time within a stretch that is drawn shorter,
-        because the mark of the stretch says how long the stretch was.
+        have the same text, the later text is empty. So is a time within a stretch that is drawn
+        shorter, because the mark of the stretch says how long the stretch was.
         """
         begun = self._points[0][0]
         breaks = self.breaks()

@@ -31,9 +31,9 @@ class CheckResult:
     Attributes:
         topic: what was checked, for example `store` or `module git`.
         text: what the check found.
-        is_wrong: whether someone has to fix it.
-        is_warning: whether what was checked works, but not as a configuration file specifies.
-        hint: what a person can do, or details, in one or more lines.
+        is_wrong: whether someone has to fix what was checked.
+        is_warning: whether what was checked works, although not as a configuration file specifies.
+        hint: one or more lines with details, or with advice for a person.
     """
 
     topic: str
@@ -52,7 +52,7 @@ class CheckResult:
 
     @property
     def state(self) -> str:
-        """The state in one word."""
+        """The result of the check in one word."""
         if self.is_wrong:
             return "wrong"
         return "warning" if self.is_warning else "ok"
@@ -60,14 +60,16 @@ class CheckResult:
 
 @dataclass(slots=True)
 class Findings:
-    """The results of checks, in order. `watch` is called with each result immediately."""
+    """The results of checks, in the order of the checks. `watch` is called with each result as soon
+    as it is known.
+    """
 
     watch: Callable[[CheckResult], None] | None = None
     found: list[CheckResult] = field(default_factory=list[CheckResult])
 
     @property
     def wrong(self) -> int:
-        """The number of results that are wrong."""
+        """The number of results with `is_wrong`."""
         return sum(finding.is_wrong for finding in self.found)
 
     def add(
@@ -236,7 +238,8 @@ def check_store(findings: Findings, configuration: Configuration) -> None:
 
 
 def describe_store(findings: Findings, store: Store, configuration: Configuration) -> None:
-    """Describe the size of an open store, its latest runs, and which runs will be deleted when.
+    """Describe an open store: its size, its latest runs, and which runs will be deleted at what
+    time.
 
     Raises:
         StoreError: the store cannot be read.
@@ -271,7 +274,9 @@ def describe_store(findings: Findings, store: Store, configuration: Configuratio
 
 
 def _retention(store: Store, configuration: Configuration) -> str:
-    """Return a sentence that says which runs servers delete, and when they delete the next runs."""
+    """Return a sentence that says which runs the servers delete, and when the next runs will be
+    deleted.
+    """
     import time
     from datetime import datetime
 
@@ -518,7 +523,9 @@ class _StartedServer:
 
 
 def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer]) -> None:
-    """Check whether the programs with which a host starts servers exist. Nothing is started."""
+    """Check whether the programs with which a host starts servers exist. This function does not
+    start any program.
+    """
     from ideabridge.server.hosts.host import SERVER_NAME
 
     missing = [server for server in servers if server.is_missing]
@@ -569,7 +576,8 @@ def _servers_of(host: Host, places: HostEnvironment, problems: dict[Path, str]) 
             problems.setdefault(file.path, f"{file.path}: {document.damage}")
 
         servers = file.servers(document.content)
-        # Files for older versions and other hosts' files are read only by the import.
+        # A file that is not current is for an older version of the host, or belongs to another
+        # host. Only the import reads such files.
         if file.is_current:
             others += sum(name != SERVER_NAME for name in servers)
             started += [

@@ -1,4 +1,5 @@
-"""The values of a call as a readable table in plain text: a parameter and its value in each row.
+"""The values of a call as a readable table in plain text. Each row contains a parameter and its
+value.
 
 Each line with text from outside begins with a mark, so that no value can be mistaken for a row, or
 for ideabridge's own words.
@@ -32,7 +33,7 @@ _LINE_END: Final = re.compile(r"(?<!\\)(?:\\\\)*\\n")
 
 
 def parameter_label(name: str) -> str:
-    """Return the name of a parameter as people see it: as it is, or as JSON if it is unusual."""
+    """Return the name of a parameter as people see it. An unusual name is shown as JSON."""
     return name if _NAME.fullmatch(name) else readable_json(name)
 
 
@@ -40,7 +41,7 @@ class ValueTable:
     """The layout of one table.
 
     Args:
-        values: all values in the table. They determine the widths of the columns.
+        values: all values in the table, which determine the widths of the columns.
         width: the width of a line, in columns.
         titles: whether the columns have titles, which are shown without a mark.
     """
@@ -56,8 +57,8 @@ class ValueTable:
             columns.append(_NAME_TITLE)
         self._column = max((len(text) for text in columns), default=0) + _GAP
 
-        # If too little would be left for values, they stand below their names instead of beside
-        # them.
+        # If a row leaves too little room for values beside the names, the values are placed below
+        # the names.
         self._is_beside = width - len(MARK) - self._column >= _NARROWEST
         self._indent = " " * (self._column if self._is_beside else _GAP)
 
@@ -92,7 +93,8 @@ def broken_lines(text: str) -> Iterator[str]:
     begin = 0
     for line_end in _LINE_END.finditer(text):
         end = line_end.end()
-        # A line break at the end of a string does not begin another line: only the quote follows.
+        # A line break at the end of a string does not begin another line, because only the closing
+        # quote follows.
         if end < len(text) - 1:
             yield text[begin:end]
             begin = end

@@ -29,7 +29,7 @@ class Splice:
 
 
 def spliced(text: str, splices: list[Splice]) -> str:
-    """Return the text with parts replaced. The parts are in order and do not overlap."""
+    """Return the text with parts replaced. The parts must be in order and must not overlap."""
     parts: list[str] = []
     done = 0
     for splice in splices:
@@ -44,7 +44,7 @@ class TextItem:
     """One member of an object, or one element of a list, in the text of a file.
 
     Attributes:
-        name: the key of the member, or the `name` in the element; None if it has none.
+        name: the key of the member, or the `name` in the element; None if the element has no name.
         start: the position where the key of the member, or the element, begins.
         value_start: the position where its value begins.
         end: the position where its value ends.
@@ -99,8 +99,8 @@ class Layout:
     """How an item is laid out in the text.
 
     Attributes:
-        indent: the whitespace before an item on a line of its own; None if it shares a line with
-            others.
+        indent: the whitespace before an item that is on a line of its own; None if the item shares
+            a line with other items.
         unit: the whitespace that indents each level.
         newline: the line ending that the text uses.
         compact: whether the text has no space after commas and colons.
@@ -156,7 +156,7 @@ def with_item(text: str, inside: Bracketed, render: Render, *, one_line: bool = 
         closing_comma = ""
         splices.append(Splice(place, place, ","))
     else:
-        # The text writes a comma after the last item, too.
+        # This text has a comma after its last item, too, so the new item also gets one.
         place = comma + 1
         closing_comma = ","
 
@@ -234,7 +234,8 @@ def without_item(text: str, inside: Bracketed, item: TextItem) -> str:
         if is_beside:
             end = comma + 1
         else:
-            # The comma is removed by itself, because a comment between it and the item stays.
+            # The comma is removed separately, because a comment between the comma and the item
+            # stays.
             splices.append(Splice(comma, comma + 1, ""))
 
     if len(inside.items) == 1 and _is_alone(text, inside, item, end):

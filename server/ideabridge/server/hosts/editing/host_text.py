@@ -41,7 +41,7 @@ class _Notation:
         title: the name of the notation in messages.
         parse: returns the value that text contains, or raises `ValueError` or `RecursionError`.
         put: returns the text with an entry.
-        remove: returns the text without the entry that keys and a name lead to.
+        remove: returns the text without the entry, which is given by its keys and its name.
     """
 
     title: str
@@ -144,15 +144,16 @@ class HostText:
     def with_entry(
         self, keys: Sequence[str], name: str, entry: JSON, *, listed: bool = False
     ) -> HostText:
-        """Return the text with an entry added, or replaced if it exists. All other bytes stay.
+        """Return the text with an entry added, or replaced if it exists. All other bytes stay the
+        same.
 
         Args:
             keys: the keys that lead to the object of all entries. Objects that are missing on the
                 way are added.
             name: the name of the entry.
             entry: the entry, which must not be null.
-            listed: whether a file that has no entries yet gets them as a list of objects with a
-                `name`.
+            listed: whether the entries of a file that has no entries yet become a list of objects
+                with a `name`.
 
         Raises:
             HostFileError: the file cannot be edited without changing other parts of it.
@@ -254,7 +255,7 @@ class HostText:
         )
 
     def _on(self, now: bytes | None) -> HostText:
-        """Return the text after the same changes to a file whose bytes are `now`."""
+        """Return the text that results from the same changes to a file with the bytes `now`."""
         if now == self.before:
             return self
 
@@ -301,7 +302,7 @@ class HostText:
 
 
 def _says(content: JSON, expected: JSON, keys: Sequence[str]) -> bool:
-    """Return whether text has the expected content. An object on the path to the entries can
+    """Return whether a text has the expected content. An object on the path to the entries can
     disappear with its last entry: in TOML, an empty table needs a header; in YAML, a key with no
     lines below it has the value null.
 
@@ -347,7 +348,7 @@ def read_host_text(
 
 
 def text_of_bytes(path: Path, format_name: FileFormat, data: bytes | None) -> HostText:
-    """Return the text that a file with these bytes has. None means that the file does not exist.
+    """Return the text of a file with these bytes. None means that the file does not exist.
 
     Raises:
         HostFileError: the bytes are not an object in the notation.

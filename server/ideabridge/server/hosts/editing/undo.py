@@ -58,8 +58,8 @@ class RecordedEdit:
         project: the project folder in which the command ran.
         at: the time at which the command ran.
         files: the files, in the order in which they were written.
-        trusted: the project files among them that were trusted afterwards.
-        what: a line for users that says what was done, or "" if the command's name says it.
+        trusted: those of the files that belong to a project and that were trusted after the edit.
+        what: a line for users that says what was done, or "" if the name of the command is enough.
     """
 
     command: str
@@ -76,8 +76,8 @@ class UndoneFile:
 
     Attributes:
         path: the file.
-        how: see `UndoneHow`.
-        left: the names of the entries that were not reverted, because someone has replaced them
+        how: the way in which the edit was undone; see `UndoneHow`.
+        left: the names of the entries that were not reverted because someone has replaced them
             since.
     """
 
@@ -192,7 +192,8 @@ def undo_file(file: EditedFile) -> UndoneFile:
 
     replacement = replace_file(file.path, rewrite)
     if result.how in ("restored", "deleted") and replacement.backup is not None:
-        # Nobody needs a copy of the edited file, and it might contain secrets.
+        # The copy of the edited file is removed, because nobody needs it and it might contain
+        # secrets.
         replacement.backup.unlink(missing_ok=True)
     if result.how == "deleted":
         remove_empty_folders(file)
@@ -212,7 +213,7 @@ def remove_entry(
 
     Args:
         path: the file.
-        format_name: its notation.
+        format_name: the notation of the file.
         keys: the keys that lead to the object of all entries.
         name: the name of the entry.
         added: the edit that added the entry, if known. If nobody has changed the file since this
@@ -270,8 +271,8 @@ def _former_bytes(file: EditedFile) -> bytes | None:
 def _without_entries(
     file: EditedFile, former: bytes | None, now: bytes
 ) -> tuple[HostText, tuple[str, ...]]:
-    """Return the current text with the previous entries, and the names of the entries that were not
-    reverted.
+    """Return the current text with the previous entries put back, and the names of the entries that
+    were not reverted.
     """
     text = text_of_bytes(file.path, file.format, now)
     states = _replay(file, former, text)
@@ -283,7 +284,7 @@ def _without_entries(
         current = text.entries(entry.keys).get(entry.name)
         if current != old and old is None:
             text = text.without_entry(entry.keys, entry.name, parents=entry.parents)
-            # Repeat the same change, so that both versions look alike around the entry.
+            # The same change is repeated, so that both versions look alike around the entry.
             replayed = replayed.without_entry(entry.keys, entry.name, parents=entry.parents)
             continue
 
@@ -403,7 +404,8 @@ def _write(change: Callable[[tuple[RecordedEdit, ...]], tuple[RecordedEdit, ...]
             try:
                 edits = _read()
             except DamagedNotesError:
-                # The damaged notes are set aside, so that later edits can still be undone.
+                # The file with the damaged notes is renamed, so that later edits can be noted and
+                # undone.
                 path.replace(path.with_name("edits.damaged.json"))
                 edits = ()
 
