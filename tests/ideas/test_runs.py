@@ -251,6 +251,46 @@ def test_failed_runs_are_found_and_counted(store: Store) -> None:
     assert store.daily_use.newest_runs(SEES_ALL, failed, newest=3) == 1
 
 
+def test_runs_are_found_by_the_program_that_asked(store: Store) -> None:
+    clients = {
+        "cursor": "cursor-vscode 1.7.2",
+        "other_case": "Cursor",
+        "code": "Visual Studio Code 1.99",
+        "insiders": "Visual Studio Code Insiders 1.99",
+        "percent": "% 1",
+        "versions": "cursor 1 2",
+        "unknown": "",
+    }
+    for run_id, client in clients.items():
+        store.runs.create(
+            run_id,
+            kind="plan",
+            caller="ann",
+            title="",
+            fingerprint="",
+            source=RunSource(client=client),
+        )
+    epoch = begin(store, "imported", caller="bob")
+    store.runs.set_status("imported", epoch, "done", StoredSummary(origin={"host": "cursor"}))
+
+    def asked_by(*names: str) -> list[str]:
+        chosen = RunFilter(askers=names)
+        runs = [run.id for run in store.runs.newest(SEES_ALL, chosen=chosen)]
+        assert store.daily_use.newest_runs(SEES_ALL, chosen, newest=10) == len(runs)
+        return sorted(runs)
+
+    assert asked_by("Cursor", "cursor-vscode") == ["cursor", "imported", "other_case"]
+    assert asked_by("Visual Studio Code") == ["code"]
+    assert asked_by("Visual Studio") == []
+    assert asked_by("%") == ["percent"]
+    assert asked_by("'") == []
+    assert sorted(store.daily_use.askers(10, caller="ann")) == sorted(
+        filter(None, clients.values())
+    )
+    assert store.daily_use.askers(10, caller="bob") == ["cursor"]
+    assert store.daily_use.askers(1, caller=SEES_ALL) == ["cursor"]
+
+
 def test_the_filter_by_tool_finds_each_run_that_made_an_idea(store: Store) -> None:
     def idea_calling(tool: str) -> Idea:
         solution: JSON = {"calls": [{"_tool": tool, "path": "notes.txt"}], "output": None}

@@ -40,6 +40,7 @@ FIRST_LEVEL: Final = ("run", "prefix", "publication")
 
 QUERY: Final = (
     "after",
+    "assistant",
     "draft",
     "example",
     "file",

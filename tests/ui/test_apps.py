@@ -54,14 +54,14 @@ REFUND: Final = [
 class McpClient:
     """A client of the handshake era over HTTP, which declares what it is told to."""
 
-    def __init__(self, url: str, capabilities: dict[str, Any]) -> None:
+    def __init__(self, url: str, capabilities: dict[str, Any], name: str = "test host") -> None:
         self._http = httpx.Client(
             timeout=30, headers={"Accept": "application/json, text/event-stream"}
         )
         self._url = url.partition("/ui/")[0] + "/mcp"
         self._id = 0
         hello = {"protocolVersion": "2025-11-25", "capabilities": capabilities}
-        self.ask("initialize", {**hello, "clientInfo": {"name": "test host", "version": "1"}})
+        self.ask("initialize", {**hello, "clientInfo": {"name": name, "version": "1"}})
         self._http.post(self._url, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def ask(self, method: str, params: dict[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui.call_dots import call_dots
 from ideabridge.server.ui.runs import PAGE
 from tests.ui.serving import ask, client, send
+from tests.ui.test_approvals import text_of
 from tests.ui.test_apps import McpClient
 
 ORDERS: Final[dict[str, Any]] = {"_tool": "list_orders"}
@@ -91,11 +92,44 @@ def test_the_list_says_who_asked(http: httpx.Client, site: str, tmp_path: Path) 
     assistant.close()
     ended(http, other)
     page = http.get("/ui/runs").text
-    for run_id, asker in ((own, "the page"), (other, "test host 1")):
+    version = '<span class="dim">1</span>'
+    for run_id, asker in ((own, "the page"), (other, f"test host {version}")):
         row = page.partition(f'<tr id="row-{run_id}">')[2].partition("</tr>")[0]
         assert f"<span>{asker}</span>" in row, row
     with Store.open(tmp_path / "ideas.sqlite") as store:
         assert store.runs.find(other, caller=SEES_ALL).client == "test host 1"
+
+
+def test_the_assistant_that_asks_is_named_by_the_name_people_know(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    cursor = McpClient(site, {}, "cursor-vscode")
+    asking = {"_tool": "refund", "order": 1, "amount": 5}
+    run_id = cursor.call("run_plan", calls=[asking])["run"]
+    cursor.close()
+    own = ask(http, ORDERS)
+
+    page.goto(f"{site}home")
+    expect(page.locator("#waits")).to_contain_text("Cursor")
+    page.goto(f"{site}approvals")
+    card = page.locator(f"article[id^='q-{run_id}']")
+    expect(card.locator(".asked")).to_contain_text("asked by Cursor 1")
+    # The store has no users, so nobody is told apart from anybody.
+    expect(card).not_to_contain_text("local")
+    page.goto(f"{site}runs/{run_id}")
+    expect(page.locator("#head")).to_contain_text("plan, asked by Cursor 1")
+    expect(page.locator("#head")).not_to_contain_text("local")
+
+    page.goto(f"{site}assistants")
+    page.locator("#seen").get_by_role("link", name="Cursor").click()
+    expect(page.locator(f"#row-{run_id} .asker")).to_have_text("Cursor 1")
+    expect(page.locator(f"#row-{own}")).to_have_count(0)
+    # Whoever filters sees by what, and can choose another one.
+    expect(page.get_by_label("Assistant")).to_have_value("Cursor")
+    page.get_by_label("Assistant").select_option("the page")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator(f"#row-{own}")).to_be_visible()
+    expect(page.locator(f"#row-{run_id}")).to_have_count(0)
 
 
 def name_of(http: httpx.Client, run_id: str) -> str:
@@ -225,7 +259,7 @@ def test_a_run_says_what_was_asked_for(http: httpx.Client) -> None:
     page = ended(http, ask(http, of_customer, counted))
     asked = page.partition('<section id="asked"')[2].partition("</section>")[0]
     assert "<dt>customer</dt><dd>c1</dd>" in asked
-    assert "by the page" in asked
+    assert "asked by the page" in text_of(page.partition('id="head"')[2].partition("</h1>")[2])
     # A reference is no value, and without an input there is none to change.
     assert "†" not in asked
     assert 'id="again"' not in page

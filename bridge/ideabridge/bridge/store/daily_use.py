@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
 from ideabridge.bridge.store.database import Database
-from ideabridge.bridge.store.run_filter import HAS_FAILED, RunFilter
+from ideabridge.bridge.store.run_filter import ASKER, HAS_FAILED, RunFilter
 from ideabridge.bridge.store.users import Viewer, only_of
 
 MOST_DAYS: Final = 92
@@ -154,6 +154,26 @@ class DailyUse:
                 f"ORDER BY number DESC LIMIT ?) AS runs WHERE {where}",
                 [*owner, newest, *bound],
             )
+
+    def askers(self, newest: int, *, caller: Viewer) -> list[str]:
+        """Return which programs asked for the newest runs of a caller, without rooms, each with its
+        version, and which hosts they were imported from. They are in no particular order.
+
+        Args:
+            newest: how many runs are examined. The limit keeps this method fast even in a large
+                store.
+            caller: whose runs are examined.
+        """
+        only = only_of(caller)
+        of_caller = "" if only is None else "caller = ? AND "
+        owner = [] if only is None else [only]
+        with self._database.guard:
+            rows = self._database.execute(
+                f"SELECT DISTINCT {ASKER} FROM (SELECT client, summary FROM runs WHERE {of_caller}"  # noqa: S608 - only ?
+                "parent IS NULL ORDER BY number DESC LIMIT ?) AS newest",
+                [*owner, newest],
+            ).fetchall()
+        return [asker for (asker,) in rows if asker]
 
     def runs_by_title(
         self, titles: Sequence[str], newest: int, *, caller: Viewer

@@ -25,9 +25,27 @@ HAS_FAILED: Final = (
 """SQL condition, on a row of `runs`, that the run failed, or ended with errors."""
 
 
+ASKER: Final = (
+    "coalesce(nullif(client, ''), CAST(json_extract(summary, '$.origin.host') AS TEXT), "
+    "CAST(json_extract(summary, '$.origin.client') AS TEXT), '')"
+)
+"""SQL expression, on a row of `runs`: the program that asked for the run, with its version, or the
+host that the run was imported from."""
+
+_BEFORE_LAST_WORD: Final = f"rtrim({ASKER}, replace({ASKER}, ' ', ''))"
+
+_IS_ASKED_BY: Final = (
+    f"(lower({ASKER}) = lower(?) OR (lower(rtrim({_BEFORE_LAST_WORD})) = lower(?) "
+    f"AND instr('0123456789', substr({ASKER}, length({_BEFORE_LAST_WORD}) + 1, 1)) > 0))"
+)
+"""SQL condition, on a row of `runs`, that a program asked for it: the row has the program's name,
+alone or followed by a version, which begins with a digit.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Conditions that a run must all meet. None means no condition.
+    """Conditions that a run must all meet. None, and no names, mean no condition.
 
     Attributes:
         tool: a tool that one of its Solutions calls. Call `Ideas.index_all` first, so that the
@@ -35,6 +53,7 @@ class RunFilter:
         since, until: the time when it began: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
             `3d`, `12h`, `2w`.
         words: a part of its title or its id.
+        askers: names of programs, one of which asked for it; each without a version, in any case.
         failed: whether it must have failed, stalled, reached a limit or ended with errors.
     """
 
@@ -42,6 +61,7 @@ class RunFilter:
     since: str | None = None
     until: str | None = None
     words: str | None = None
+    askers: tuple[str, ...] = ()
     failed: bool = False
 
     def clauses(self) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -61,6 +81,11 @@ class RunFilter:
 
         if self.words is not None:
             yield "instr(lower(title || ' ' || id), lower(?)) > 0", (self.words,)
+
+        if self.askers:
+            condition = " OR ".join(_IS_ASKED_BY for _ in self.askers)
+            values = tuple(name for asker in self.askers for name in (asker, asker))
+            yield f"({condition})", values
 
         if self.failed:
             yield HAS_FAILED, ()

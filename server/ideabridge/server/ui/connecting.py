@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Final, Literal
@@ -34,6 +34,7 @@ from ideabridge.server.ui.access import (
     form_of,
     visitor_of,
 )
+from ideabridge.server.ui.askers import AskingProgram
 from ideabridge.server.ui.site import Site
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError
@@ -80,12 +81,14 @@ class SeenAssistant:
     """An assistant that has called ideabridge lately.
 
     Attributes:
-        name: the name that the assistant's program reports, and the version if it reports one.
+        asker: the assistant's program, with the version that called last.
         at: the time of the assistant's last call, in seconds since 1970.
+        has_run: whether the assistant asked for a run, and did not only call tools directly.
     """
 
-    name: str
+    asker: AskingProgram
     at: float
+    has_run: bool
 
 
 class ClientEntries:
@@ -213,18 +216,24 @@ class AssistantsPage:
         allowed to see, latest first.
         """
         store = self._site.bridge.store
-        latest: dict[str, float] = {}
-        for run in store.runs.newest(visitor.scope, limit=_SEARCHED, rooms=False):
-            began = datetime.fromisoformat(run.created).timestamp()
-            latest[run.client] = max(began, latest.get(run.client, began))
-
-        for call in store.direct_calls.page(_SEARCHED, caller=visitor.scope).items:
-            latest[call.client] = max(call.at, latest.get(call.client, call.at))
-
-        assistants = [
-            SeenAssistant(name, at) for name, at in latest.items() if name not in ("", PAGE_CLIENT)
+        uses = [
+            (run.client, datetime.fromisoformat(run.created).timestamp(), True)
+            for run in store.runs.newest(visitor.scope, limit=_SEARCHED, rooms=False)
         ]
-        return sorted(assistants, key=lambda assistant: assistant.at, reverse=True)
+        direct_calls = store.direct_calls.page(_SEARCHED, caller=visitor.scope).items
+        uses += [(call.client, call.at, False) for call in direct_calls]
+        uses.sort(key=lambda use: use[1], reverse=True)
+
+        seen: dict[str, SeenAssistant] = {}
+        for client, at, is_run in uses:
+            asker = AskingProgram.of(client)
+            if asker is None or client == PAGE_CLIENT:
+                continue
+            latest = seen.setdefault(asker.name, SeenAssistant(asker, at, is_run))
+            if is_run and not latest.has_run:
+                seen[asker.name] = replace(latest, has_run=True)
+
+        return list(seen.values())
 
     async def write(self, request: Request) -> Response:
         """Connect an assistant."""

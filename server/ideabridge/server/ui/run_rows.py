@@ -12,8 +12,8 @@ from datetime import datetime
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.store.journal import OUTLINED, CallMark
 from ideabridge.bridge.store.run_record import ENDED, RunRecord
-from ideabridge.server.hosts.table import host_title
 from ideabridge.server.ui.access import Visitor
+from ideabridge.server.ui.askers import AskingProgram
 from ideabridge.server.ui.call_dots import CallDots, call_dots
 from ideabridge.server.ui.distinctions import Distinction, Distinctions
 from ideabridge.server.views.records import CallOutcomes, errors_of, run_status
@@ -27,7 +27,8 @@ class RunRow:
         seconds: the duration of the run, or None if the run has not ended.
         waiting: the number of seconds for which the run has been waiting for a decision, or None if
             it is not waiting.
-        asker: the program that asked for the run, or the host that it was imported from.
+        asker: the program that asked for the run, the host that it was imported from, or None if
+            neither is known.
         tool: the published tool that was called with this run, or "".
         dots: the outcomes of the first calls of the run, or None if no call has begun.
         distinction: what distinguishes the run from other runs with the same title, or None.
@@ -41,7 +42,7 @@ class RunRow:
     errors: int
     seconds: float | None
     waiting: float | None
-    asker: str = ""
+    asker: AskingProgram | None = None
     tool: str = ""
     dots: CallDots | None = None
     distinction: Distinction | None = None
@@ -95,11 +96,6 @@ def _row(
     elif status == "needs_approval":
         waiting = time.time() - _seconds(record.updated)
 
-    host = origin.get("host") or origin.get("client")
-    asker = record.client
-    if not asker and isinstance(host, str):
-        asker = host_title(host)
-
     return RunRow(
         record,
         status,
@@ -107,7 +103,7 @@ def _row(
         errors_of(record),
         seconds,
         waiting,
-        asker,
+        AskingProgram.of_run(record),
         tool,
         call_dots(
             marks,

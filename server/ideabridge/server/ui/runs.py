@@ -26,6 +26,7 @@ from ideabridge.bridge.store.users import person_of, sees_run_of
 from ideabridge.server.ui import run_pages
 from ideabridge.server.ui.access import Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import MOST_CARDS, cards_of, oldest_first
+from ideabridge.server.ui.askers import AskingProgram, names_given_by
 from ideabridge.server.ui.call_values import earlier_call
 from ideabridge.server.ui.forms import number_from
 from ideabridge.server.ui.rendering import render
@@ -137,6 +138,7 @@ class RunPages:
         conditions = {name: query.get(name, "").strip() for name in names}
         status = query.get("status", "")
         user = query.get("user", "")
+        asker = query.get("assistant", "")
         after = query.get("after") or None
 
         # One more run than the page shows is read, to find out whether an older page follows.
@@ -151,27 +153,37 @@ class RunPages:
                 since=conditions["since"] or None,
                 until=conditions["until"] or None,
                 words=conditions["words"] or None,
+                askers=names_given_by(asker) if asker else (),
                 failed=status == _ANY_FAILURE,
             ),
         )
         following = records[PAGE - 1].id if len(records) > PAGE else None
         filters = {key: value for key, value in query.items() if key != "after" and value}
         rows = await compute_in_thread(self._rows.of, records[:PAGE], visitor)
-        askers = {(row.asker, row.record.caller) for row in rows}
+        askers = await compute_in_thread(self._askers, visitor)
         return self._site.page(
             request,
             "runs.html",
             rows=rows,
-            shows_askers=len(askers) > 1,
+            shows_askers=any(row.asker for row in rows)
+            or len({row.record.caller for row in rows}) > 1,
             statuses=STATUSES,
             any_failure=_ANY_FAILURE,
             quick_links=await compute_in_thread(self._quick_links, filters, visitor),
-            asked={**conditions, "status": status, "user": user},
+            asked={**conditions, "status": status, "user": user, "assistant": asker},
+            askers=sorted({*askers, asker} - {""}, key=str.lower),
             callers=_callers(store, visitor),
             filtered=bool(filters),
             newest=f"?{urlencode(filters)}" if after else "",
             older=f"?{urlencode({**filters, 'after': following})}" if following else "",
         )
+
+    def _askers(self, visitor: Visitor) -> set[str]:
+        """Return the names of the programs that asked for the newest runs that a visitor sees."""
+        store = self._bridge.store
+        clients = store.daily_use.askers(_MOST_COUNTED, caller=visitor.scope)
+        askers = [AskingProgram.of(client) for client in clients]
+        return {asker.name for asker in askers if asker is not None}
 
     def _quick_links(self, filters: dict[str, str], visitor: Visitor) -> list[QuickLink]:
         """Return the links above the list, with the number of runs that each leads to. `filters` is

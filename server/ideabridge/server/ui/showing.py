@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.run_record import RunRecord
+from ideabridge.server.ui.askers import AskingProgram
 from ideabridge.server.views.text import Beginning, source_text
 from ideabridge.tools.encoding import JSON, encode
 from ideabridge.tools.names import (
@@ -229,6 +230,7 @@ def answerer(mind: str) -> str:
 
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
+    "asker": AskingProgram.of_run,
     "duration": duration,
     "whole_seconds": whole_duration_text,
     "coded": coded,

@@ -1,0 +1,77 @@
+"""Askers: the programs that ask for runs, under the names by which people know them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.store.run_record import RunRecord
+from ideabridge.server.hosts.table import HOSTS
+
+_VERSION: Final = re.compile(r"(.*\S) +([0-9]\S*)", re.DOTALL)
+"""A program's name, followed by its version. `RunFilter.askers` separates them in the same way."""
+
+_PROGRAMS: Final = {
+    "claude-ai": "claude-desktop",
+    "codex-mcp-client": "codex",
+    "cursor-vscode": "cursor",
+    "gemini-cli-mcp-client": "gemini-cli",
+    "visual studio code": "vscode",
+    "visual studio code - insiders": "vscode",
+    "windsurf-client": "windsurf",
+}
+"""The host of each of these programs, keyed by the name that the program gives itself, in lower
+case. Other hosts give themselves a name or a title from the table of hosts."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskingProgram:
+    """A program that asks for runs. What it calls itself proves nothing about it.
+
+    Attributes:
+        name: the name by which people know it.
+        version: its version as it gives it, or "".
+    """
+
+    name: str
+    version: str = ""
+
+    @classmethod
+    def of(cls, client: str) -> AskingProgram | None:
+        """Return the asker that a client's name and version stand for, or None for ""."""
+        if not client:
+            return None
+
+        named = _VERSION.fullmatch(client)
+        if named is None:
+            return cls(_known_name(client))
+        return cls(_known_name(named[1]), named[2])
+
+    @classmethod
+    def of_run(cls, record: RunRecord) -> AskingProgram | None:
+        """Return the program that asked for a run, or the host that it was imported from. Return
+        None if neither is known.
+        """
+        origin = record.summary.origin or {}
+        host = origin.get("host") or origin.get("client")
+        return cls.of(record.client or (host if isinstance(host, str) else ""))
+
+
+def names_given_by(name: str) -> tuple[str, ...]:
+    """Return what the programs that people know by a name call themselves."""
+    host = next((host for host in HOSTS if host.title == name), None)
+    if host is None:
+        return (name,)
+    programs = [program for program, hosted in _PROGRAMS.items() if hosted == host.name]
+    return (host.title, host.name, *programs)
+
+
+def _known_name(program: str) -> str:
+    """Return the name by which people know a program, or its own name if it is not known."""
+    lower = program.lower()
+    name = _PROGRAMS.get(lower, lower)
+    for host in HOSTS:
+        if name in (host.name, host.title.lower()):
+            return host.title
+    return program
