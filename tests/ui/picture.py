@@ -258,7 +258,7 @@ def still(page: Page, width: int) -> str:
     expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
     css, document, height = page.evaluate(_STILL)
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    own = ".picture { background: var(--back); color-scheme: light dark; font-size: 15px; }"
+    own = ".picture { background: var(--back); color-scheme: light dark; }"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" {size}>',
         f"<style>{escape(f'{own}{chr(10)}{css}', quote=False)}</style>",
