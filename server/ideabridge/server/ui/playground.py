@@ -113,7 +113,7 @@ _EXAMPLES: Final = {
 }
 """The examples of each kind of text. They run on any machine."""
 
-_MOST: Final = 90
+_MOST: Final = 200
 """Maximum length, in characters, of the description next to a tool."""
 
 

@@ -131,6 +131,18 @@
     });
   }
 
+  // The parts of a text, those between backquotes as code. If one is not closed, the text stays as it is.
+  function coded(text) {
+    const pieces = text.split("`");
+    if (pieces.length % 2 === 0) return [text];
+    return pieces.map((piece, place) => {
+      if (place % 2 === 0) return piece;
+      const code = document.createElement("code");
+      code.textContent = piece;
+      return code;
+    });
+  }
+
   function changed(field) {
     if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
     if (field.tagName === "SELECT") return [...field.options].some((one) => one.selected !== one.defaultSelected && one.defaultSelected);
@@ -520,7 +532,7 @@
           button.addEventListener("click", () => write(callOf(tool)));
           const about = document.createElement("span");
           about.className = "sub dim";
-          about.textContent = tool.description;
+          about.append(...coded(tool.description));
           row.append(button, about);
           return row;
         }));
