@@ -156,13 +156,13 @@ class Bridge:
         handlers: handlers for the caller's message types. The bridge adds the handlers of the tool
             files and the toolbox to them, without replacing any.
         mind: answers the Requests of `solve`. A `Mind`, or a function that takes a Request and
-            returns the Solution. With None, the configured model answers. If there is no configured
-            model, the caller answers turn by turn.
-        approver: a coroutine function that decides on calls that ask for approval. With None, such
-            a call waits for `Run.decide`.
+            returns the Solution. If None, the configured model answers. If no model is configured,
+            the caller answers turn by turn.
+        approver: a coroutine function that decides on calls that ask for approval. If None, such a
+            call waits for `Run.decide`.
         on_tools_changed: called after the tools of a module have changed.
         lease_seconds: the time, in seconds, for which a run stays reserved for this process after
-            the process has stopped responding. None means 15.
+            the process has stopped responding. If None, 15 seconds.
         role: `alone` drives its own runs; `front` leaves them to workers; `worker` drives queued
             runs, through the method `worker`.
         only: the names of the modules to run in this process, or None for all. A worker takes only
@@ -620,14 +620,14 @@ class Bridge:
 
         Args:
             ref: as in `Ideas.get`.
-            caller: who asks. An idea of another caller counts as unknown unless it is shared with
-                this caller.
+            caller: the caller who asks. An idea of another caller counts as unknown unless it is
+                shared with this caller.
             results: whether to include values from the results of calls. Results can be private, so
                 by default the ideas of later Requests omit them. Such a document lists the omitted
                 values in `left_out`, has an id of its own, and names the `original`.
 
         Raises:
-            UnknownIdeaError, AmbiguousIdeaError: no idea has that name, or several have it.
+            UnknownIdeaError, AmbiguousIdeaError: no idea has this name, or several ideas have it.
             SecretInIdeaError: the idea contains a configured secret, or text that has the form of a
                 well-known kind of secret.
         """
@@ -639,10 +639,10 @@ class Bridge:
 
         Args:
             ref: as in `Ideas.get`.
-            caller: who asks. Results from the runs of other callers are left out.
+            caller: the caller who asks. Results from the runs of other callers are left out.
 
         Raises:
-            UnknownIdeaError, AmbiguousIdeaError: no idea has that name, or several have it.
+            UnknownIdeaError, AmbiguousIdeaError: no idea has this name, or several ideas have it.
             MessageError: the Request has a message whose type is not registered with this bridge.
         """
         return request_of(self.store.ideas.get(ref, caller=caller).idea, self.handlers)
@@ -679,7 +679,7 @@ class Bridge:
             PublicationError: the plan would call itself, or cannot run with this bridge's tools; no
                 new run can begin with the idea's guide; or the name belongs to one of this bridge's
                 tools.
-            SecretGivenError: it contains a secret from the configuration.
+            SecretGivenError: the document contains a secret from the configuration.
         """
         return await self.publisher.import_idea(
             document, publish=publish, caller=caller, edited=edited, replace=replace
@@ -709,8 +709,8 @@ class Bridge:
                 output or, if there is none of these, by asking a mind. `answer` overrides this
                 decision.
             name: the name of the tool if the document has none.
-            publish: whether to publish the idea as a tool. With None, it is published if it has a
-                name.
+            publish: whether to publish the idea as a tool. If None, the idea is published if it has
+                a name.
             replace: the published names, each NAME or NAME@VERSION, that the idea is allowed to
                 replace, or None for any.
             to: the audience, as in `publish`.
@@ -727,7 +727,7 @@ class Bridge:
             NameInUseError: the name is published with other content, and `replace` does not contain
                 it.
             PublicationNameError: see `Publisher.check_free`.
-            SecretGivenError: it contains a secret from the configuration.
+            SecretGivenError: the document contains a secret from the configuration.
         """
         return await self.saver.save(
             document, name=name, publish=publish, replace=replace, to=to, caller=caller
@@ -956,9 +956,9 @@ class Bridge:
         version: int | None = None,
         samples: bool = False,
     ) -> Replay:
-        """Begin to answer a call to a published idea. The answer is the recorded output, or a run
-        that carries out the idea's plan or solves the idea again. An idea published with `auto`
-        runs its plan if it has one, and is solved again otherwise.
+        """Begin to answer a call to a published idea. Return the recorded output, or a run that
+        carries out the idea's plan or solves the idea again. An idea published with `auto` runs its
+        plan if it has one, and is solved again otherwise.
 
         Args:
             name: NAME, or NAME@VERSION.
@@ -1040,7 +1040,7 @@ class Bridge:
         Args:
             names: the ideas, each as NAME or NAME@VERSION. If empty, every idea that this caller
                 can see is checked.
-            live: whether to run plans that only read.
+            live: whether to run plans whose calls only read.
             effects: whether to run the other plans, too.
             caller: who asks.
 
@@ -1068,7 +1068,7 @@ class Bridge:
 
         Args:
             changed: the result of `changed_tools` that a person has seen.
-            by: who accepts.
+            by: who accepts the changes.
         """
         self.publisher.accept(changed, by=by)
 
@@ -1166,8 +1166,8 @@ class Bridge:
         planning: Planning = "eager",
         samples: bool = False,
     ) -> Run:
-        """Start a plan. If the plan is malformed, nothing runs. A `lazy` plan runs after someone
-        has accepted it.
+        """Start a plan. If the plan is malformed, nothing runs. A `lazy` plan does not run until
+        someone has accepted it.
 
             run = await bridge.run_plan({"calls": [...], "output": "†state.n"})
             run = await bridge.run_plan(calls=[...], input={"names": ["Ada"]}, output="†state.n")
@@ -1179,7 +1179,7 @@ class Bridge:
             instances: initial states keyed by instance, if `plan` is None.
             output: a value with references, if `plan` is None.
             input: the input. Its properties override those of the plan's input.
-            caller: who asks. Other callers do not see the run.
+            caller: the caller who asks. Other callers do not see the run.
             title: one line for people to read. If empty, the plan's title.
             planning: `lazy` or `eager`.
             samples: whether the caller's client has a model. If no mind is configured, this model
@@ -1195,14 +1195,14 @@ class Bridge:
             output_by_instance=plan.output_by_instance, planning=planning, caller=caller
         )
         choice = choose(AUTO, self.mind, samples=samples)
-        # Each room chooses its mind when it opens. Only the fact that the client has a model must
-        # be recorded now.
+        # Each room chooses its mind when it opens. For this choice, record now only whether the
+        # client has a model.
         rooms_choice = choice if choice.name == SAMPLING else None
         try:
             start = await self._open_runs.plan_starts.start(plan, settings, rooms_choice, caller)
         except PlanError:
-            # Look for secrets first, because the errors of the check quote values, and one of these
-            # might be a secret.
+            # Look for secrets first, because the errors of the check quote values, and a quoted
+            # value might be a secret.
             self._open_runs.screen.check(
                 {"calls": plan.calls, "output": plan.output, "context": plan.context()}
             )
@@ -1232,7 +1232,7 @@ class Bridge:
         Args:
             program: the Python text. docs/programs.md describes what it can contain.
             input: the value of `input` in the program.
-            caller: who asks. Other callers do not see the run.
+            caller: the caller who asks. Other callers do not see the run.
             title: one line for people. If empty, the names of the tools that the program can call.
             samples: as in `run_plan`.
 
@@ -1322,10 +1322,10 @@ class Bridge:
                 part of it runs.
             thought_process: whether the mind writes its reasoning before the calls, or None for the
                 configured value.
-            shown: how many bytes of results the mind sees in full: `value` for one result,
-                `request` for all results in a Request. If one of the two is absent, the mind or the
-                configuration decides.
-            caller: who asks. Other callers do not see the run.
+            shown: the number of bytes of results that the mind sees in full: `value` for one
+                result, `request` for all results in a Request. If a member is absent, the mind or
+                the configuration decides.
+            caller: the caller who asks. Other callers do not see the run.
 
         Raises:
             PlanError: a pattern matches no tool, or a limit is unknown or invalid.
@@ -1423,8 +1423,8 @@ class Bridge:
             at: the number of the event after which the fork begins. The first event of `Run.events`
                 has the number 1.
             solution: a different answer to the Request that the event belongs to. The fork then
-                begins at this Request. A run of a plan has only one answer, so with a different
-                solution its fork starts from the beginning.
+                begins at this Request. A run of a plan has only one answer, so a fork with a
+                different solution starts from the beginning.
             input: a different input, which replaces the whole input of the run from the start.
                 Earlier calls keep their results.
             caller: the owner of the run.
@@ -1708,8 +1708,8 @@ class Bridge:
         self, tell: Tell, taken_up: Callable[[Run], None] | None = None, *, keep: bool = False
     ) -> None:
         """Continue every run whose process ended before the run did; see `Recovery`. Return when
-        none of these runs is active. With `keep`, this method never returns, and continues every
-        run of this configuration that a process leaves behind, within seconds.
+        none of these runs is active. If `keep` is set, this method never returns. Within seconds,
+        it continues every run of this configuration that a process leaves behind.
         """
         recovery = Recovery(self.store, self._open_runs, tell, self.secrets.mask, taken_up)
         await (recovery.keep() if keep else recovery.run())

@@ -28,9 +28,9 @@ class Argument:
         is_code: whether an interpreter or a runner executes the word, or reads it as its own
             option.
         is_inline: whether the word might be program text, as after `sh -c`.
-        follows: the thing to which the word is an argument: the command itself, the package or
-            module that the command runs, or the command's script (the word before the first
-            argument). "" for none of these.
+        follows: what the word is an argument to: the command itself, the package or module that the
+            command runs, or the command's script (the word before the first argument). It is "" if
+            the word is an argument to none of these.
     """
 
     text: str
@@ -51,8 +51,9 @@ class _Starter:
     """How a program that executes its operand reads its arguments.
 
     Attributes:
-        operand: what the program executes. script: a file. program: a package or a program, which
-            takes the words after it as arguments. other: every word counts as executed.
+        operand: the kind of operand that the program executes. `script` is a file. `program` is a
+            package or a program, which takes the words after it as arguments. With `other`, every
+            word counts as executed.
         flags: the options of the program that take no value.
         valued: the options of the program whose value is the next word.
         subcommands: the subcommands that execute the operand after them.

@@ -29,7 +29,7 @@ class InterruptedRunError(IdeabridgeError):
 
 
 class UnwrittenRunError(IdeabridgeError):
-    """A caller requested values from a run before the journal contained them, so that they could
+    """A caller requested values from a run that the journal does not contain yet, so they could
     still be lost. `await run.wait()` waits until the journal contains the values.
     """
 
@@ -176,7 +176,7 @@ class ConstantsOpenError(ProgramRefusedError):
     author must declare whether these values are the same for every input.
 
     Attributes:
-        values: the values.
+        values: the recorded values that the program's text contains.
     """
 
     def __init__(self, message: str, values: list[JSON]) -> None:
@@ -185,8 +185,8 @@ class ConstantsOpenError(ProgramRefusedError):
 
 
 class NeedsPersonError(PublicationError):
-    """A person must approve this first, because others would see words that a mind wrote. Nothing
-    was published.
+    """A person must approve the publication first, because other people would see words that a mind
+    wrote. Nothing was published.
     """
 
 

@@ -265,7 +265,7 @@ def shown_definition(entry: JSONObject) -> JSONObject:
 
 def hidden_in(entry: JSONObject) -> list[HiddenText]:
     """Return the strings that `shown_definition` hides. `${VAR}` is not a secret, but the default
-    in `${VAR:-default}` can be one.
+    in `${VAR:-default}` can be a secret.
     """
     mask = _Mask()
     mask.entry(entry)
@@ -849,8 +849,8 @@ def _json_leaves(text: str) -> list[_Leaf]:
 
 
 def _split_user(scheme: str, rest: str, *, is_code: bool) -> tuple[str, str, str]:
-    """Split the text after `://` into three parts: the user with the password, `@` or "", and the
-    host with everything after it.
+    """Split the text after `://` into three parts: the user and the password; `@`, or "" if there
+    is no user; and the host with everything after it.
     """
     user, at, place = rest.rpartition("@")
     name, _, password = user.partition(":")

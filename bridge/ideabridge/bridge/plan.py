@@ -186,7 +186,7 @@ class Plan:
         """Check the input schema and, if the plan has an input, check the input against the schema.
 
         Raises:
-            SchemaError: `input_schema` is invalid. The message says where.
+            SchemaError: `input_schema` is invalid. The message names the place.
             PlanError: the input does not satisfy the schema. The message has the path, what was
                 found and what was expected.
         """

@@ -1,7 +1,8 @@
 """Profiles: which servers, tools and ideas a session, an address or a token is allowed to use.
 
-`Profile.admits_server`, `admits_tool` and `admits_idea` decide. `Offer.to` applies them to the
-tools, and `Publications.admits` to the ideas, so no handler has to check anything itself.
+`Profile.admits_server`, `admits_tool` and `admits_idea` decide what a profile contains. `Offer.to`
+applies these methods to the tools, and `Publications.admits` applies them to the ideas, so no
+handler has to check anything itself.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ class ProfileError(IdeabridgeError):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The servers, tools and ideas that callers in a profile can use. Each is a tuple of names and
-    patterns with `*`, `?` and `[abc]`, or None for all of them.
+    """The servers, tools and ideas that callers in a profile can use. Each of `servers`, `tools`
+    and `ideas` is a tuple of names and patterns with `*`, `?` and `[abc]`, or None for all of them.
 
     Attributes:
         name: the name of the profile.
         servers: the servers.
-        tools: the tools, as `NAME` or `SERVER.NAME`. The tools of `servers` must match, and so must
+        tools: the tools, as `NAME` or `SERVER.NAME`. This restricts both the tools of `servers` and
             the tools from tool files.
-        ideas: the published ideas, by name. With None, the profile contains the ideas that call
-            only tools in the profile.
+        ideas: the published ideas, by name. If None, the profile contains the ideas that call only
+            tools in the profile.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Profile:
 
     def admits_tool(self, tool: Tool) -> bool:
         """Return whether the profile contains a tool. Every profile contains the built-in tools and
-        clean rooms, because these touch nothing outside their run.
+        clean rooms, because these do not touch anything outside their run.
         """
         if tool.module == ANONYMOUS or is_reader(tool):
             return True
@@ -85,8 +86,8 @@ class Profile:
         return _matches(self.ideas, name.removeprefix(IDEA).partition("@")[0])
 
     def refusal(self, kind: str, name: str) -> str:
-        """Return why something that exists cannot be used, as in "the tool 'push' is not in profile
-        'review'".
+        """Return why an existing server, tool or idea cannot be used, as in "the tool 'push' is not
+        in profile 'review'".
         """
         return (
             f"the {kind} {shown_name(name)[:_SHOWN_CHARACTERS]!r} is not in profile {self.name!r}"

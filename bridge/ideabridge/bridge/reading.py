@@ -1,9 +1,9 @@
-"""Reading: reads large parts of the store without blocking the event loop, in work that can be
-cancelled.
+"""Reading: reads large parts of the store without blocking the event loop, and so that a caller can
+cancel the work.
 
-Some work takes longer the larger the journals are: forking, checking a published plan, showing a
-run's page. A worker process does this work, with a deadline, a memory limit and a read-only
-connection to the store; if the request is cancelled, the process is killed. If the journals are
+Some work, such as forking a run, checking a published plan or showing a run's page, takes longer if
+the journals are large. A worker process does this work. It has a deadline, a memory limit and a
+read-only connection to the store, and it is killed if the request is cancelled. If the journals are
 small, a thread does the work in less time than a process takes to start. A store in memory is
 always read in a thread, because no other process can read it.
 """

@@ -1,9 +1,10 @@
 """Recognising: finds the secrets in a server's entry and replaces them with `${secret:NAME}`.
 
-`masking.py` finds the places of secrets. It hides too much rather than too little, because hiding a
-word costs nothing. Moving a value out of an entry costs more: it is a nuisance to have a region, a
-model or a tenant's name in the keyring. So this file leaves alone any value that merely might be a
-secret. What a person has decided about a value (`chosen`) takes precedence over all of this.
+`masking.py` finds the places of secrets. `masking.py` hides too much rather than too little,
+because hiding a word costs nothing. Moving a value out of an entry costs more: a region, a model or
+a tenant's name in the keyring is a nuisance. Therefore, this file does not move a value that only
+might be a secret. If a person has decided about a value (`chosen`), the decision takes precedence
+over these rules.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ _CHECKSUM_NAME: Final = re.compile(
 _PLACEHOLDER: Final = re.compile(
     # Another kind of variable, or a reference to a vault.
     r"<.*>|\[.*\]|\{.*\}|\(.*\)|%\w+%|\$\w+|\$\(.*\)|(?:op|vault|keychain|env|file|aws|gcp):.*"
-    # Something left out, as in `sk-...`.
+    # An ellipsis in place of the secret, as in `sk-...`.
     r"|.*(?:\.\.\.|…|\*\*\*|xxxx).*|(?:.*[-_])?your[-_].*|.*[-_]here"
     # `your-api-key-here`, `MY_TOKEN`.
     r"|(?:(?:your|my|our|insert|replace|enter|add|put|paste|set|the|some|any|own|real|actual|valid"
@@ -157,9 +158,9 @@ def recognise_secrets(
         server: the name of the server. The suggested names begin with it.
         entry: the entry, with ideabridge's keys.
         taken: names that other secrets already have.
-        chosen: a person's decisions, keyed by place, such as `env.TENANT`. False: the value in this
-            place contains no secret. True: the whole value, which belongs to a variable or a
-            header, is a secret.
+        chosen: a person's decisions, keyed by place, such as `env.TENANT`. False means that the
+            value in this place contains no secret. True means that the whole value, which belongs
+            to a variable or a header, is a secret.
     """
     recogniser = _Recogniser(server, taken, chosen)
     marked = replaced_in(entry, recogniser.replacement)
@@ -172,7 +173,9 @@ def secret_names_in(value: JSON) -> set[str]:
 
 
 def with_secret_values(entry: JSONObject, values: Mapping[str, str]) -> JSONObject:
-    """Return an entry with values in place of `${secret:NAME}`. A name that has no value stays."""
+    """Return an entry with values in place of `${secret:NAME}`. A name without a value stays
+    unchanged.
+    """
 
     def value_of(match: re.Match[str]) -> str:
         return values.get(match.group(1), match.group())
@@ -195,7 +198,7 @@ class _Recogniser:
         self._names: dict[str, str] = {}
 
     def replacement(self, hidden: HiddenText) -> str | None:
-        """Return the mark for a secret, or None for a string that stays."""
+        """Return the mark for a secret, or None for a string that stays in the entry."""
         if self._chosen.get(hidden.place) is False or not _is_secret(hidden):
             return None
         if hidden.may_be_command or (not hidden.is_whole and _needs_escapes(hidden.text)):
@@ -232,7 +235,7 @@ class _Recogniser:
         return result
 
     def finished(self, marked: JSONObject) -> RecognisedSecrets:
-        """Return the result, with the marks replaced by names."""
+        """Return the result, in which the names of the secrets replace the marks."""
         mark = re.compile(f"{MASK}{self._nonce}:([0-9]+){MASK}")
 
         def name_of(match: re.Match[str]) -> str:

@@ -62,7 +62,7 @@ class StoredSecret:
         name: its name.
         file: the configuration file to which the secret belongs, or None for the user's own file.
         place: `keyring`, or `file` if the value is in `secrets.json`.
-        servers: the servers that are allowed to use it, each with the digest of its entry
+        servers: the servers that are allowed to use the secret, each with the digest of its entry
             (`entry_digest`). Every server in the user's own file is allowed to use a secret of this
             file.
         value: the value, if it is in `secrets.json`.
@@ -222,10 +222,10 @@ def set_secret(owner: SecretOwner, name: str, value: str, servers: Mapping[str, 
     message for users that names the place. Blocks.
 
     Args:
-        owner: the configuration file that it belongs to.
+        owner: the configuration file that the secret belongs to.
         name: its name.
         value: its value.
-        servers: the servers that are allowed to use it; see `StoredSecret`.
+        servers: the servers that are allowed to use the secret; see `StoredSecret`.
 
     Raises:
         StoredSecretError: the name or the value is not valid, or the file cannot be written.
@@ -267,10 +267,10 @@ def allow_secret(owner: SecretOwner, name: str, servers: Mapping[str, str]) -> N
 
 
 def remove_secret(owner: SecretOwner, name: str) -> bool:
-    """Remove a secret. Return whether there was one. Blocks.
+    """Remove a secret. Return whether the secret existed. Blocks.
 
     Raises:
-        StoredSecretError: the secret cannot be removed from the keyring or the file, and is still
+        StoredSecretError: the secret cannot be removed from the keyring or the file. It is still
             listed.
     """
     secret = find_secret(owner, name)
@@ -291,7 +291,7 @@ def remove_secret(owner: SecretOwner, name: str) -> bool:
 
 
 def _to_keyring(name: str, value: str) -> str | None:
-    """Put a value into the keyring. Return why this failed, or None if it worked."""
+    """Put a value into the keyring. Return the reason if this fails, or None if it succeeds."""
     keyring = Keyring()
     try:
         keyring.write(name, value)
@@ -396,7 +396,7 @@ def _from_json(entry: Any) -> StoredSecret:
 
 
 def _check_private(path: Path) -> None:
-    """Raise an error unless the path is that of a regular file that other users cannot read."""
+    """Raise an error unless the path leads to a regular file that other users cannot read."""
     about = path.stat()
     if not stat.S_ISREG(about.st_mode):
         raise StoredSecretError(f"{path}: is not a regular file")

@@ -83,7 +83,9 @@ class _CallOptions(TypedDict, total=False):
 
 
 class _Blocking(Generic[A]):
-    """Wraps an object that lives in the event loop's thread, and holds the portal to it."""
+    """Wraps an object that lives in the thread of the event loop, and holds the portal to that
+    thread.
+    """
 
     def __init__(self, underlying: A, portal: BlockingPortal | None = None) -> None:
         self.underlying = underlying

@@ -1,9 +1,9 @@
 """Snapshot: the content of a trusted project file without its secrets, from which ideabridge can
-show a person what has changed since.
+show a person what has changed since the person trusted the file.
 
 The snapshots are in the folder `trusted` in the user's configuration folder, one file for each
-project file. Trust depends on `trust.json` alone, never on a snapshot. Without a snapshot, the
-person is shown the whole file.
+project file. Whether a file is trusted depends only on `trust.json`, never on a snapshot. If a
+snapshot is missing, ideabridge shows the person the whole file.
 """
 
 from __future__ import annotations

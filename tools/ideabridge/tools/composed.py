@@ -100,7 +100,7 @@ class SolutionSchema:
 
     @property
     def tools(self) -> dict[str, str]:
-        """The module of each tool that has a schema of its own. It is "" if the tool belongs to no
+        """The module of each tool that has a schema of its own, or "" for a tool that belongs to no
         module.
         """
         return {call.tool: call.module for call in self.calls if call.tool}

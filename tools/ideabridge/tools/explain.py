@@ -1,11 +1,12 @@
-"""Explain: explains why a value does not satisfy a schema: where, what was found, and what was
-expected.
+"""Explain: explains why a value does not satisfy a schema. The explanation names the place, the
+value that was found, and what the schema expects there.
 
 jsonschema-rs decides whether a value satisfies a schema. If it does not, jsonschema finds the
-errors, and this module puts them into words. Schemas and values come from outside, so some of
+errors, and this file describes them in words. Schemas and values come from outside, so some of
 jsonschema's keywords are replaced by versions that use jsonschema-rs, which limits its work.
 Python's `re` can take forever on a pattern, and jsonschema's `uniqueItems` compares all pairs of
-items. Nothing is fetched: the registry of references contains only the published meta-schemas.
+items. This file does not fetch any schema: the registry of references contains only the published
+meta-schemas.
 
 If jsonschema cannot explain a schema safely or completely (references that leave the schema,
 `unevaluatedProperties`, recursion deeper than Python's stack), the messages of jsonschema-rs are
@@ -117,7 +118,7 @@ def _problem(error: ValidationError, expected: str, hint: str = "") -> Problem:
 
 
 def _plain(error: jsonschema_rs.ValidationError) -> Problem:
-    """Return a problem worded by jsonschema-rs."""
+    """Return a problem in the words of jsonschema-rs."""
     expected = f"a value that fits the schema: {error.message[:120]}"
     return Problem(show(cast("JSON", error.instance)), expected, tuple(error.instance_path))
 
@@ -295,7 +296,7 @@ def _is_reference(errors: list[ValidationError]) -> bool:
 
 
 def _is_of_another_kind(branch: list[ValidationError]) -> bool:
-    """Return whether an alternative fails because the value itself has another type or is a
+    """Return whether an alternative fails because the value itself has a different type or is a
     different constant.
     """
     return any(
@@ -429,7 +430,7 @@ def _errors_of_property(
     validator: Validator, value: JSON, schema: JSON, name: str, schema_path: str | None = None
 ) -> Iterator[ValidationError]:
     if schema is False:
-        # For a value that `false` refuses, jsonschema does not report where the value is.
+        # jsonschema does not report the place of a value that the schema `false` refuses.
         yield ValidationError(
             "is not allowed", validator=cast("Any", None), path=[name], instance=value
         )

@@ -3,9 +3,9 @@
 Schemas and values come from outside, so the work of every step is limited. A schema is refused if
 it is too large or too deep, or if its references multiply. If the weight of the schema times the
 bytes of the value exceeds `HERE_WORK`, the check runs in a worker process, which is killed at a
-deadline. Costly explanations run there, too. A caller that cannot await blocks while the worker
-runs, for as long as the budget of `Blocking` allows. `inline_refs` replaces references with their
-targets for hosts that do not support them.
+deadline. Costly explanations are computed in the worker process, too. A caller that cannot await
+blocks while the worker runs, for as long as the budget of `Blocking` allows. `inline_refs` replaces
+references with their targets for hosts that do not support them.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def inline_refs(schema: JSONObject) -> JSONObject:
 
 
 def _anchors(root: JSONObject) -> dict[str, JSONObject]:
-    """Return the schemas with an anchor, keyed by the reference to them. Anchors that occur twice
-    are left out.
+    """Return the schemas that have an anchor, keyed by the reference to each of them. Anchors that
+    occur twice are left out.
     """
     named = [
         (f"#{name}", schema)
@@ -513,7 +513,8 @@ class Validator:
 
 def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Problem]:
     """Return the reasons why a value does not satisfy a schema, without a time limit."""
-    # The import is here because it also imports jsonschema, which takes 0.1 s.
+    # This import is not at the top of the file, because it also imports jsonschema, which takes 0.1
+    # s.
     from ideabridge.tools.explain import explain_mismatch
 
     if _nodes(value, _EXPLAINED_NODES) < _EXPLAINED_NODES:
@@ -720,7 +721,7 @@ def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int,
             if mark in sizes or mark in open_now:
                 continue
             open_now.add(mark)
-            # Definitions do not count here, but where references use them.
+            # Definitions count where references use them, not here.
             inside = (
                 (place[0], child) for place, child in children(item) if place[0] not in DEFINITIONS
             )
@@ -768,8 +769,8 @@ def _sum_of_parts(parts: list[tuple[str | int, JSONObject]], sums: dict[int, int
 
 
 def _own_extra(schema: JSONObject) -> int:
-    """Return the extra weight of the keywords in one schema that compare values. Their weight as
-    one step each is not included.
+    """Return the extra weight of those keywords in one schema that compare values. The weight that
+    each of them has as one step is not included.
     """
     extra = 0
     for keyword, value in schema.items():

@@ -12,12 +12,12 @@ name:
 
 The dataclass must have slots and no `__post_init__`.
 
-A member of another type counts as absent, and an element of another type is left out: one odd
-member does not make the rest of a document unreadable. Documents that a person or a model writes
-have their own readers, which report what is wrong.
+A member of a different type counts as absent, and an element of a different type is left out. Thus,
+one malformed member does not make the rest of a document unreadable. Documents that a person or a
+model writes have their own readers, which report what is wrong.
 
-pydantic would need a validator for each field to leave out single members, takes twice as long, and
-copies every object that it reads.
+This file does not use pydantic, because pydantic would need a validator for each field to leave out
+single members, takes twice as long, and copies every object that it reads.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _document_reader(document_type: type) -> _Read:
         if not isinstance(value, dict):
             return _ABSENT
 
-        # Logs and lists have many documents, so this is a hot path.
+        # This code must be fast, because logs and lists have many documents.
         document = new(document_type)
         for name, set_field, read, default, make_default in fields:
             inner = read(value[name]) if name in value else _ABSENT

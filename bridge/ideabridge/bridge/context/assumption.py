@@ -4,8 +4,9 @@ text and as choices.
 A tool's description names the values that are open (`evidence_sentence`), an answer names what was
 assumed (`assumption_lines`), and a person who is asked can choose another value (`with_choices`).
 
-`settle` returns an assumption as JSON; see `Settled.assumed`. It names the value that was used and
-at most three others. A long value is shortened: people see its beginning, but cannot choose it.
+`settle` returns an assumption as JSON; see `Settled.assumed`. This JSON names the value that was
+used and at most three others. A long value is shortened: people see its beginning, but cannot
+choose it.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class Candidate:
 
     @property
     def choice(self) -> str:
-        """The line of `text` for a person who is to choose. If the value can be chosen, the line
-        contains the whole value.
+        """The line for a person who chooses a value. It is like `text`, but it contains the whole
+        value if the value can be chosen.
         """
         return self._with_source(
             self.shown if isinstance(self.value, Missing) else readable_json(self.value)
@@ -92,7 +93,7 @@ class Assumption:
         taken: the value that was used, or None for a call.
         instead: the other values that the literal could have had.
         instance: the instance of the call or of the output, or "" if there are no instances.
-        approved: who was asked about the assumption and approved it, or "" if nobody did.
+        approved: who approved the assumption when asked about it, or "" if nobody did.
     """
 
     at: str
@@ -123,7 +124,7 @@ class Assumption:
     @property
     def choices(self) -> tuple[Candidate, ...]:
         """The values that a person can choose: first the value that was used, then the other values
-        that are shown in full. Empty if no other value is shown in full.
+        that are shown in full. If no other value is shown in full, there are no choices.
         """
         alternatives = [
             candidate for candidate in self.instead if not isinstance(candidate.value, Missing)
@@ -316,7 +317,7 @@ def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> lis
     Args:
         assumed: see `Settled.assumed`.
         call: the resolved call after the edit.
-        who: who chose the values, in readable words.
+        who: a readable name for whoever chose the values.
     """
     left: list[JSONObject] = []
     for entry in assumed:

@@ -1,10 +1,11 @@
-"""Computed literals: values in a plan that are computed when a call runs, and what is uncertain
-about them.
+"""Computed literals: values in a plan that are computed when a call runs, with the uncertainties
+about these values.
 
 A published plan can contain literals that were copied during the run from which the plan was made.
-The loop knows only what this file defines: a call, or the output, can have a `Computation`. A
-`Computation` names the references that it reads. Once their values exist, it computes the literals
-and says what it assumed. `context/plan_literals.py` reads a plan's computations.
+The loop knows these literals only through the types in this file: a call, or the output, can have a
+`Computation`. A `Computation` names the references that it reads. Once their values exist, it
+computes the literals and says what it assumed. `context/plan_literals.py` reads a plan's
+computations.
 
 Whatever might make an answer wrong is *assumed*: that one of several differing explanations is
 right, for example, or a position, or a mind's own words. Everything else is *noted*, such as a new
@@ -36,7 +37,7 @@ class Doubts:
         approved: the assumptions that someone was asked about and approved, in the form of
             `assumed`. The member `approved` says who approved them. An approved assumption might
             still be wrong.
-        strict: whether a person is also asked before a call that only reads.
+        strict: whether a person is also asked before a read-only call.
 
     If there are instances, each entry has its `instance`.
     """
@@ -113,8 +114,8 @@ class Doubts:
 
     @property
     def ask(self) -> str | None:
-        """Return why a person should be asked, one reason per line, or None if nothing important is
-        uncertain.
+        """Return the reasons why a person should be asked, one per line. Return None if nothing
+        important is uncertain.
         """
         lines = [read_assumption(entry).line for entry in self.assumed]
         lines += note_lines((note for note in self.notes if not note.get("mild")), most=None)
@@ -152,7 +153,7 @@ class Computation(Protocol):
     @property
     def references(self) -> Sequence[str]:
         """The references, as strings, that `compute` reads in addition to the call's own
-        references. Not every reference has to have a value.
+        references. A reference does not have to have a value.
         """
         ...
 
@@ -205,7 +206,7 @@ def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
     if () in values:
         return values[()]
 
-    # Each array and object is copied only once, however many of its members change.
+    # Copy each array and object only once, even if several of its members change.
     below: dict[str, dict[Path, JSON]] = {}
     for keys, value in values.items():
         below.setdefault(keys[0], {})[keys[1:]] = value

@@ -1,9 +1,9 @@
 """Copied literals: the values in a published plan that are recomputed from their explanations; see
 `Computation`.
 
-A call that only reads runs with the value that the cheapest explanation yields, and the run reports
-the assumption. Before a call that might change something, the run asks a person, whatever the
-approval policy allows.
+A read-only call runs with the value that the cheapest explanation yields, and the run reports the
+assumption. Before a call that might change something, the run asks a person, whatever the approval
+policy allows.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class CopiedLiterals:
 
     Args:
         literals: the literals with their explanations.
-        facts: what the plan records about its values.
+        facts: what the plan records about its values in addition to their explanations.
         depth: the number of leading keys in a place that identify the call or the output. The
             remaining keys lead to the literal within it.
     """
@@ -147,8 +147,8 @@ class CopiedLiterals:
         return settle(literal, read)
 
     def note_of(self, literal: Explained, reason: str) -> JSONObject:
-        """Return the note that says why a literal is not determined. The note is for a reason that
-        does not by itself make the value doubtful.
+        """Return the note that says why a literal is not determined. The reasons that notes give do
+        not, on their own, make the value doubtful.
         """
         note: JSONObject = {"at": ".".join(literal.at), "what": reason}
         if NOTED.get(reason, True):
@@ -156,8 +156,8 @@ class CopiedLiterals:
         return note
 
     def _passed_companion(self, literal: Explained, read: Read) -> str | None:
-        """If the caller passed another value from the same object, but not the value of this
-        literal, return the reference to that other value. Otherwise return None.
+        """If the caller passed a different value from the same object, but not the value of this
+        literal, return the reference to the value that was passed. Otherwise, return None.
         """
         if was_passed(literal, read):
             return None

@@ -104,10 +104,10 @@ class _Plan:
 
     Attributes:
         text: the JSON of the whole plan, used to compare plans.
-        is_earlier: whether the plan was proposed under the rules that `context/earlier.py`
+        is_earlier: whether the plan was proposed under the earlier rules that `context/earlier.py`
             describes.
         explained: see the docstring of this file.
-        calls: its calls.
+        calls: the calls of the Solution.
         by_instance: the place of each call, if `calls` contains each call once per instance.
     """
 
@@ -292,7 +292,7 @@ def _idle_places(plan: _Plan) -> set[int]:
 
 def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
     """Return the places of at most three other calls to a tool, those nearest to a given call
-    first. Of two that are equally near, the earlier comes first.
+    first. Of two calls that are equally near, the earlier one comes first.
 
     Args:
         places: the places of all calls to the tool, in order.
@@ -331,7 +331,7 @@ def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
 
 
 def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | str]:
-    """Return the explained literals, with a problem in place of each malformed one."""
+    """Return the explained literals. In place of each malformed literal, return a problem."""
     if _parts(listed) > MOST_PARTS:
         return [f"explained: the explanations have more than {MOST_PARTS:,} parts"]
 

@@ -2,14 +2,14 @@
 
 Each project has a folder there, which contains a folder `chats`. A line of a log is a message with
 `id`, `timestamp` and `type`; messages of type `gemini` have `toolCalls`, each with `id`, `name`,
-`args`, `status`, `timestamp` and `result`. A message is written again when it changes, and the last
-version counts. `{"$rewindTo": ID}` reverts a message and everything after it.
-`{"$set": {"messages"}}` replaces the messages. The results in these can be shortened, so a result
-that was read before is kept. Versions from 2025 wrote a single JSON document with all `messages`.
+`args`, `status`, `timestamp` and `result`. When a message changes, it is written again, and the
+last version counts. `{"$rewindTo": ID}` reverts a message and everything after it. `{"$set":
+{"messages"}}` replaces the messages. The results in the new messages can be shortened, so a result
+that was read earlier is kept. Versions from 2025 wrote a single JSON document with all `messages`.
 
-The text blocks in an MCP server's result are marked as `<untrusted_context>`; structured content is
-not kept. The server's tools are named `mcp_SERVER_TOOL`. Earlier versions used the bare name, with
-the server in `displayName`: `TOOL (SERVER MCP Server)`.
+The text blocks in an MCP server's result are marked as `<untrusted_context>`. The log does not
+contain structured content. The server's tools are named `mcp_SERVER_TOOL`. Earlier versions used
+the bare name, with the server in `displayName`: `TOOL (SERVER MCP Server)`.
 """
 
 from __future__ import annotations
@@ -199,7 +199,8 @@ class _Log:
 
     def _rewind(self, message: str) -> None:
         """Move the calls in a message and in all later messages into a separate conversation. If
-        the host does not know the message, it reverts everything.
+        the log does not contain the message, move all calls, because the host then reverts
+        everything.
         """
         ids = list(self._messages)
         first = ids.index(message) if message in self._messages else 0

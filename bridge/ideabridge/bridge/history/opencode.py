@@ -1,12 +1,13 @@
 """opencode: reads opencode's database, `~/.local/share/opencode/opencode.db`.
 
 The table `session` contains the conversations, `message` their messages, and `part` the parts of
-the messages, each with its content as JSON in `data`. A call is a part of type `tool`, with
-`callID`, `tool` and `state`: `status`, `input`, `output` or `error`, and `time` in milliseconds. An
-MCP server's tool is named `SERVER_TOOL`, so only the tools of configured servers can be told apart
-from opencode's own. Sessions of subagents have a `parent_id`, and are separate conversations.
+the messages, each with its content as JSON in `data`. A call is a part of type `tool` with the
+members `callID`, `tool` and `state`. The state contains `status`, `input`, `output` or `error`, and
+`time` in milliseconds. An MCP server's tool is named `SERVER_TOOL`, so only the tools of configured
+servers can be told apart from opencode's own. Sessions of subagents have a `parent_id`, and are
+separate conversations.
 
-Versions before 1.2 kept a file for each part; later versions move these into the database.
+Versions before 1.2 kept a file for each part. Later versions move these files into the database.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class _Session:
                 elif data.type == "tool":
                     self._take(number, data)
         except sqlite3.OperationalError:
-            # Report the error, because the database is not damaged. It might be locked, for
+            # Report this error, because the database is not damaged: it might be locked, for
             # example.
             raise
         except sqlite3.DatabaseError:

@@ -46,7 +46,7 @@ class Stretch:
 
     @property
     def last(self) -> float | None:
-        """The last time at which one of its calls was active."""
+        """The last time at which a call in the stretch was active."""
         times = [call.last_seen for call in self.calls]
         return max((time for time in times if time is not None), default=None)
 
@@ -62,7 +62,7 @@ class Stretch:
 
 
 def stretches(conversation: Conversation, is_taken: Callable[[HistoryCall], bool]) -> list[Stretch]:
-    """Split a conversation at its pauses, leaving out the calls that have been taken before. Time
+    """Split a conversation at its pauses, leaving out the calls that have been taken earlier. Time
     during which a call is active does not count as a pause.
     """
     cut: list[Stretch] = []
@@ -123,9 +123,9 @@ class Recording:
     Attributes:
         calls: the calls in the log.
         ended: the same calls, as calls in a run.
-        left: the number of calls that cannot be in a run, keyed by reason.
-        incomplete: why results are not what the tools returned, keyed by the call's number in the
-            run.
+        left: the number of calls that cannot be part of a run, keyed by the reason.
+        incomplete: the reasons why results differ from what the tools returned, keyed by the number
+            of the call in the run.
     """
 
     calls: list[HistoryCall] = field(default_factory=list[HistoryCall])
@@ -202,7 +202,8 @@ def _steps(calls: Sequence[HistoryCall]) -> list[int]:
 
 def _follows(call: HistoryCall, ended: HistoryCall) -> bool:
     """Return whether a call was made after another call had ended. Neither the times nor the line
-    numbers suffice, because several lines can have the same time, and lines can be written late.
+    numbers alone are enough, because several lines can have the same time, and lines can be written
+    late.
     """
     times = (call.time, ended.ended_at)
     if times[0] is not None and times[1] is not None and times[0] != times[1]:
@@ -239,8 +240,8 @@ class _End:
 
 
 class _Ends:
-    """Computes the results that calls have in a run. These results contain no secrets, and are
-    within a run's limits.
+    """Converts the results of recorded calls to the form that they have in a run: without secrets,
+    and within the limits of a run.
     """
 
     def __init__(self, secrets: Secrets, result_bytes: int, run_bytes: int) -> None:

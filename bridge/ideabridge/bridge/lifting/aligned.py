@@ -13,8 +13,8 @@ All other code uses places to ask for:
 - `source_of`, `source_in_plan`, `reference_to`: the source that a reference reads, and the reverse.
 
 Example. A plan has the calls `list_files(folder="notes")` and `read_file(path="a.txt")`. Another
-run of the task sent `folder="plans"` and, after a call that failed, `path="b.txt"`. That call has
-number 2 in that run, and place 1 in both:
+run of the task sent `folder="plans"` and, after a call that failed, `path="b.txt"`. In that run,
+the call that sent `b.txt` has number 2. In both runs, the call to `read_file` is in place 1:
 
 | question | first run | other run |
 |---|---|---|

@@ -1,8 +1,8 @@
-"""Alike: finds other runs of a task, and aligns their calls with the lifted run's.
+"""Alike: finds other runs of a task, and aligns their calls with the calls of the lifted run.
 
 Only the calls that lead to a change or to the output are compared, because a mind might look around
 in one run but not in the other. Two runs that differ in these calls have different shapes. A run of
-a different shape is no evidence for this tool, but can become a tool of its own.
+a different shape is not evidence for this tool, but it can become a tool of its own.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> Aligned
     other = arranged(read_function(store, run_id, caller))
     where = f"run {other.function.run.id}"
     if mine.requests and not other.requests:
-        # A replay of the plan always agrees with the plan, so it is no evidence.
+        # A replay of the plan always agrees with the plan, so it is not evidence.
         raise PublicationError(
             f"{where} replays a plan; only runs that a mind answered are compared"
         )
@@ -144,8 +144,8 @@ def _in_turn(
     Args:
         calls: the calls of the lifted run.
         places: the places that are compared.
-        others: the other run's calls, in order. For each tool, they contain as many calls as there
-            are compared places.
+        others: the other run's calls, in order. For each tool, there are as many of these calls as
+            there are compared places.
     """
     by_tool: dict[ToolKey | None, deque[Executed]] = {}
     for call in others:
@@ -162,7 +162,7 @@ def _in_turn(
 
 
 def differ(mine: AlignedRun, other: AlignedRun) -> bool:
-    """Return whether two aligned runs had different data."""
+    """Return whether the data in two aligned runs differs."""
     if not same(mine.function.input or {}, other.function.input or {}):
         return True
     for call, again in zip(mine.calls, other.calls, strict=True):
@@ -276,8 +276,8 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
 
         examined += 1
         events += record.last_event
-        # Skip the run after an error, which means that the run has a different shape, has the same
-        # data, or cannot be examined.
+        # Skip the run after an error. Such an error means that the run has a different shape, has
+        # the same data, or cannot be examined.
         with suppress(IdeabridgeError):
             alike.append(aligned_run(mine, store, record.id, caller))
 

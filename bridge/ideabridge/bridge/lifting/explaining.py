@@ -1,9 +1,9 @@
 """Explaining: finds the explanations for every literal in a lifted run that fit all named runs.
 
 Theory of operation. The author of a call had seen the input and the results of all earlier
-Requests. Only these, and earlier literals, can explain a literal in the call. The calls are
-therefore examined in the order in which they were written, while an index of values (index.py)
-grows. For each call:
+Requests. Only the input, these results and earlier literals can explain a literal in the call. The
+calls are therefore examined in the order in which they were written, while an index of values
+(index.py) grows. For each call:
 
 1. The results of the Requests before it enter the index.
 2. Its parameters are divided into leaves (leaves.py). A list or object is one leaf if something
@@ -79,8 +79,8 @@ def explain_run(lifted: Lifted) -> None:
 
 
 class _Explaining:
-    """Examines the calls in the order in which they were written, and indexes the values that each
-    call's author had seen.
+    """Examines the calls in the order in which they were written. Before it examines a call, it
+    indexes the values that the author of the call had seen.
     """
 
     def __init__(self, lifted: Lifted) -> None:
@@ -254,7 +254,7 @@ class _Explaining:
         explanations = self._look_up(leaf.at, value)
         written = PathTo(format_reference(operand.full))
         if explanations.contradicted:
-            # The runs selected different places, so no explanation fits all of them.
+            # The runs selected different places, so no explanation fits all runs.
             return Found([written], explanations.cut, contradicted=True)
 
         by = [explanation for explanation in explanations.by if not is_constant(explanation)]
@@ -280,7 +280,8 @@ class _Explaining:
 
     def _agreeing(self, leaf: Leaf, first: Explanation) -> int:
         """Return how many of the runs have a value for a leaf. If the leaf's first explanation
-        selects by position, count only the runs that had a choice, but return at least 1.
+        selects by position, count only the runs that had a choice of positions, but return at least
+        1.
         """
         others = [read for _, read in self._elsewhere(leaf.at)]
         if not selects(first):

@@ -64,7 +64,8 @@ class Function:
         output: the Solution's output, without the wrapper that a mind writes.
         instances: the initial states, keyed by instance.
         tools: the tools that the idea called and that `tool` messages in its context define.
-        faults: why the idea cannot be a plan, as far as its context and output show this.
+        faults: the reasons why the idea cannot be a plan, as far as the idea's context and output
+            show them.
     """
 
     stored: StoredIdea
@@ -166,8 +167,8 @@ def _initial(messages: list[Message], instance: str) -> JSONObject:
 
 
 def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | None]:
-    """Return the schema of the run's result, and the schema of each instance's output. Each of the
-    two is None if the user did not request it.
+    """Return two schemas: the schema of the run's result, and the schema of each instance's output.
+    A schema that the user did not request is None.
     """
     schema = run.machine.output_schema
     if not run.machine.has_output:
@@ -248,8 +249,8 @@ def _left_behind(run: RecordedRun) -> list[str]:
 
 
 def _otherwise(run: RecordedRun) -> list[str]:
-    """Describe what a run did that a plan with the run's calls would not repeat: groups, cancelled
-    steps, replaced calls.
+    """Describe the parts of a run that a plan with the run's calls would not repeat: groups,
+    cancelled steps, replaced calls.
     """
     differences: list[str] = []
     steps = 0
@@ -375,8 +376,8 @@ class Executed:
         return self.index >= 0
 
     def not_made(self) -> Executed:
-        """Return a placeholder without parameters and result, which stands for the call in a run
-        that did not make it.
+        """Return a placeholder, without parameters and result, that represents this call in a run
+        that did not make the call.
         """
         call = dataclasses.replace(self.progress.call, index=-1)
         return Executed(Progress(call, CallStatus.SKIPPED), self.step, self.chosen, {})
@@ -406,12 +407,11 @@ class LeftOut:
     """A call that a lifted plan does not contain.
 
     Attributes:
-        index: its number in the run.
-        name: the name of its tool.
-        why: the reason: `it failed`, `it was denied`.
+        index: the number of the call in the run.
+        name: the name of the call's tool.
+        why: the reason, such as `it failed` or `it was denied`.
         retried: True if the call was proposed again and the plan contains the repetition.
-        matters: True if the call was not proposed again although it was part of a plan, or ran and
-            failed.
+        matters: True if the call was part of a plan, or ran and failed, and was not proposed again.
     """
 
     index: int

@@ -2,9 +2,10 @@
 
 A search goes through a run's calls in the order in which they were written. `Values.add` adds each
 document (the input, a result, an earlier literal) once the author of the next call had seen it, so
-everything in the index can explain the next literal. Each document is read once. Each string or
-number is stored with its place: the list or object that contains it, and its key there. A `Node`,
-which knows the whole path to a value, is created only for the few places that a search examines.
+everything in the index can explain the next literal. Each document is read only once. Each string
+or number is stored with its place: the list or object that contains the value, and the key of the
+value there. A `Node`, which knows the whole path to a value, is created only for the few places
+that a search examines.
 
 Limits: `MOST_PLACES` places per value and `_MOST_VALUES` values per run. `Values.is_cut` says
 whether something is missing because of a limit.
@@ -62,7 +63,7 @@ class Node:
         parent: the list or object that contains the value, or None if the value is the document
             itself.
         key: the key of the value in the parent.
-        listed: True if the path leads through a position in a list.
+        listed: True if the path contains a position in a list.
         inner: the value, or, if it is a string that contains JSON, the parsed JSON.
     """
 
@@ -97,7 +98,9 @@ class Node:
 
     @cached_property
     def data_keys(self) -> int:
-        """How many keys in the path look like data (such as record ids) rather than field names."""
+        """The number of keys in the path that look like data (such as record ids) rather than field
+        names.
+        """
         if self.parent is None:
             return 0
         return self.parent.data_keys + self._is_at_data_key(self.parent)
@@ -140,7 +143,7 @@ class IndexedDocument:
         number: the number of documents that were added before this one.
         is_literal: True if the document is an earlier literal in the run rather than the input or a
             result.
-        is_small: True if the document has so few values that a match in the document is no
+        is_small: True if the document has so few values that a match in the document is not a
             coincidence.
     """
 
@@ -185,7 +188,7 @@ class Values:
                 a result.
         """
         count_before = self._count
-        # The node above a document is not part of any path.
+        # The node above the document is not part of any path.
         stack = [(Node(None, root, inner={"": document}), 0)]
         while stack and self.whole:
             node, depth = stack.pop()

@@ -105,8 +105,8 @@ class Lifted:
         return min((call.step for call in self.aligned.calls), default=0)
 
     def cheapest(self, leaf: Leaf) -> Explanation | None:
-        """Return the first explanation for a literal, which replaces the literal in the plan, or
-        None if that explanation is the constant.
+        """Return the first explanation for a literal, or None if that explanation is the constant.
+        The plan contains the returned explanation in place of the literal.
         """
         explanations = self.explanations_by_path.get(leaf.path)
         if explanations is None or not explanations.is_explained:

@@ -4,13 +4,13 @@ lists the questions that they leave open.
 A draft is plain if each value in its calls is a reference that the author wrote, a value from the
 input, a whole earlier value that appears in only one place, or a parameter that appeared nowhere
 before; if no failed call was left out; if nothing in the draft is a mind's own words; and if no
-call that changes something selects a value only by list position. Three or more copied calls to one
-tool might have been a loop, and so might a list that was put together from earlier values.
-References that a plan's author wrote are trusted, because they were written for any input. A value
-that the user named in the task is a parameter, no matter where else it appears.
+call that changes something selects a value only by list position. Three or more calls to one tool
+with copied values might have come from a loop, and so might a list that was put together from
+earlier values. References that a plan's author wrote are trusted, because they were written for any
+input. A value that the user named in the task is a parameter, no matter where else it appears.
 
-The open points are meant for the author of a program. They say what a program must settle; they
-prove nothing.
+The open points are meant for the author of a program. They say what a program must settle. They do
+not prove anything.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
 
 
 def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield the calls that change something and take a value from a list position, directly or
+    """Yield the calls that change something and that read a value by its list position, directly or
     through other calls.
     """
     explained = {literal.at: literal.by[0] for literal in draft.explained}

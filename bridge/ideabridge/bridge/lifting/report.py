@@ -77,14 +77,15 @@ class ToolReport:
 
     Attributes:
         left_open: why the run cannot be a plan, or None if it can.
-        rows: the table.
+        rows: the rows of the table.
         reproduces: the runs whose output a program reproduces, or None for a plan.
         copied: lines about values in a program that might be data.
         unreached: lines about calls in a program that no recorded run made.
         calls: the calls of a plan.
         left_out: the failed calls that a plan leaves out.
-        consistent: whether the recorded results give the recorded output.
-        difference: the difference, if the recorded results do not give the recorded output.
+        consistent: whether the plan, given the recorded results, does what the run did.
+        difference: the first difference between the plan and the run, or None if the plan is
+            consistent.
         confirmed_by: the other runs that the plan reproduces.
         not_confirmed_by: lines about runs that the plan does not reproduce.
         offers: the runs that could determine more values.
@@ -345,8 +346,8 @@ def evidence_line(records: Sequence[JSONObject]) -> str:
 
 
 def report_text(report: JSONObject) -> str:
-    """Format the report for a model in at most 2,000 bytes, with the most important parts and the
-    names of the omitted parts.
+    """Format the report for a model in at most 2,000 bytes: the most important parts in full, and
+    only the names of the omitted parts.
     """
     groups = _groups(read_as(ToolReport, report))
     room = _FOR_MODELS - _FOR_REST

@@ -51,8 +51,8 @@ class ReportRow:
         name: the name of the parameter, or the path of the value in the plan: `calls.1.owner`,
             `output.title`.
         example: the recorded value as JSON, or an empty string if there is none.
-        otherwise: what applies if the caller leaves the parameter out: `required`,
-            `may be left out`, `always the same`, `taken from ...`.
+        otherwise: what happens if the caller leaves the parameter out: `required`, `may be left
+            out`, `always the same`, `taken from ...`.
         is_parameter: False if the value cannot be passed.
         is_certain: False if the value might be wrong for other data.
         description: the description of the parameter.
@@ -264,5 +264,5 @@ def _tools_of(plan: JSONObject) -> list[str]:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a string. If it has more than `most` characters, it is truncated."""
+    """Return a string, truncated to `most` characters if it is longer."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

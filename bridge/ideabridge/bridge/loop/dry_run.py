@@ -69,7 +69,8 @@ def dry_run_report(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
         "missing_inputs": [reference...], "notes"?: [text...]}`. The calls in a layer can run at the
         same time. A call starts as soon as its own inputs exist, so the layers show what is
         possible rather than the actual timing. `after` lists every call that a call waits for
-        directly, and `ordered_after` those it waits for only because of the order of effects.
+        directly, and `ordered_after` lists the calls that it waits for only because of the order of
+            effects.
     """
     before = _waits(graph)
     calls: list[JSON] = []
@@ -114,7 +115,7 @@ _MOST_NAMED: Final = 5
 
 
 def _notes(graph: Graph) -> list[str]:
-    """Return notes about a plan's order of effects, for the plan's author."""
+    """Return notes for the author of a plan about the plan's order of effects."""
     notes: list[str] = []
     undeclared = list(_undeclared(graph))
     if undeclared:

@@ -44,8 +44,7 @@ class AskApproval:
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Approve a resolved call because of a grant that the person `by` gave; acknowledged by
-    `CallDecided`.
+    """Approve a resolved call because the person `by` gave a grant; acknowledged by `CallDecided`.
 
     `granted` is the call whose approval came with the grant.
     """

@@ -2,11 +2,11 @@
 approval.
 
 A grant comes with the approval of one call and is journaled in that call's `CallDecided`. The grant
-covers calls to the same tool in the same run, whether they are already waiting or come later,
-unless the policy asks about them for another reason. Each call that it approves gets a
-`CallDecided` of its own, which names the call that the grant came with. Grants are part of the
-machine, so folding the journal again restores them with their counts. A room has its own machine,
-and a fork does not inherit grants, so no grant applies to another run.
+covers calls to the same tool in the same run, whether they are already waiting or come later. It
+does not cover a call about which the policy asks for a different reason. Each call that it approves
+gets a `CallDecided` of its own, which names the call that the grant came with. Grants are part of
+the machine, so folding the journal again restores them with their counts. A room has its own
+machine, and a fork does not inherit grants, so no grant applies to another run.
 
     {"for": "run"}                                                  every later call to the tool
     {"for": "run", "max": 3}                                        at most three more executions
@@ -79,7 +79,7 @@ class Grant:
     Attributes:
         call: the index of the call whose approval included the grant.
         tool: the allowed tool, as it was defined when the grant was given.
-        activity: the activity that the call named.
+        activity: the activity that this call named.
         by: who gave the grant.
         most: the maximum number of executions that the grant approves, or None for any number.
         where: checks the parameters of an execution, or None if any are allowed.
@@ -168,8 +168,8 @@ class Grants:
         return None
 
     def count(self, call: int, progress: Progress, times: int) -> None:
-        """Change the count of the grant that came with `call` by the number of a call's executions:
-        add them if `times` is 1, subtract them if it is -1.
+        """Change the count of the grant that came with `call` by the number of a call's executions.
+        If `times` is 1, add this number; if `times` is -1, subtract it.
         """
         self.of(call).used += times * _executions(progress)
 
@@ -177,7 +177,7 @@ class Grants:
         """Return the grant that came with a call's approval.
 
         Raises:
-            JournalError: no grant came with it.
+            JournalError: no grant came with the approval.
         """
         for grant in self.given:
             if grant.call == call:
@@ -238,8 +238,8 @@ def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
 def read_grant(progress: Progress, grant: JSON) -> JSONObject | Refusal:
     """Check a grant that comes with the approval of a call.
 
-    A schema that would restrict nothing by mistake is refused. Such a schema contains a keyword
-    that is not checked, or a parameter that the tool does not have.
+    Refuse a schema that contains a keyword which is not checked, or a parameter that the tool does
+    not have. By mistake, such a schema would restrict nothing.
     """
     if (
         not isinstance(grant, dict)

@@ -3,15 +3,15 @@
 Theory of operation
 -------------------
 
-A call can wait for other calls for three reasons: it reads what they write, it names them in
-`_after`, or it must keep its place in the listed order. `Graph` finds the first two reasons,
-`ListedOrder` the third.
+A call can wait for other calls for three reasons: the call reads what they write, the call names
+them in `_after`, or the call must keep its place in the listed order. `Graph` finds the first two
+reasons, `ListedOrder` the third.
 
 *Data.* A read is bound to the value from before the Solution and to the calls listed before it that
-write an overlapping path. Only if neither exists is it bound to calls listed after it, which are
-not known until the answer has ended. A Solution therefore means the same whether it is streamed,
-arrives in one piece, is resumed or is replayed. `add` reads a call and binds what it can; `close`
-binds the rest, finds references that nothing supplies, and names cycles.
+write an overlapping path. Only if neither exists is the read bound to calls that are listed after
+it. These calls are not known until the answer has ended. A Solution therefore means the same
+whether it is streamed, arrives in one piece, is resumed or is replayed. `add` reads a call and
+binds what it can; `close` binds the rest, finds references that nothing supplies, and names cycles.
 
 *Listed order.* Tools rarely declare everything they touch, so a plan does what its author meant
 only if its effects happen in the listed order. Within one module and instance:
@@ -29,16 +29,16 @@ not demand success. The order delays a call's execution but not its approval.
 *Conflicts.* Data and `_after` take precedence over the order. If an earlier call reads what a later
 call writes, data and order form a circle; `rearrange` then drops the order within that circle and
 keeps it everywhere else. Later alternatives (`a || b`), which the run might never need, can form a
-circle through data alone. Calls in such a circle keep their order until nothing else can move. Then
-`give_way` lets a call run before an earlier call that waits for it.
+circle through data alone. The calls in such a circle keep their order until no other call can run.
+Then `give_way` lets a call run before an earlier call that waits for it.
 
 *Cost.* A call does not list all the calls that it waits for, because long Solutions would then take
 quadratic time. Each lane keeps its members in order, and `before` looks backwards from a call for
 the nearest member that has not settled.
 
 Example: `[{"_tool": "read", "_outputPath": "x"}, {"_tool": "write", "text": "†state.x"}]`, both of
-module `files`. Call 1 waits for call 0 because of data; because call 1 is a change, it would wait
-in any case.
+module `files`. Call 1 waits for call 0 because it reads what call 0 writes. Even without this read,
+call 1 would wait, because it is a change.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ class Graph:
         """Read one more call, and bind whatever can be bound already."""
         index = self.first + len(self.calls)
         at = index if place is None else place
-        # Explain only the first mistakes in detail. Every call in a plan might be wrong, and
-        # explaining all mistakes would take minutes.
+        # Explain only the first mistakes in detail, because every call in a plan might be wrong,
+        # and to explain all mistakes would take minutes.
         briefly = self._malformed >= _MOST_NAMED
         call = read_call(raw, index, at, self.catalogue, briefly=briefly)
         self._malformed += bool(call.problems)
@@ -309,7 +309,7 @@ class Graph:
                     self.output_faults.setdefault(instance, []).append(f"{where}: {message}")
 
         if len(self.output_faults) == len(self.output_reads):
-            # If only some instances have faults, the faults are reported at the end, and the other
+            # If only some instances have faults, report the faults at the end, and let the other
             # instances keep their output.
             self.output_problems.extend(
                 text for texts in self.output_faults.values() for text in texts
@@ -441,8 +441,8 @@ class Graph:
     def _foresee(self, call: Call, *, briefly: bool) -> None:
         """Check a call's parameters in advance, using the values that its references already have.
 
-        A call that might not run at all is checked only when its turn comes. Such a call depends on
-        a test, or runs for each item of a list that is unknown or empty.
+        A call that depends on a test, or that runs for each item of a list that is unknown or
+        empty, might not run at all. Such a call is checked only when its turn comes.
         """
         tool = call.tool
         if tool is None or not call.reads or self.explained is not None:
@@ -488,8 +488,8 @@ class Graph:
             call.problems.append(f"{error} (with the current value of {clipped(names)})")
 
     def _runs_at_least_once(self, call: Call, values: Mapping[str, JSON]) -> bool:
-        """Return whether a call is certain to run. It is a fault if the value of the call's `_each`
-        is known and is not an array.
+        """Return whether a call is certain to run. If the value of the call's `_each` is known but
+        is not an array, record a fault.
         """
         if not call.has_each:
             return True
@@ -618,8 +618,8 @@ class Graph:
         return any(operand is None for alternative in item.bound for operand in alternative)
 
     def waits_for_end(self, call: Call) -> bool:
-        """Return whether the calls that this call waits for are unknown until the answer has
-        ended.
+        """Return whether it is unknown, until the answer has ended, for which calls this call
+        waits.
         """
         return not self.closed and call.index in self._open_ended
 
@@ -751,9 +751,9 @@ class Graph:
         return indexes
 
     def _name_cycles(self) -> None:
-        # A plan with a cycle is refused. In a run, the tick fails the calls in a cycle only when
-        # nothing else can move. Until then the cycle might still dissolve, through a later
-        # alternative or because one of its calls fails.
+        # A plan with a cycle is refused. In a run, the tick fails the calls in a cycle only when no
+        # other call can run. Until then, the cycle might still dissolve because of a later
+        # alternative, or because one of its calls fails.
         for cycle in cycles(
             {call.index: self.depends_on(call, certainly=True) for call in self.calls}
         ):
@@ -774,8 +774,8 @@ class Graph:
                     self._unbind_data(item, call.instance, circle)
 
     def _unbind_data(self, item: Read, instance: str, circle: frozenset[int]) -> None:
-        """Unbind a read from the calls in `circle`, for each operand that is existing context
-        data.
+        """For each operand of a read that is existing context data, unbind the read from the calls
+        in `circle`.
         """
         for operands, bound in item.alternatives():
             for number, operand in enumerate(operands):
@@ -876,7 +876,7 @@ class _Lanes:
     def of(self, place: _Position) -> list[_Lane]:
         """Return the lanes of a call, creating any that do not exist."""
         if place.modules is None:
-            # Create a lane that holds the calls of every lane until another lane exists.
+            # Until there is a lane for a module, this lane holds the calls that are in every lane.
             self._lane((EVERY_MODULE, place.instance))
             return [
                 lane for (_, instance), lane in self._lanes.items() if instance == place.instance

@@ -449,8 +449,8 @@ class Machine:
         return []
 
     def check_count(self, calls: int) -> list[JSONObject]:
-        """Return the error if the run is not allowed to list that many more calls, otherwise an
-        empty list.
+        """Return a list with the error if the run is not allowed to list this many more calls.
+        Otherwise, return an empty list.
         """
         return self._reader.check_count(calls)
 

@@ -1,8 +1,9 @@
 """Solution: the calls and the output of one answer, read and checked before any of them runs.
 
 `SolutionReader` turns each Solution that arrives in one piece into a `Proposal`: it binds the
-references and finds the problems. In a lazy run, every Solution is a plan (`Planning`). Its pieces
-are collected, a person decides on it, and then it either runs as a whole or goes back to the mind.
+references and finds the problems. In a lazy run, every Solution is a plan (`Planning`). The reader
+collects the pieces of the plan, and a person decides on it. The plan then either runs as a whole or
+goes back to the mind.
 """
 
 from __future__ import annotations
@@ -52,11 +53,12 @@ LAZY = (
 
 @dataclass(slots=True)
 class CurrentSolution:
-    """The Solution that a machine carries out, as far as its author has written it.
+    """The Solution that a machine carries out. It contains the parts that its author has written so
+    far.
 
     Attributes:
-        calls: its calls.
-        output: its output, or None if it has none or the answer was cut off.
+        calls: the calls of the Solution.
+        output: the output, or None if the Solution has no output or the answer was cut off.
         extra: the other members of the answer, keyed by name.
         places: the places of the calls in the plan, if instances share them; see `CallProposed`.
         broken: why the answer was cut off, or None if it is complete.
@@ -249,7 +251,7 @@ class SolutionReader:
 
     @property
     def room(self) -> int:
-        """How many more calls the run and its rooms can list."""
+        """The number of further calls that the run and its rooms can list."""
         return self._settings.calls - self._spending.calls - self.listed
 
     def offer(self, catalogue: Catalogue) -> None:
@@ -290,8 +292,8 @@ class SolutionReader:
         return self._checked
 
     def check_count(self, calls: int) -> list[JSONObject]:
-        """Return the error if the run is not allowed to list that many more calls, otherwise an
-        empty list.
+        """Return a list with the error if the run is not allowed to list this many more calls.
+        Otherwise, return an empty list.
         """
         if calls <= self.room:
             return []
@@ -300,8 +302,8 @@ class SolutionReader:
         )
 
     def take(self, event: SolutionProposed) -> Proposal:
-        """Return the proposal for a whole Solution. If this same event is the one that `check` last
-        checked, the calls are already bound.
+        """Return the proposal for a whole Solution. If `check` has checked this same event last,
+        the calls are already bound.
         """
         checked = self._checked
         self._checked = None
@@ -329,7 +331,9 @@ def _refusal(message: str) -> list[JSONObject]:
 
 
 def _over_references(calls: list[JSON], output: JSON) -> list[JSONObject]:
-    """Return the error if a Solution has too many references, otherwise an empty list."""
+    """Return a list with the error if a Solution has too many references. Otherwise, return an
+    empty list.
+    """
     # `a || b` counts twice. An escaped dagger also counts, but is rare.
     count = sum(
         text.count("†")
@@ -422,7 +426,7 @@ class Planning:
         return None
 
     def take(self, event: PlanEvent) -> PlanResult | None:
-        """Process one event. Return the result if the event settles the plan.
+        """Process one event. If the event settles the plan, return the result.
 
         Raises:
             JournalError: the event does not fit.

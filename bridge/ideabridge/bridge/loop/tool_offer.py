@@ -22,7 +22,7 @@ Latent: TypeAlias = Callable[[Iterable[Tool]], Iterable[ToolKey]]
 
 
 class ToolOffer:
-    """A run's tools and output schema, and what the current Request offers of them.
+    """The tools and the output schema of a run, and those that the current Request offers.
 
     Args:
         initial: the tools with which the run began.
@@ -43,7 +43,8 @@ class ToolOffer:
         self._change: JSONObject | None = None
 
     def change(self, change: JSONObject | None) -> bool:
-        """Set the next Request's offer. Return whether it differs from the last Request's.
+        """Set the offer of the next Request. Return whether this offer differs from the offer of
+        the last Request.
 
         Args:
             change: see `change_of_offer`. None means the run's initial tools and output schema.
@@ -54,7 +55,8 @@ class ToolOffer:
         if change == self._change:
             return False
 
-        # `offered_by` can raise an error, so nothing is changed before it returns.
+        # Change the offer only after `offered_by` has returned, because `offered_by` can raise an
+        # error.
         current = offered_by(self.initial, change)
         self._change = change
         self.current = current

@@ -1,8 +1,8 @@
 """Wire: limits the size of HTTP responses from model endpoints, and translates failures into minds'
 errors.
 
-The HTTP libraries read the whole body of an error, and each line of a stream up to its end, however
-long these are. `limit_answers` adds hooks to a provider's HTTP client. The hooks limit every
+The HTTP libraries read the whole body of an error, and the whole of each line in a stream, however
+long they are. `limit_answers` adds hooks to a provider's HTTP client. The hooks limit every
 response, refuse compressed responses and web pages, and accept a chat completion that arrives in
 one piece although a stream was requested. `mind_error` turns pydantic-ai's exceptions into minds'
 errors, whose classes determine how the exchange continues.
@@ -222,7 +222,7 @@ def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
     if isinstance(error, UserError | ImportError):
         return ModelSetupError(f"the model cannot be asked: {_bounded(str(error))}")
     if isinstance(error, UnexpectedModelBehavior) and _SILENT in str(error):
-        # llama-cpp-python does not stream errors. It answers 200 and sends nothing.
+        # llama-cpp-python does not stream errors. It answers with status 200 and an empty stream.
         return SchemaRefusalError(
             "the model endpoint ended its response without sending any content: the Request may be "
             "too long for the model's context, base_url may be wrong, or the server may have "
@@ -310,7 +310,8 @@ def _said(error: ModelAPIError) -> str:
     else:
         text = error.message
         cause = error.__cause__
-        # "Connection error." is too vague, but the first cause in the chain explains it.
+        # The message "Connection error." is too vague, but the first cause in the chain of errors
+        # explains it.
         while cause is not None and cause.__cause__ is not None:
             cause = cause.__cause__
 
@@ -323,7 +324,7 @@ def _said(error: ModelAPIError) -> str:
 
 
 def _bounded(text: str) -> str:
-    # Terminal control characters and lone surrogates are removed from the text.
+    # The result must not contain terminal control characters or lone surrogates.
     flat = " ".join(
         "".join(
             character if character.isprintable() else " "

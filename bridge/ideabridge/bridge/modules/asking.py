@@ -511,7 +511,7 @@ class DirectClient(Protocol):
         ...
 
     async def ask(self, question: types.InputRequest) -> types.InputResponse:
-        """Ask a marked question while the call waits.
+        """Ask a question that has been marked as the module's, while the call waits.
 
         Raises:
             MCPError: the client cannot be asked now, or it answered with this error.
@@ -999,8 +999,8 @@ class Asking:
 
 
 def refusal_of(request: types.InputRequest) -> str:
-    """Return a line about a kind of request that modules are not allowed to send: its name, and why
-    it is refused.
+    """Return a line about a kind of request that modules are not allowed to send. The line names
+    the request and says why it is refused.
     """
     if isinstance(request, types.CreateMessageRequest):
         return (

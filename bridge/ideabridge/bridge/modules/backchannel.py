@@ -125,7 +125,7 @@ class Backchannel:
     def asked(self, request: JSONRPCRequest) -> None:
         """Record a question from the module, and the calls that are unanswered now. `elicit` cannot
         do this, because it runs in another task, which might start after the call has been
-        answered. In contrast, this method receives the messages in order.
+        answered. This method, in contrast, receives the messages in order.
         """
         if request.method in _QUESTIONS:
             self._asking[str(request.id)] = list(self._unanswered.values())

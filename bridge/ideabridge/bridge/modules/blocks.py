@@ -2,9 +2,9 @@
 blocks.
 
 A tool answers with content blocks, and a call stores them as JSON in its value. A model sees an
-image only if it is a block in the content of an answer; as text, it is a few thousand characters of
-base64. So the blocks are taken out of the values that an answer shows, a placeholder replaces each
-of them, and the blocks are appended to the text of the answer:
+image only if the image is a block in the content of an answer. As text, the image is a few thousand
+characters of base64. Therefore, this module takes the blocks out of the values that an answer
+shows, leaves a placeholder for each block, and appends the blocks to the text of the answer:
 
     {"chart": {"type": "image", "mimeType": "image/png", "data": "content[1] of this answer"}, "n": 3}
 

@@ -421,8 +421,8 @@ class ConnectionStart:
         log_level: the level of the log messages that the module should send, or None to leave it to
             the module.
         log: the log file of the module, or None.
-        on_ask: called when the module sends a question in the way of the protocol versions that
-            have a handshake.
+        on_ask: called when the module sends a question as the protocol versions with a handshake
+            define it.
         on_mixed: see `Backchannel`.
         on_event: called when resources or prompts have changed.
         on_listing: called with the tools when the module has listed them again.
@@ -592,7 +592,7 @@ class Connection:
 
     @property
     def program_ended(self) -> bool:
-        """True if the module is a program that has ended by itself."""
+        """True if the module is a program that has ended on its own."""
         return self._stdio is not None and self._stdio.reason not in (None, "was closed")
 
     def end(self, during: str = "") -> str:

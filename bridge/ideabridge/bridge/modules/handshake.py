@@ -43,7 +43,8 @@ class Handshake:
 
     Attributes:
         begun: True after the first message was sent.
-        is_silent: True if the server has answered `server/discover` neither in time nor later.
+        is_silent: True if the server has never answered `server/discover`, not even after the
+            deadline.
         may_be_silent: True while it is unknown whether the server answers `server/discover`.
     """
 
@@ -89,8 +90,8 @@ class Handshake:
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=self._discover, error=error))
 
     def is_late(self, message: JSONRPCResponse | JSONRPCError) -> bool:
-        """Record an answer. Return True if it arrives after the `refusal` of its request, so that
-        nothing is waiting for it any more.
+        """Record an answer. Return True if the answer arrives after the `refusal` of its request,
+        so that nothing is waiting for the answer any more.
         """
         if message.id is None or message.id != self._discover:
             return False

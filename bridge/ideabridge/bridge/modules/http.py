@@ -43,7 +43,7 @@ class Mark(Enum):
         REFUSED: the server, or a proxy in front of it, refused the request.
         SESSION_LOST: the server refused the request because it does not know the session.
         SIGN_IN: the request needs a token, but there is none.
-        SIGN_IN_LATER: like `SIGN_IN`, but a token might be available soon.
+        SIGN_IN_LATER: as for `SIGN_IN`, but a token might be available soon.
     """
 
     UNSENT = 1
@@ -119,7 +119,7 @@ class UnansweredError(Exception):
 
     Attributes:
         error: the error for the call that sent the request.
-        status: the HTTP status of a refusal, or None if there was none.
+        status: the HTTP status of a refusal, or None if no refusal arrived.
         is_own: True if the server itself sent the error, as a JSON-RPC error.
     """
 
@@ -143,7 +143,7 @@ def certificates() -> ssl.SSLContext:
     """Return the certificates that connections to modules trust. These are the certificates of the
     system, which are read once, at the first connection.
 
-    Otherwise, each client would read them again and block the event loop for 25 ms or more.
+    If each client read the certificates itself, it would block the event loop for 25 ms or more.
     """
     return httpx2.create_ssl_context()
 
@@ -190,7 +190,8 @@ class ModuleHTTPClient:
         `url` is the address after redirects.
 
         Raises:
-            UnansweredError: there is no answer, the answer is a refusal, or its body breaks off.
+            UnansweredError: there is no answer, the answer is a refusal, or the body of the answer
+                is incomplete.
         """
         try:
             response = await self._send(method, url, headers, content)
@@ -341,8 +342,8 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
 
 
 def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
-    """Return whether two addresses have the same origin. Origins that differ only because `target`
-    uses https instead of http count as the same.
+    """Return whether two addresses have the same origin. If two origins differ only because
+    `target` uses https instead of http, they count as the same.
     """
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True

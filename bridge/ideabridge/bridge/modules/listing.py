@@ -63,8 +63,9 @@ class Listing:
         tools: the allowed and usable tools, by name.
         notes: human-readable notes about the tools.
         left_out: why a listed tool is not in `tools`, keyed by the tool's name.
-        denied: the names of tools that the module lists but the configuration does not allow.
-        unfinished: True if a page failed or did not arrive, so that there might be more tools.
+        denied: the names of tools that the module lists, but that the configuration does not allow.
+        unfinished: True if a page failed or did not arrive, so that the module might have more
+            tools.
     """
 
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
@@ -82,8 +83,8 @@ def make_listing(
     *,
     unfinished: bool = False,
 ) -> Listing:
-    """Build a listing of the allowed tools in `sent_tools`, with checked schemas. In the listing,
-    notes about these tools follow the notes in `notes`. Parameters that are named like
+    """Build a listing of the allowed tools in `sent_tools`, with checked schemas. The listing has
+    the notes in `notes`, followed by notes about these tools. Parameters that are named like
     meta-properties are renamed. For `unfinished`, see `Listing`.
     """
     tools: dict[str, Tool] = {}
@@ -303,8 +304,8 @@ def _remark(remarks: list[str], which: str, notes: tuple[str, ...], usable: Usab
 
 
 def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
-    """Return the members of a definition that are forwarded to hosts unchanged. Return None if
-    there are none, or if they are too large.
+    """Return the members of a definition that are forwarded to hosts unchanged. Return None if the
+    definition has no such members, or if they are too large.
     """
     sent = tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=_WIRE)
     if tool.execution is not None and tool.execution.task_support != "forbidden":

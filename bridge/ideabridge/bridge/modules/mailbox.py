@@ -1,8 +1,8 @@
 """Mailbox: passes everything that a module over HTTP sends on to the session, on whichever stream
 it arrives.
 
-An answer goes to the call with its id, and to no other, because some servers write the answer to
-one call on the stream of another. A call is in one of these states:
+An answer goes only to the call with the id of the answer, because some servers write the answer to
+one call on the stream of a different call. A call is in one of these states:
 
     waiting    its request was sent, or is about to be
     answered   its answer, or an error in its place, was passed on
@@ -69,7 +69,7 @@ class PendingCall:
     Attributes:
         message: the request.
         content: the request as bytes of JSON.
-        headers: the headers of this request alone.
+        headers: the headers that only this request has.
         is_modern: True if the request was sent in a protocol version without notifications to the
             server (since 2026-07-28).
         scope: the scope of the request's task. Cancelling the scope gives up the request.
@@ -77,9 +77,9 @@ class PendingCall:
         brought_another: True if an answer to another call arrived on this call's stream.
         brought_stray: True if an answer that belongs to no known call arrived on this call's
             stream.
-        news: set when the call is answered, or when another stream ends. None while nobody is
-            waiting for this.
-        reading: the scope in which its stream is read.
+        news: set when the call is answered, or when another stream ends. None while no task is
+            waiting for these events.
+        reading: the scope in which the call's stream is read.
     """
 
     message: JSONRPCRequest
@@ -126,7 +126,7 @@ class Body:
     Attributes:
         form: the form of the body, or UNKNOWN if it was empty.
         events: the reader of its events.
-        is_noise: True if the last event of the body, or the body itself, was not a message.
+        is_noise: True if the body, or its last event, was not a message.
     """
 
     form: BodyForm
@@ -217,8 +217,8 @@ class Mailbox:
         self._end_lingering()
 
     def _end_lingering(self) -> None:
-        """End the streams of answered calls soon if no waiting call can still get its answer on one
-        of them.
+        """If no waiting call can still get its answer on the stream of an answered call, end the
+        streams of answered calls soon.
         """
         if self._lingering and all(
             call.message.method == _LISTEN for call in self._waiting.values()
@@ -244,7 +244,7 @@ class Mailbox:
                 be passed on.
 
         Raises:
-            httpx2.RequestError: the body is JSON and breaks off.
+            httpx2.RequestError: the body is JSON and is incomplete.
             UnansweredError: the body is larger than allowed.
         """
         body = Body(BodyForm.UNKNOWN, EventReader(self._max_bytes))
@@ -442,8 +442,8 @@ def form_of_body(start: bytes, label: str) -> BodyForm:
     """Determine the form of a body.
 
     Args:
-        start: its first bytes.
-        label: its content type, in lower case and without parameters.
+        start: the first bytes of the body.
+        label: the content type of the body, in lower case and without parameters.
     """
     text = start.removeprefix(_BYTE_ORDER_MARK).lstrip()
     if not text:

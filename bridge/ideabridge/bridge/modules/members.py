@@ -1,4 +1,5 @@
-"""Members: compares what a module sends with the SDK's models, and repairs it one member at a time.
+"""Members: compares the messages of a module with the SDK's models, and repairs them one member at
+a time.
 
 The SDK refuses a whole result, notification or request if one member violates the protocol.
 `MessageRepair` compares each member with its field in the model:
@@ -8,7 +9,8 @@ The SDK refuses a whole result, notification or request if one member violates t
     an item of a list     an unusable item is left out, and the others stay
     required otherwise    the value that contains the member cannot be used
 
-Models whose meaning matters have rules of their own, which are applied first (`repairs`).
+Models for which the meaning of members matters have rules of their own (`repairs`), which are
+applied first.
 """
 
 from __future__ import annotations
@@ -106,7 +108,7 @@ class MessageRepair:
         names_items: True if notes refer to list items by name. Names in definitions are not secret,
             but names in a result can be a user's data.
         notes: a note for each member that was repaired, with what the module wrote.
-        left: how many more values can be checked.
+        left: the number of further values that can be checked.
         ends: the thread's processor time, in seconds, at which the repair stops.
     """
 
@@ -124,7 +126,7 @@ class MessageRepair:
         return self.left > 0 and time.thread_time() < self.ends
 
     def note(self, place: str, what: str, value: object = None) -> None:
-        """Record what was odd and what was done. `value` is what the module wrote."""
+        """Record a deviation from the protocol and its repair. `value` is what the module wrote."""
         if len(self.notes) >= MAX_NOTES:
             return
 
@@ -199,8 +201,8 @@ class MessageRepair:
                 continue
 
             if name in QUESTIONS and name in before:
-                # Leave nothing out here: a module that asks questions relies on getting back all
-                # answers and its state.
+                # Do not leave anything out here, because a module that asks questions relies on
+                # getting back all answers and its state.
                 return Unusable(f"{name}: {reason}")
 
             if member.has_default:
@@ -470,7 +472,7 @@ def json_of(value: object) -> str:
 
 
 def got(value: object) -> str:
-    """Return the kind of a value for use in a note. A note quotes a value itself only as an
+    """Return the kind of a value, for use in a note. A note quotes the value itself only as an
     example.
     """
     return "nothing" if value is None else kind_of(value)

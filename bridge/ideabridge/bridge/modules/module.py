@@ -1198,8 +1198,9 @@ class Module:
         """Call a tool, and return its answer.
 
         Raises:
-            ModuleError: one class for each cause; its `outcome` says whether the call might have
-                taken effect. A `ModuleToolError` of a direct call contains the whole result.
+            ModuleError: the call failed. Each cause has a class of its own, and `outcome` says
+                whether the call might have taken effect. A `ModuleToolError` of a direct call
+                contains the whole result.
             ModuleAsks: the module asks questions first, and the client of a direct call accepts
                 questions in place of a result.
             ToolChangedError: the current definition differs from `meant`; nothing was sent.

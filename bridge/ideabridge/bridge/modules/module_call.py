@@ -1,4 +1,4 @@
-"""Module call: the parameters of a call to a module's tool, and the answer to it."""
+"""Module call: the parameters of a call to a module's tool, and the answer to the call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ModuleCall:
     """A call to a module's tool, with its timeout and the parties that take part in it.
 
     Attributes:
-        tool_name: the name in `Module.tools`.
+        tool_name: the name of the tool in `Module.tools`.
         arguments: the arguments, named as in the Tool's parameters. They are not validated.
         timeout: the timeout, in seconds, for all attempts of the remote call together, or None for
             the configured `timeout`. The time spent connecting before the first attempt and waiting

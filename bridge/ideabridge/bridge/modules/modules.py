@@ -154,8 +154,8 @@ def _own_session(module: Module) -> str | None:
     if session.id is None and module.configuration.sharing == "session":
         raise _no_session(module.name)
     # If the sessions are kept apart only because of the module's questions, calls without a session
-    # use the shared module. These calls run one at a time once the module has asked a question that
-    # could belong to several of them.
+    # use the shared module. Once the module has asked a question that could belong to several of
+    # these calls, they run one at a time.
     return session.id
 
 
@@ -174,27 +174,28 @@ class Modules:
     """The configured servers. Entering the context returns immediately, and the servers connect in
     the background.
 
-    Enter and exit the context in the same task; all methods can be used from any task. A module
-    that fails, hangs or dies affects only its own status and calls, and is tried again.
+    Enter and exit the context in the same task; all methods can be used from any task. If a module
+    fails, hangs or dies, only its own status and calls are affected, and the bridge tries to
+    connect to it again.
 
     Args:
         configuration: contains the entries of the modules.
         secrets: registers every secret value of the entries.
-        on_change: called with a module's name when its state or its tools have changed.
+        on_change: called with the name of a module when the module's state or tools have changed.
         person: signs in to modules that ask for it, or None if nobody can sign in, as in a server.
         at_once: True if the person signs in before a module asks for it.
         user: the name of the user whose sign-ins are used, or None for the person who started this
             process.
 
     Attributes:
-        on_event: called with a module's name when its resources or prompts, or a watched resource,
-            have changed.
+        on_event: called with the name of a module when the module's resources or prompts, or a
+            watched resource, have changed.
         identify_store: returns a string that identifies the store whose named users use the modules
             (`ModuleUser.store`), or "" if none of them has ever signed in to a module.
         quotes: returns whether errors and notes quote what modules wrote to standard error, or in
             place of messages.
         is_needed: returns whether a run needs the module with this name even though no call is
-            running. Such a module is not stopped as idle.
+            running. While a run needs a module, the module is not stopped for being idle.
     """
 
     def __init__(
@@ -318,7 +319,8 @@ class Modules:
         borrowed: Collection[str] = (),
     ) -> list[Module]:
         """Switch to another configuration. Modules that the new configuration no longer has, and
-        modules in `replaced`, take no new calls, and end when the calls that use them have ended.
+        modules in `replaced`, accept no new calls. They end when the calls that use them have
+        ended.
 
         Args:
             configuration: the new configuration.
@@ -463,9 +465,10 @@ class Modules:
 
     @asynccontextmanager
     async def using(self, name: str, user: str | None) -> AsyncGenerator[Module]:
-        """Yield the module for one person's calls. If each person signs in for themselves, it has
-        their own sign-in and connection. If sessions do not share the module, it is the module of
-        the current session (`client_session`). Otherwise it is the shared module with this name.
+        """Yield the module for one person's calls. If each person signs in separately, this module
+        has the person's own sign-in and connection. If sessions do not share the module, it is the
+        module of the current session (`client_session`). Otherwise, it is the shared module with
+        this name.
 
         Args:
             name: the module's name.
@@ -473,8 +476,8 @@ class Modules:
 
         Raises:
             UnknownModuleError: the module is not configured.
-            ModuleSignInError: the user needs to sign in. This error is also raised if only a call
-                in the block finds this out.
+            ModuleSignInError: the user needs to sign in. This error is also raised if the need to
+                sign in shows only in a call in the block.
             ModuleDownError: too many users use modules at the same time.
             ClientWithoutSessionsError: the configuration gives each session its own module, and the
                 client has no sessions.
@@ -691,8 +694,8 @@ class Modules:
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
         """Report the status of each module once it is up, failed or disabled, and after each later
         change, until this is cancelled. `down` is not reported, because the next call reconnects.
-        Modules of a later configuration are followed, too. Borrowed modules are left to their
-        owner.
+        Modules of a later configuration are followed, too. The owner of borrowed modules reports
+        their status.
         """
         followed: set[Module] = set()
         async with anyio.create_task_group() as group:
@@ -745,8 +748,9 @@ is allowed to use it.
 
 
 def secret_states(configuration: ModuleSource) -> dict[str, frozenset[SecretState]]:
-    """Return which stored secrets each module gets, keyed by the module's name. The set changes if
-    the module gets other secrets or other values. This function reads no values.
+    """Return which stored secrets each module gets, keyed by the module's name. The returned set
+    changes if the module gets other secrets, or other values of its secrets. This function reads no
+    values.
 
     Raises:
         StoredSecretError: `secrets.json` cannot be read.

@@ -51,8 +51,8 @@ class OlderSSE:
     async def run(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """Open the stream and hold it. Report the task as started once the server has named the
-        address for POSTs.
+        """Open the stream and keep it open. Report the task as started once the server has named
+        the address for POSTs.
 
         Raises:
             UnansweredError: the stream could not be opened.

@@ -118,16 +118,16 @@ class Requests:
             SessionLostError: the call must be sent again over a new connection.
             LegacyQuestionError: the tool asks a question in a way that the era of the connection
                 does not allow.
-            ModuleError: one class for each cause; its `outcome` says whether the call might have
-                taken effect.
+            ModuleError: the call failed. Each cause has a class of its own, and `outcome` says
+                whether the call might have taken effect.
             ResultLimitError: the result is too large.
             ModuleAsks: the module asks questions first, and the client accepts questions in place
                 of a result.
         """
         client = call.client
         asking = Asking(self._module, self._name, seconds, call.asker, self._secrets, client)
-        # Do not use `client.call_tool`: it might list all tools again, and it answers questions by
-        # itself.
+        # Do not use `client.call_tool`: it might list all tools again, and it answers questions on
+        # its own.
         params = types.CallToolRequestParams(
             name=tool.name_in_module,
             arguments=call.arguments,
@@ -202,7 +202,7 @@ class Requests:
 
         Args:
             tool: the tool.
-            said: what the module answered in the end, without secrets.
+            said: the module's final answer, without secrets.
             outcome: whether the module says that the call has failed.
         """
         text = (
@@ -308,8 +308,8 @@ class Requests:
         on_progress: OnProgress | None,
     ) -> ResultT | None:
         """Send a request such as `tools/call`. Whenever the module sends questions in place of a
-        result (2026-07-28), send the request again with the answers. Return None if the time is
-        over.
+        result (2026-07-28), send the request again with the answers. Return None if the timeout
+        passes.
         """
         client = asking.client
         if client is not None and connection.is_modern:

@@ -3,8 +3,8 @@
 
 Entries have the form that assistants use, with some additional keys. Keys that other hosts write
 are accepted if they have the same meaning, and ignored if they concern only the host's user
-interface. A configuration contains `${VAR}` as written. Only `expand` fills in the values, and it
-first registers the secret ones with `Secrets`.
+interface. A configuration contains `${VAR}` as written. Only `expand` fills in the values. It first
+registers the secret values with `Secrets`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ideabridge.tools.json_parts import map_strings, strings_in
 from ideabridge.tools.names import duration_text
 
 if TYPE_CHECKING:
-    # Importing the SDK takes time.
+    # Importing the SDK takes a long time.
     from ideabridge.bridge.modules.offering import Kind
     from ideabridge.tools.tool import Tool
 
@@ -163,8 +163,8 @@ class AuthorizationSettings(BaseModel):
 
 
 class ToolSettings(BaseModel):
-    """How one tool of a server is shown, and what its calls leave out. Calls, approvals, rules and
-    journals always name the tool as its server lists it.
+    """How one tool of a server is shown, and which parameters its calls can leave out. Calls,
+    approvals, rules and journals always name the tool as its server lists it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -452,8 +452,8 @@ class _Filler:
         return value
 
     def check(self) -> None:
-        """Raise an error that names every missing variable and every secret that cannot be used,
-        and says how to supply it.
+        """Raise an error that names every missing variable and every secret that cannot be used.
+        The error says how to supply them.
         """
         parts = list[str]()
         if self._unset:
@@ -492,10 +492,10 @@ def expand(
     """Replace `${VAR}` and `${VAR:-default}` with values from the environment, and `${secret:NAME}`
     with stored secrets; `$${` becomes `${`.
 
-    `cwd` is relative to `folder`. A program without `cwd` runs in `working_folder`, or else in
-    `folder`. Only the variables in `variables` are allowed. None allows all variables. `secrets`
-    registers every value that must not be shown. Without `stored`, `${secret:NAME}` stays as
-    written.
+    `cwd` is relative to `folder`. A program without `cwd` runs in `working_folder` or, if that is
+    not set, in `folder`. Only the variables in `variables` are allowed. None allows all variables.
+    `secrets` registers every value that must not be shown. If `stored` is not set, `${secret:NAME}`
+    stays as written.
 
     Raises:
         ModuleConfigurationError: variables are not allowed, or are not set and have no default, or
@@ -552,7 +552,7 @@ def _filled(configuration: ModuleConfiguration, filler: _Filler) -> Launch:
 
 
 def _check_launch(module: str, launch: Launch, secrets: Secrets) -> None:
-    """Check the filled-in values, and register the secret ones."""
+    """Check the filled-in values, and register the secret values."""
     for name, text in launch.env.items():
         if not name or "=" in name or "\0" in name:
             raise _error(module, "env", f"{name[:40]!r} is not the name of a variable")
@@ -626,7 +626,8 @@ def _texts_of_defaults(configuration: ModuleConfiguration) -> Iterator[tuple[str
 
 
 def with_secrets(value: JSON, stored: StoredValues, secrets: Secrets) -> JSON:
-    """Return a default with the secrets that it names filled in. `secrets` registers their values.
+    """Return a default in which the values of the secrets that it names are filled in. `secrets`
+    registers these values.
 
     Raises:
         StoredSecretError: a secret cannot be used.
@@ -707,8 +708,8 @@ def _error(module: str, place: str, why: str) -> ModuleConfigurationError:
 def _read_variable(
     inside: str, error: Callable[[str], ModuleConfigurationError]
 ) -> tuple[str, str | None]:
-    """Split the text in `${...}` into `(name, default)`. The second is None if there is no
-    default.
+    """Split the text in `${...}` into `(name, default)`. If the text has no default, `default` is
+    None.
     """
     match = _NAME.fullmatch(inside)
     if match is None or inside in _EDITOR_HINTS:
@@ -786,7 +787,7 @@ class ModuleStatus:
     and long text is shortened.
 
     Attributes:
-        since: how many seconds the module has been in this state.
+        since: the number of seconds for which the module has been in this state.
         tools: the number of allowed tools.
         listed_at: the time when an earlier process received the list of tools in use, as ISO 8601
             in UTC. None if the module has listed its tools in this process, or no list is used.
@@ -795,14 +796,14 @@ class ModuleStatus:
         error: why the module is down, failed or unusable.
         needs_sign_in: whether a person must sign in to the module before an attempt can succeed.
         away: the number of seconds since the module was last up, or since the first attempt. None
-            if it is up, unusable or disabled.
+            if the module is up, unusable or disabled.
         next_try: the number of seconds until the next attempt, where 0 means now. The attempt comes
             sooner if a call needs the module.
-        seconds: how long connecting took.
+        seconds: how long connecting took, in seconds.
         sharing: who shares the module's process; see `ModuleConfiguration.sharing`. The value is
             also `session` if the module once asked a question that could not be assigned to a
             session.
-        sessions: how many sessions have a process or connection of their own now.
+        sessions: the number of sessions that currently have a process or connection of their own.
     """
 
     name: str

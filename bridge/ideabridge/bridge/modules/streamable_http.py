@@ -107,7 +107,7 @@ class StreamableHTTP:
             raise _unanswered(call, body)
 
     async def _wait_for_another_stream(self, call: PendingCall, body: Body) -> None:
-        """Wait while another stream is open on which the answer might still arrive."""
+        """Wait while the answer might still arrive on another open stream."""
         if body.form is BodyForm.OTHER:
             return
 
@@ -118,8 +118,8 @@ class StreamableHTTP:
                 await call.wait()
             return
 
-        # If the server answered another call on this stream, it will probably answer this call on
-        # the stream of the other call.
+        # If the server answered a different call on this stream, the server will probably answer
+        # this call on the stream of that call.
         seconds = math.inf if call.brought_another else ELSEWHERE_SECONDS
         with anyio.move_on_after(seconds):
             while self._open_streams and not call.is_answered:
@@ -273,7 +273,7 @@ class StreamableHTTP:
                 async with self._client.open("DELETE", self._url, self._session_headers()):
                     return
             except UnansweredError:
-                return  # the server might refuse, or might no longer exist
+                return  # the server might refuse the request, or might no longer exist
 
 
 def _unanswered(call: PendingCall, body: Body) -> UnansweredError:

@@ -87,7 +87,9 @@ class ModuleLists:
         module.recall_way(Way("legacy", kind, str(way.get("server", ""))))
 
     def keep(self, name: str) -> None:
-        """Store the list of a module that is up, with a record of how the module was reached."""
+        """Store the list of tools of a module that is up, with a record of how the module was
+        reached.
+        """
         fingerprint = self._fingerprints.get(name)
         if fingerprint is None:
             return
@@ -115,7 +117,7 @@ class ModuleLists:
     def _keep_list(self, module: Module, fingerprint: str) -> None:
         stored = self._memory.tools(fingerprint)
         if module.is_unfinished and stored is not None:
-            # The module has not sent its whole list, so the stored list might contain more.
+            # The module has not sent its whole list, so the stored list might contain more tools.
             return
 
         name = module.name
@@ -159,7 +161,7 @@ def _offered_in(stored: JSON) -> dict[Kind, list[JSONObject] | None]:
 
 
 def _milder(before: list[Tool], now: list[Tool]) -> list[str]:
-    """Describe the tools whose new hints promise more than their hints before, so that a person is
+    """Describe the tools whose new hints promise more than their earlier hints, so that a person is
     no longer asked about calls to these tools.
     """
     earlier = {tool.name: tool for tool in before}

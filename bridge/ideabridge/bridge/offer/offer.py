@@ -8,8 +8,8 @@ The catalogue of a run is taken from the offer by `PlanTools` (a plan), `catalog
 program) or `TaskTools` (a task). They wait for modules whose tools a run needs. `MissingTools`
 explains why a tool is missing.
 
-`Offer.to` returns the part of the offer that a caller's profile allows. Everything that takes a
-caller uses it.
+`Offer.to` returns the part of the offer that a caller's profile allows. Every function that takes a
+caller uses `Offer.to`.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ module.
 class Offer:
     """The tools of a toolbox and of the modules, and published ideas.
 
-    `settle`, `know_names` and `reach` wait as the table in `modules.py` describes; `until` waits
-    for a condition.
+    `settle`, `know_names` and `reach` wait as the table in `modules.py` describes. `until` waits
+    until a condition holds.
 
     Args:
         idea: returns the tool of `idea:NAME` for a caller; see `idea_tool`.
         idea_names: returns the names of the ideas published to a caller, most used first.
-        configuration: tells whether rules allow tools by name alone (see `know_names`), and whether
+        configuration: says whether rules allow tools by name alone (see `know_names`), and whether
             a project file is being ignored. Its profiles restrict callers.
         whole: the whole offer, if this offer is the part that a profile allows.
         profile: the profile, or None for everything.
@@ -438,8 +438,8 @@ class Offer:
     async def unreached(self, modules: Collection[str | None]) -> list[ModuleStatus]:
         """Wait as `reach` does, and return the modules that have not listed their tools.
 
-        None among the names means every module. Modules that are disabled or not configured are
-        ignored.
+        If None is among the names, wait for every module. Modules that are disabled or not
+        configured are ignored.
         """
         names = [status.name for status in self._unlisted(modules)]
         if names:
@@ -467,8 +467,8 @@ class Offer:
 
 
 def _remote_target(tool: Tool, catalogue: Catalogue) -> Tool:
-    """Return the tool of a server that a definition names. Raises `UnknownToolError`, which
-    suggests the nearest names.
+    """Return the server's tool that a definition names. If the tool does not exist, raise
+    `UnknownToolError`, whose message suggests the nearest names.
     """
     name = tool.activity or tool.name
     return catalogue.get((tool.module, name)) or catalogue.find(name, tool.module)

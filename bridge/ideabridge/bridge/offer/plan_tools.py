@@ -31,7 +31,7 @@ class PlanTools:
     Args:
         offer: everything that a run could call now.
         plan: the plan.
-        caller: who runs the plan. Ideas must be published to this caller.
+        caller: the caller who runs the plan. Ideas must be published to this caller.
         published: whether this is the plan of an idea. The calls in such a plan name tools as
             servers list them.
 
@@ -79,17 +79,18 @@ class PlanTools:
         return catalogue
 
     def _plain_ideas(self, catalogue: Catalogue) -> list[Tool]:
-        """Return the ideas that calls without `_module` name, because there is no tool with the
-        same name.
+        """Return the ideas that are named by calls without `_module`. A name refers to an idea only
+        if no tool has the same name.
         """
         names = {call.tool for call in self._unknown_to(catalogue) if call.module is None}
         modules = [f"{IDEA}{name}" for name in sorted(names) if is_safe_name(name)]
         return self._offer.rooms(modules, self._caller)
 
     async def catalogue(self) -> Catalogue:
-        """Return the catalogue of the tools that the plan names, once their modules are up or have
-        failed. The run's journal and idea record this catalogue. If one of the tools is unknown,
-        the catalogue has all tools, so that the error can suggest the nearest names.
+        """Wait until the modules of the tools that the plan names are up or have failed, and return
+        the catalogue of these tools. The run's journal and idea record this catalogue. If one of
+        the tools is unknown, the catalogue has all tools, so that the error can suggest the nearest
+        names.
 
         Raises:
             SchemaError: the plan's input schema is invalid.
@@ -135,8 +136,8 @@ class PlanTools:
         return [call for _, call in self._places_unknown_to(catalogue)]
 
     async def _catalogue_with(self, unlisted: list[WrittenCall]) -> Catalogue:
-        """Return the current tools, once modules that have or might have the tools of these calls
-        are up or have failed.
+        """Wait until the modules that have, or might have, the tools of these calls are up or have
+        failed. Then return the current tools.
         """
         offer = self._offer
         deadline = offer.deadline()
@@ -210,8 +211,8 @@ class PlanTools:
                     raise PlanError(f"calls[{place}]: {call.tool}: {reason}")
 
     def _names_away(self) -> dict[str, set[str]]:
-        """Return the names of the tools that modules of the profile have, or had, while they are
-        not up.
+        """Return the names of the tools that belong to modules of the profile which are not up now.
+        These tools come from the modules' latest lists.
         """
         modules = self._offer.modules
         names_away = {module: {*names} for module, names in modules.reserved().items()}
@@ -244,8 +245,8 @@ class PlanTools:
         called. The error states the reason.
 
         Raises:
-            PlanError: a call names such a tool. The tool is not in the argument `catalogue`, which
-                is the result of the method `catalogue`.
+            PlanError: a call names such a tool. The argument `catalogue`, which is the result of
+                the method `catalogue`, does not contain this tool.
         """
         for place, call in self._places_unknown_to(catalogue):
             reason = self._offer.missing.why_refused(call.tool, call.module)

@@ -256,7 +256,7 @@ class ProgramRunner:
             self._runner.end("failed", str(error))
         except SecretGivenError as error:
             self._runner.post(*self._closed(_error("program", str(error))))
-        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
+        except Exception as error:  # noqa: BLE001 - an error must end only this run
             self.stop()
             self._runner.fail(error)
 

@@ -27,8 +27,8 @@ from ideabridge.tools.typed import read_as
 
 @dataclass(frozen=True, slots=True)
 class ShownPlan:
-    """The plan that a mind sees when it solves an idea again. Literals are replaced with references
-    where these are known.
+    """The plan that a mind sees when it solves an idea again. Where the reference for a literal is
+    known, the reference replaces the literal.
     """
 
     calls: list[JSON]
@@ -43,10 +43,10 @@ def guide_of(
 
     Args:
         function: the run as a function.
-        lifted: as much of its plan as could be lifted, or None if it could not be lifted at all.
+        lifted: the part of the run's plan that could be lifted, or None if no part could be lifted.
         task: the task as text, used if the run was a plan, because a plan has no task.
         store: holds the other publications.
-        name: the name to publish under.
+        name: the name under which the idea is published.
     """
     machine = function.run.machine
     is_solved = machine.mode == "solve"
@@ -109,8 +109,8 @@ def _messages_of(function: Function, task: str | None) -> list[Message]:
     for raw in function.run.started.context:
         message = read_message(raw)
         if message.type == "plan" or (message.type == "text" and message.value == LAZY):
-            # The guide contains its own plan, so the plan messages are left out: nobody reviews
-            # them when the tool is called.
+            # Leave out the plan messages, because the guide contains its own plan and nobody
+            # reviews these messages when the tool is called.
             continue
         if message.type == "input" and not message.instance:
             message = dataclasses.replace(message, value={})

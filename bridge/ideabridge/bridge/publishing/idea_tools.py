@@ -71,8 +71,8 @@ def hints_now(
     store: Store, publication: Publication, caller: str, catalogue: Catalogue
 ) -> JSONObject:
     """Return the behaviour hints of a published idea, given the current tools: the idea is
-    read-only if all tools that it calls are. If one of these tools is missing in this process, the
-    hints are the most cautious ones.
+    read-only if all tools that it calls are read-only. If one of these tools is missing in this
+    process, the hints are the most cautious ones.
 
     Args:
         store: holds the publications.
@@ -167,7 +167,7 @@ class _PresentHints:
         """Return the (module, name) of each tool that an idea can call, or None if the tools are
         not known.
         """
-        # With a guide, a mind might continue after the plan, so the guide's tools are included.
+        # If there is a guide, a mind might continue after the plan, so include the guide's tools.
         keys = publication.guide_parts.origins
         plan = publication.plan_parts
         for call in written_calls(plan.calls):
@@ -205,8 +205,9 @@ def _worse(hints: JSONObject, stored: JSONObject) -> JSONObject:
 
 
 def hints_of(tools: Iterable[Tool]) -> JSONObject:
-    """Return the behaviour hints of an idea that can call these tools: it is read-only if all these
-    tools are. An idea without tools returns a stored value, or a value that a mind writes.
+    """Return the behaviour hints of an idea that can call these tools: the idea is read-only if all
+    these tools are read-only. An idea without tools returns a stored value, or a value that a mind
+    writes.
     """
     read_only = idempotent = True
     destructive = open_world = False
@@ -239,8 +240,8 @@ def needed_modules(
     defined: frozenset[str] = frozenset(),
 ) -> set[str | None]:
     """Return the modules that must list their tools before the effects of these calls are known,
-    including modules that published ideas call. The result contains None if one of the tools
-    belongs to no known module.
+    including modules that published ideas call. The result contains None if it is not known to
+    which module one of the tools belongs.
 
     Args:
         store: holds the publications.

@@ -1,4 +1,6 @@
-"""ProgramAnswer: a submitted program that does what runs did, and its author's words about it."""
+"""ProgramAnswer: a submitted program that does what runs did, and the author's words about the
+program.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,9 @@ class ProgramAnswer:
             `Bridge.publish`.
         constants: recorded values that the program contains because they are the same for every
             input.
-        is_of_mind: True if a mind wrote it. A mind has read results that someone else wrote, so
-            its words are labelled as an assistant's, a recorded value in the text is refused unless
-            `constants` names it, and only a person can share the tool with others.
+        is_of_mind: True if a mind wrote the program. A mind has read results that someone else
+            wrote, so its words are labelled as an assistant's, a recorded value in the text is
+            refused unless `constants` names it, and only a person can share the tool with others.
     """
 
     program: str
@@ -65,8 +67,8 @@ def read_program_answer(raw: JSON) -> ProgramAnswer:
     """Read an answer from a mind, in the form of `ANSWER_SCHEMA`.
 
     Raises:
-        PublicationError: the answer does not have this form. The message says where it differs, and
-            what was expected.
+        PublicationError: the answer does not have this form. The message names the place that
+            differs and the expected form.
     """
     if not isinstance(raw, dict):
         raise PublicationError(f"expected an object with program, found {show(raw)}")
@@ -117,5 +119,5 @@ def _short_parameter(parameter: JSON) -> JSON:
         return (
             {**parameter, "description": description} if "description" in parameter else parameter
         )
-    # A string instead of an object is a description.
+    # If the value is a string instead of an object, it is the description.
     return {"description": description} if isinstance(description, str) else parameter

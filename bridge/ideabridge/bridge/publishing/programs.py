@@ -93,7 +93,7 @@ class RecordedCall:
     """A call in a recording.
 
     Attributes:
-        index: its number in the run.
+        index: the number of the call in the run.
         tool: the tool that ran.
         parameters: its parameters with escaped strings, as in the calls that programs make.
         result: its value or its exception, as a program receives it.
@@ -134,7 +134,7 @@ class RecordedResults:
 
     Attributes:
         run: its id.
-        calls: its calls. A call with `_each` is listed once for each item.
+        calls: the calls of the Solution. A call with `_each` is listed once for each item.
         output: its result.
         catalogue: its tools.
         output_counts: False if nobody specified what its result should be, so that a program can

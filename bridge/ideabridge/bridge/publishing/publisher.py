@@ -18,8 +18,8 @@ each answer says what it assumes.
 
 Invariants. A plan or program is published only if it is self-consistent (with the recorded results
 it returns the recorded output), and it does not call itself through other ideas. Once the tools are
-known, nothing waits before the version is written, so the plan is stored with exactly the tools
-that it was checked against. A failed publication stores nothing.
+known, the code does not wait for anything until the version is written. The plan is therefore
+stored with exactly the tools against which it was checked. A failed publication stores nothing.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
     Raises:
         PublicationError: `to` is empty, has too many names, or combines `me` or `all` with other
             names.
-        UnknownUserError: there is no such user.
+        UnknownUserError: a named user does not exist.
     """
     words = to.split(",") if isinstance(to, str) else [*to]
     names = [word.strip() for word in words if word.strip()]
@@ -366,10 +366,10 @@ class Publisher:
         behaviour hints.
 
         Args:
-            plan: the plan with an input, or None if the idea has none, in which case its effects
-                are unknown.
-            name: the name to publish it under.
-            caller: the caller who publishes it.
+            plan: the plan with an input, or None if the idea has no plan. The effects of an idea
+                without a plan are unknown.
+            name: the name under which the idea is published.
+            caller: the caller who publishes the idea.
             where: the part of the document that contains the plan, for errors.
 
         Raises:
@@ -409,9 +409,9 @@ class Publisher:
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
         """Check that a name is free for a publication.
 
-        The names of modules are taken, and so are the names of own tools, of built-in tools, and of
-        the tools of tool files and modules. A name that is already published stays valid: a module
-        cannot take it by listing a tool with that name.
+        The names of modules, of own tools, of built-in tools, and of tools from tool files and
+        modules are taken. A name that is already published stays valid: a module cannot take it by
+        listing a tool with that name.
 
         Raises:
             PublicationNameError: the name is not valid, or is reserved.
@@ -508,8 +508,9 @@ class Publisher:
         return dataclasses.replace(published, report=prepared.full_report())
 
     async def _prepare(self, request: PublishRequest, run: OutlinedRun, task: str) -> PreparedTool:
-        """Return the tool that a run becomes: a program or plan, or else a tool that a mind solves
-        again, or else the recorded answer. `request.answer` can restrict this to one of these.
+        """Return the tool that a run becomes: a program or a plan if possible, otherwise a tool
+        that a mind solves again, and otherwise the recorded answer. `request.answer` can restrict
+        this to one of these.
 
         Raises:
             PublicationError: the run cannot become what is requested.
@@ -602,8 +603,8 @@ class Publisher:
         plan: Plan,
         definition: Definition,
     ) -> tuple[Catalogue, str | None]:
-        """Wait for the tools of a plan, and compare them with its pins. From then on, nothing waits
-        until the version is written.
+        """Wait for the tools of a plan, and compare them with its pins. After that, do not wait for
+        anything until the version is written.
 
         Args:
             request: the request of the publisher.
@@ -679,7 +680,8 @@ class Publisher:
         self, request: PublishRequest, audience: tuple[str, ...] | None
     ) -> tuple[str, ...] | None:
         """Return the callers with whom a version is shared. The words of a version might come from
-        a mind, which has read what others wrote, so a person must approve that others see it.
+        a mind, which has read what others wrote, so a person must approve that others see the
+        version.
 
         Without a person's approval, a new name is for the publisher alone.
 
@@ -809,7 +811,7 @@ class Publisher:
         Args:
             request: the request of the publisher. The first run supplies the parameters. Decisions
                 about a plan are ignored.
-            mind: the mind that writes it; see `choose`.
+            mind: the mind that writes the program; see `choose`.
 
         Returns:
             (the publication, the programs that were refused before it, each with the reason).
@@ -818,7 +820,7 @@ class Publisher:
             PublicationError: no program does what the runs did, or there is no mind.
         """
         self.check_free(request.name, caller=request.caller)
-        # No one has seen the program yet.
+        # Nobody has seen the program yet.
         request = dataclasses.replace(request, by=decider_of(APPROVER))
 
         async def publish(answer: ProgramAnswer) -> Publication:
@@ -1104,9 +1106,9 @@ class _Import:
 
     Attributes:
         document: the document, which has been checked.
-        checks: what the store still has to check in the document.
+        checks: the checks of the document that the store still has to make.
         name: the name.
-        caller: who imports it.
+        caller: the caller who imports the document.
         annotations: the behaviour hints of the tool.
         replace: names or versions of tools that the caller agrees to change.
     """
@@ -1163,7 +1165,7 @@ def _task_of(request: PublishRequest, outline: Outline) -> str:
 
 def _expect_offered(calls: Iterable[WrittenCall], offered: Catalogue, where: str) -> None:
     """Raise `PublicationError` if a plan calls a tool that is not offered. A session in a profile
-    publishes no such plan, because a tool that is added later might not be in the profile.
+    does not publish such a plan, because a tool that is added later might not be in the profile.
     """
     for place, call in enumerate(calls):
         if not call.has_result and offered.look_up(call) is None:

@@ -5,9 +5,9 @@ successfully. `read_idea` reads it without looking at any tools. This file adds 
 depends on the tools of this bridge: whether the idea can run, which effects it might have, and
 which definitions its calls refer to.
 
-Nothing runs. A plan or program is checked as in a dry run; names, cycles and secrets are checked as
-for any publication. If a tool that the idea needs is missing, the idea is still saved, with the
-most cautious hints, and the result names what is missing.
+Saving makes no calls. A plan or program is checked as in a dry run. Names, cycles and secrets are
+checked as for any publication. If a tool that the idea needs is missing, the idea is still saved,
+with the most cautious hints, and the result names what is missing.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Saver:
             description: what the tool does, or None to use the description of the idea.
             replace: see `Bridge.save_idea`.
             to: see `Bridge.publish`.
-            caller: the caller who publishes it.
+            caller: the caller who publishes the idea.
             members: the properties of the document, from which it can be restored, or None if there
                 is no document.
 
@@ -255,7 +255,7 @@ class Saver:
         except IdeabridgeError as error:
             if request.answer != "auto" or not document.get("solution"):
                 raise PublicationError(f"it cannot become a tool: {error}") from None
-            # The calls need earlier results of the run, or tools that are not here.
+            # The calls need earlier results of the run, or tools that are not available here.
             saved = await publish({"answer": "solve", "solution": None})
 
         if saved.publication is None:
@@ -263,8 +263,9 @@ class Saver:
         return saved.publication
 
     def _document(self, ref: str, caller: str) -> tuple[JSONObject, Idea | None]:
-        """Return (an idea as a document, the idea itself if it is in the store). `ref` is the id of
-        an idea, a unique prefix of such an id, or the id of a run that ended early.
+        """Return two things: an idea as a document; and the idea itself, or None if it is not in
+        the store. `ref` is the id of an idea, a unique prefix of such an id, or the id of a run
+        that ended early.
         """
         store = self.publisher.store
         record = store.runs.get(ref)

@@ -368,7 +368,7 @@ def plan_document(plan: Plan, name: str, missing: Iterable[JSON] = ()) -> JSONOb
 
     Args:
         plan: the plan.
-        name: the name of its tool.
+        name: the name of the call's tool.
         missing: references to input values that the plan did not receive, which become its
             parameters.
     """

@@ -265,7 +265,7 @@ class Control:
             error = "this approval is no longer pending; check_run shows what was decided"
         except IdeabridgeError as refusal:
             error = str(refusal)
-        except Exception as failure:  # noqa: BLE001 - only this run is given up, not the bridge
+        except Exception as failure:  # noqa: BLE001 - an error must end only this run
             run.runner.fail(failure)
             error = run.runner.lost
         finally:
@@ -338,6 +338,6 @@ class Control:
             run.cancel(reason)
         except (InterruptedRunError, FinishedRunError):
             return
-        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
+        except Exception as error:  # noqa: BLE001 - an error must end only this run
             run.runner.fail(error)
         self._runs.store.requests.forget_cancel(run.id)

@@ -85,14 +85,14 @@ class SessionInfo:
     """A session of direct calls.
 
     Attributes:
-        run: the id of its run, which exists once the session has ended.
-        client: name and version of the client, or "" if it sent none.
-        session: hash of the connection, or "" if the transport has no connections. In that case,
-            the session might mix several conversations.
-        began: the time when its first call arrived, in seconds since 1970.
-        last: the time when its last call ended, in seconds since 1970.
-        calls: the number of its calls.
-        tools: the names of its tools, without repetition.
+        run: the id of the session's run. The run exists once the session has ended.
+        client: the name and version of the client, or "" if the client sent none.
+        session: the hash of the connection, or "" if the transport has no connections. In that
+            case, the session might mix several conversations.
+        began: the time when the first call arrived, in seconds since 1970.
+        last: the time when the last call ended, in seconds since 1970.
+        calls: the number of calls in the session.
+        tools: the names of the tools that the session called, without duplicates.
         in_progress: whether the session is still in progress.
     """
 
@@ -129,8 +129,8 @@ class SessionInfo:
         return entry
 
     def fits(self, words: str) -> bool:
-        """Return whether the name of one of its tools contains one of the words. Without any words,
-        every session fits.
+        """Return whether the name of a tool that the session called contains one of the words. If
+        there are no words, every session fits.
         """
         split = words.lower().split()
         return not split or any(word in tool.lower() for word in split for tool in self.tools)
@@ -233,9 +233,9 @@ class DirectSessions:
 
         Args:
             caller: the caller.
-            client: name and version of the client, or None for any client.
-            session: the hash of the connection over which the client asks. "" if its transport has
-                no connections. None for a caller that uses no connection.
+            client: the name and version of the client, or None for any client.
+            session: the hash of the connection over which the client asks, "" if the client's
+                transport has no connections, or None if the caller uses no connection.
 
         Raises:
             PublicationError: the caller has no session, or it is not certain which session is
@@ -290,8 +290,8 @@ class DirectSessions:
     # -- publishing --------------------------------------------------------------------------------
 
     async def part(self, ref: str, calls: Sequence[int] | None, caller: str) -> str:
-        """Return the run that consists of some of the calls in a session, or in another run. Create
-        it if it does not exist.
+        """Return the run that consists of some of the calls in a session, or in another run. If
+        this run does not exist, create it.
 
         Args:
             ref: the id of a session or of a run.
@@ -461,8 +461,8 @@ class DirectSessions:
             error = cast("JSONObject | None", body.get("error"))
             return EndedCall(tool, parameters, step, body.get("value"), error)
 
-        # The call became a run: either the run of an idea, or a run of this single call, because it
-        # waited for approval.
+        # The call became a run: either the run of an idea or, because the call waited for approval,
+        # a run of this single call.
         run = read_run(self._store, run_id)
         if run is None:
             record = self._store.runs.get(run_id)

@@ -72,10 +72,10 @@ class KeptBytes:
 
     Args:
         most: the maximum number of bytes to keep.
-        beside: returns approximately how many bytes of memory the caller's other runs take.
+        beside: returns the approximate number of bytes of memory that the caller's other runs take.
 
     Attributes:
-        memory: approximately how many bytes of memory the run's context and results take.
+        memory: the approximate number of bytes of memory that the run's context and results take.
     """
 
     def __init__(self, most: int, beside: Callable[[], int]) -> None:
@@ -118,7 +118,7 @@ class KeptBytes:
                 f"the result of {tool} has {size:,} bytes and is discarded: {self._why()}"
             )
 
-        # There can be hundreds of other runs, so count them only from time to time.
+        # Count the other runs only from time to time, because there can be hundreds of them.
         if self.memory + memory - self._looked_at > MEMORY_STEP:
             total = self.memory + memory + self._beside()
             if total > CALLER_MEMORY:
@@ -157,14 +157,14 @@ class CallingRun:
 
 
 class CallContext:
-    """The `ActivityContext` of one call, plus what the executor needs.
+    """The `ActivityContext` of one call, with further members that the executor needs.
 
     Attributes:
         run: the run that makes the call.
         asker: handles the questions that the call's module asks.
         most_shown: the maximum size, in bytes of JSON, of a value that the run's Requests show in
             full.
-        chosen: which path of `p || q` the activity has chosen.
+        chosen: the path of `p || q` that the activity has chosen.
         content: the content blocks of the result of a module's tool, if they say more than the
             value of the result.
         returned: the message that the activity returned. Its data is the result of the call.
@@ -245,7 +245,7 @@ class CallContext:
         self.content = content
 
     def choose(self, path: str) -> None:
-        """Choose which path of `p || q` the result is written to."""
+        """Choose the path of `p || q` to which the result is written."""
         if self._item is not None:
             raise ActivityError(
                 "cannot choose an output path for one item: with _each, all results go to the "
@@ -285,7 +285,7 @@ class ObservedRun(Protocol):
 
     @property
     def machine(self) -> Machine:
-        """The machine of the run. It exists once the run is created."""
+        """The machine of the run. The machine exists once the run has been created."""
         ...
 
 
@@ -302,7 +302,8 @@ class Executor:
         result_bytes: maximum size of one result, in bytes of JSON.
 
     Attributes:
-        observers: watch every run that begins, or is read, after the observers have been added.
+        observers: the observers. They watch every run that begins, or is read, after they have been
+            added.
         traceparent: returns the trace of the current request, or None if the request has no trace.
             The journals of the runs that the request begins record the trace.
     """
@@ -441,7 +442,8 @@ class Executor:
 
     async def _answered(self, name: str, call: ModuleCall, user: str | None) -> Answer:
         """Call a module. If the module asks a question that could belong to several sessions, and
-        the call only reads, send the call again over the own connection of its session.
+        the call only reads, send the call again over the connection that belongs to the call's
+        session alone.
         """
         try:
             async with self._modules.using(name, user) as module:
@@ -459,8 +461,8 @@ class Executor:
         message's data.
         """
         if not activity.copies:
-            # Pass a copy, because the activity might change its arguments, and the state must not
-            # change.
+            # Pass a copy of the arguments, because the activity might change them, and the state
+            # must not change.
             copied = normalise(parameters)
             parameters = object_or_empty(copied)
 

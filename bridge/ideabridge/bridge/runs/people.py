@@ -144,7 +144,7 @@ class ApprovalRequest:
 
     def with_choices(self, chosen: Mapping[str, Candidate]) -> JSONObject:
         """Return the call to submit with the decision `edit`. `chosen` maps the `at` of an
-        assumption to the value to use instead.
+        assumption to the value that replaces the assumed value.
 
         Raises:
             ExplanationError: the call has no such literal.
@@ -171,7 +171,7 @@ class Decision:
             to fill in its form with `value`, `deny` to answer `decline`, or `skip` to answer
             `cancel`.
         call: for `edit`, the call that runs instead, with its references resolved.
-        reason: the reason, which the mind sees.
+        reason: the reason for the decision, which the mind sees.
         by: who decided. A string is the name of an approver. A program that has asked a person
             passes a `Decider`.
         value: for `value`, the result of the call, or an object that fits the form.
@@ -626,7 +626,7 @@ class People:
             self._start(question)
 
     def expire(self) -> None:
-        """Refuse every question whose time is up."""
+        """Refuse every question whose deadline has passed."""
         for question in list(self._pending().values()):
             deadline = self._deadline(question.approval)
             if deadline is not None and deadline <= time.time():
@@ -734,7 +734,7 @@ class People:
                             "approver", "a coroutine function (async def)", approver
                         )
                     decision = await answer
-            except Exception as error:  # noqa: BLE001 - whatever it raises refuses this one, and nothing else
+            except Exception as error:  # noqa: BLE001 - an error refuses only this question
                 text = self._mask(f"{type(error).__name__}: {error}")[:_REASON_CHARACTERS]
                 decision = Decision(question.refusal, reason=f"the approver failed: {text}")
 
@@ -779,16 +779,16 @@ class People:
                 reason = f"its decision is not valid: {error}"
                 run.settle(approval, Decision(question.refusal, by=by, reason=reason))
         except InterruptedRunError:
-            # Another process drives the run, and its approver decides.
+            # Another process drives the run, and the approver of that process decides.
             return
         except PASSING:
             raise
         except IdeabridgeError as error:
             # Usually this process no longer drives the run, and the run's status says why. If this
-            # process still drives it, nobody else would decide, so the run fails.
+            # process still drives the run, nobody else would make the decision, so the run fails.
             if run.runner.lost is None and approval in self._pending():
                 run.runner.fail(error)
-        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
+        except Exception as error:  # noqa: BLE001 - an error must end only this run
             run.runner.fail(error)
 
     def _let_go(self, approval: str) -> None:

@@ -1,5 +1,5 @@
-"""Pins: records the tools that a published plan calls, each with its module, its name and the
-digest of its definition.
+"""Pins: records the tools that a published plan calls. The record of a tool contains the tool's
+module, its name and the digest of its definition.
 
 A plan contains `pins: [{"module", "tool", "digest", "prose", "accepted"?}]`, one for each tool that
 its calls name. A call to a module's tool has `_module` and the tool's name in that module, so that
@@ -42,10 +42,10 @@ class Pin:
     """A tool that a published plan calls.
 
     Attributes:
-        module: its module, `idea:NAME`, or "" for a tool of this process.
-        tool: its name in the module.
-        digest: the digest of its essence.
-        prose: the digest of its descriptions.
+        module: the module of the tool, `idea:NAME` for an idea, or "" for a tool of this process.
+        tool: the name of the tool in its module.
+        digest: the digest of the tool's essence.
+        prose: the digest of the tool's descriptions.
         accepted: each change to the definition that a person accepted, as `{"was", "by", "time"}`.
     """
 
@@ -111,7 +111,7 @@ def read_pins(pinned: PlanOrGuide | None) -> list[Pin] | None:
 
 
 def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
-    """Return the call. If it needs them, it gets `_module` and the name that the tool has in this
+    """Return the call. If the call needs them, add `_module` and the name that the tool has in this
     module.
     """
     written = WrittenCall.of(call)
@@ -192,7 +192,8 @@ def pinned_definitions(pins: Iterable[Pin], catalogue: Catalogue) -> dict[str, J
     digests = {pin.key: pin.digest for pin in pins}
     essences: dict[str, JSONObject] = {}
     for tool in catalogue.tools:
-        # Computing the digest of a tool takes time, so only those with a pin are digested.
+        # Computing the digest of a tool takes time, so compute it only for tools that can have a
+        # pin.
         if tool.origin in digests and tool.digest == digests[tool.origin]:
             essences[tool.digest] = tool.essence
 
@@ -252,7 +253,7 @@ def check_pins(
     is_program = isinstance(pinned, PublishedPlan) and pinned.program is not None
     by_key = {pin.key: pin for pin in pins or ()}
     result = PinCheck()
-    # Several calls can name one tool, whose changes are reported once.
+    # Several calls can name the same tool. Report the changes of this tool only once.
     compared: set[ToolKey] = set()
     for place, call in called_in(calls, catalogue):
         where = "" if is_program else f"calls.{place}: "

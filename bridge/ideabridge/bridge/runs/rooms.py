@@ -4,10 +4,10 @@ A call to a latent tool, to `solve` in a clean room, or to a published idea is a
 run, the call's room.
 
 - The room has its own journal and ideas. Its id consists of the ids of the parent and of the call
-  (`room_name`), so any process that resumes the parent finds the room, and such a call never runs
+  (`room_name`), so any process that resumes the parent finds the room, and the call never runs
   twice.
-- `Rooms.open` starts or reopens the room. This file composes the room's context: a latent call sees
-  the context of its Request, and a clean room sees only the call and its imports.
+- `Rooms.open` starts or reopens the room. This file composes the room's context. A latent call sees
+  the context of its Request. A clean room sees only the call and its imports.
 - No task waits for a room. When the room ends, its driver posts `CallFinished` to the parent. If
   another process drives the parent, the driver tries again until the parent has the result. The
   other process might also read the result itself at its next heartbeat.
@@ -96,7 +96,7 @@ class Rooms:
     """Opens rooms, and hands their results to their parents.
 
     Args:
-        runs: the runs of this process and their rooms. In the rooms of plans, the mind of `runs`
+        runs: the runs of this process and their rooms. In the rooms of a plan, the mind of `runs`
             answers. In the rooms of any other run, the mind of that run answers.
     """
 
@@ -112,11 +112,11 @@ class Rooms:
         except InterruptedRunError:
             # Another process drives the room, and posts its result.
             return
-        except Exception as error:  # noqa: BLE001 - whatever hinders a room fails its call alone
+        except Exception as error:  # noqa: BLE001 - an error fails only the call of the room
             opened = CallFinished(*effect.key, error=run.runner.explain_own(error))
         try:
             await run.patiently(lambda: self._opened(run, effect.key, opened))
-        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
+        except Exception as error:  # noqa: BLE001 - an error must end only this run
             # If this process has lost the run, there is nothing to do: the process that continues
             # the run reads the journals.
             if run.runner.lost is None:
@@ -269,7 +269,7 @@ class Rooms:
                 return
             except (InterruptedRunError, StoreError):
                 await anyio.sleep(_AGAIN)
-            except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
+            except Exception as error:  # noqa: BLE001 - an error must end only this run
                 parent.runner.fail(error)
                 return
 
@@ -291,7 +291,7 @@ class Rooms:
     @staticmethod
     async def _cancel_later(room: Run, reason: str) -> None:
         with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
-            # If this fails, the process that resumes the room later ends it.
+            # If this fails, the process that later resumes the room ends it.
             await room.patiently(lambda: room.cancel(reason))
 
     def reopen(self, run: Run, purpose: Purpose = GO_ON) -> None:
@@ -379,7 +379,7 @@ async def _end(run: Run) -> None:
         except (InterruptedRunError, StoreError):
             # The process that continues the run counts the budget again.
             return
-        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
+        except Exception as error:  # noqa: BLE001 - an error must end only this run
             run.runner.fail(error)
 
 

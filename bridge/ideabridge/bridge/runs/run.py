@@ -182,20 +182,20 @@ class Run:
 
     Args:
         caller: the caller who started the run. Other callers do not see it.
-        mind: answers its Requests, or None if the caller answers them turn by turn.
+        mind: answers the run's Requests, or None if the caller answers them turn by turn.
         parent: for a room, the run whose call it answers.
 
     Attributes:
-        rooms: the runs that currently answer its calls, keyed by call and item.
+        rooms: the runs that currently answer calls of this run, keyed by call and item.
         ending: rooms that are being closed because their calls have ended.
-        room_watchers: functions that are called with every event of its rooms, at any depth; see
-            `watching`.
-        people: makes sure that its questions are settled.
-        bound: the start definitions of its modules; see `RunStarted`.
+        room_watchers: functions that are called with every event of the run's rooms, at any depth;
+            see `watching`.
+        people: makes sure that the run's questions are settled.
+        bound: the start definitions of the run's modules; see `RunStarted`.
         made_under: the fingerprint of the configuration under which the run was last driven.
         idea: the id of the idea that was saved last.
-        active_seconds: how long it has been active in this process, in seconds.
-        turns: the turns recorded in its journal.
+        active_seconds: how long the run has been active in this process, in seconds.
+        turns: the turns recorded in the run's journal.
     """
 
     def __init__(
@@ -364,7 +364,7 @@ class Run:
         return await self.driver.patiently(call)
 
     async def wait(self, seconds: float | None = None) -> RunStatus:
-        """Wait until the run needs someone or has ended, for at most `seconds` seconds."""
+        """Wait, for at most `seconds` seconds, until the run needs someone or has ended."""
         with anyio.move_on_after(seconds):
             while self.status == "running" or self.is_being_left:
                 await self.runner.wait_changed()
@@ -523,9 +523,10 @@ class Run:
         Args:
             turn: the turn that the solution answers.
             raw: the solution. It is read leniently.
-            mind: the mind that wrote it, or None for the caller who answers turn by turn.
-            model: the model that wrote it, if known.
-            pattern: the pattern that makes its calls one group, which is always `strict`.
+            mind: the mind that wrote the solution, or None for the caller who answers turn by turn.
+            model: the model that wrote the solution, if it is known.
+            pattern: the pattern that makes the solution's calls one group. A solution with a
+                pattern is handled as if `strict` were set.
             strict: whether to run nothing unless the whole solution is well formed.
 
         Returns:
@@ -617,8 +618,8 @@ class Run:
             self._note_approved(event)
 
     def _note_approved(self, event: CallDecided) -> None:
-        """Store that a person has approved a call, so that the next question about its tool can
-        show what is different.
+        """Store that a person has approved a call, so that the next question about the call's tool
+        can show what has changed since then.
         """
         tool = self.machine.history[event.call].tool
         if event.tool is not None:
@@ -896,8 +897,8 @@ class Run:
             ) from None
 
     def give(self, rule: StandingRule, seconds: float = LOCK_SECONDS) -> None:
-        """Store a standing rule that a person gave with a decision on this run. `seconds` is how
-        long to wait for another process that changes the rules.
+        """Store a standing rule that a person gave with a decision on this run. `seconds` is the
+        maximum time to wait for another process that is changing the rules.
 
         Raises:
             RulesLockedError: another process is still changing the rules.
@@ -1247,7 +1248,7 @@ class Run:
 
         Raises:
             ReferenceSyntaxError: the text is not a reference.
-            UnknownPathError: there is no value.
+            UnknownPathError: the reference has no value.
             ArgumentError: the reference is not text.
             UnwrittenRunError: the latest values are not in the journal yet; `await run.wait()`
                 waits for them.

@@ -148,7 +148,7 @@ class Folded:
         machine: the machine.
         composer: the composer of the last Request.
         request: the last Request, or None if there was none.
-        failed: the error that kept the Request from being composed, or None.
+        failed: the error that prevented the composition of the Request, or None.
     """
 
     machine: Machine
@@ -168,8 +168,8 @@ def fold(machine: Machine, composer: Composer, events: Sequence[Event]) -> Folde
     failed: HandlerError | None = None
     for number, event in enumerate(events):
         if asked and number == asked[-1] and isinstance(event, RequestMade):
-            # Compose the Request as soon as its event is reached: the machine holds its content
-            # only until the Request is answered.
+            # Compose the Request as soon as its event is reached, because the machine holds the
+            # content of the Request only until the Request is answered.
             try:
                 request = composer.compose(machine, event)
             except HandlerError as error:
@@ -200,7 +200,7 @@ class Runner:
         binding: decides which tools a run that was read from its journal can call in this process.
             None if the run can call all of them.
         failure: the error that made this process abandon the run.
-        follows: True while the watchers receive events that another process journaled.
+        follows: True while the watchers receive events that a different process has journaled.
         waiting: the number of tasks that are waiting for a change.
         unreported: the answer in progress, if it can report its usage so far but has not yet done
             so.
@@ -275,7 +275,7 @@ class Runner:
 
     def interrupt(self, why: str) -> None:
         """Prevent the run from continuing in this process. Use this method only if no work for the
-        run is in progress; otherwise, use `abandon`.
+        run is in progress. Otherwise, use `abandon`.
         """
         self.lost = why
 
@@ -299,7 +299,7 @@ class Runner:
             JournalError: an event does not fit the state of the run. Neither this event nor any
                 later one was applied.
             Exception: ideabridge or a handler has a defect. This process abandons the run.
-            SecretGivenError: the events contain a secret. None was applied.
+            SecretGivenError: the events contain a secret. None of the events was applied.
         """
         admitted = self._screen.admit(events)
         try:
@@ -313,8 +313,8 @@ class Runner:
         except JournalError:
             raise
         except Exception as error:
-            # The machine has applied events that are not in the journal. Only the journal counts,
-            # so the run must be read again from the journal.
+            # The machine has applied events that are not in the journal. The journal is
+            # authoritative, so the run must be read again from the journal.
             self.fail(error)
             raise
 
@@ -361,7 +361,7 @@ class Runner:
             self._batch = None
             if given_up:
                 # The run keeps the first reason for its failure. Wake the tasks that are waiting
-                # for the last write: it is no longer queued.
+                # for the last write, because the write is no longer queued.
                 self.poke()
             else:
                 self.fail(error)
@@ -372,7 +372,7 @@ class Runner:
             self._act()
             if not given_up:
                 self.perform()
-        except Exception as failure:  # noqa: BLE001 - only this run is given up, not the bridge
+        except Exception as failure:  # noqa: BLE001 - an error must end only this run
             self.fail(failure)
 
     def _act(self) -> None:
@@ -434,7 +434,9 @@ class Runner:
         return {"kind": "runtime", "message": cause(error, self._screen.mask)}
 
     async def wait_changed(self) -> None:
-        """Wait for the next event, from this process or from the one that drives the run."""
+        """Wait for the next event, which can come from this process or from the process that drives
+        the run.
+        """
         changed = self._changed
         self.waiting += 1
         try:
@@ -477,8 +479,9 @@ class Runner:
     def perform(self) -> None:
         """Journal the events that were applied, and perform every effect that is due. All unblocked
         calls start together, and the events that unblocked them are journaled with their start.
-        While a write is queued, this method does nothing, and `_written` calls it again. If a
-        message handler fails, the events so far are journaled, and this process abandons the run.
+        While a write is queued, this method does nothing; `_written` calls it again after the
+        write. If a message handler fails, the events so far are journaled, and this process
+        abandons the run.
         """
         try:
             self._perform()
@@ -486,8 +489,8 @@ class Runner:
             self._keep(error)
 
     def _keep(self, error: HandlerError) -> None:
-        """Journal the events from before a message handler failed, and abandon the run in this
-        process.
+        """Journal the events that were applied before a message handler failed, and abandon the run
+        in this process.
 
         Raises:
             HandlerError: the run is a room that has not begun, so its call fails.
@@ -535,8 +538,8 @@ class Runner:
                 return
 
     def _without_work(self, due: list[Effect]) -> tuple[list[Effect], bool]:
-        """Return the effects that this process performs, and whether there are effects left for
-        another process.
+        """Return two things: the effects that this process performs; and whether a different
+        process has to perform other effects.
         """
         if self.machine.program is not None and self._taken:
             # The other process continues the program with these events.
@@ -559,14 +562,12 @@ class Runner:
 
     @property
     def is_busy(self) -> bool:
-        """True while a part of the run that cannot be interrupted without loss is active in this
-        process.
-        """
+        """True while this process does work for the run that cannot be interrupted without loss."""
         return self.is_behind or self._calls.are_running or self._answers or self.program.computes
 
     def leave_work(self) -> None:
-        """Hand the run over if another process should continue it. Called whenever some work in
-        this process has ended.
+        """Hand the run over if a different process should continue it. This method is called
+        whenever work for the run has ended in this process.
         """
         if not self.drives and self.wanted and not self.is_behind:
             self.perform()
@@ -637,7 +638,7 @@ class Runner:
 
     def _finish_step(self, outcome: str) -> None:
         if self.request is None and self.machine.mode == "plan":
-            # Nobody was asked for the plan, so its Request is the Request that a mind would have
+            # No mind was asked for the plan, so its Request is the Request that a mind would have
             # received.
             self.request = self._composer.compose(self.machine)
         if self.request is not None:
@@ -664,7 +665,7 @@ class Runner:
         self._answers = True
         try:
             await self._read_answer(mind, request)
-        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
+        except Exception as error:  # noqa: BLE001 - an error must end only this run
             self.fail(error)
         finally:
             self._answers = False
@@ -697,14 +698,14 @@ class Runner:
         except MindError as error:
             if self.wanted:
                 self.end("failed", str(self._executor.explain(error)["message"]))
-        except Exception as error:  # noqa: BLE001 - whatever a mind raises breaks its answer off
+        except Exception as error:  # noqa: BLE001 - an error of a mind ends only its answer
             self._take_pieces([EndPiece(str(self._executor.explain(error)["message"]), {})])
         finally:
             self.unreported = None
             if isinstance(parts, _Closing):
                 try:
                     await parts.aclose()
-                except Exception as error:  # noqa: BLE001 - the part of the answer that was taken is valid
+                except Exception as error:  # noqa: BLE001 - the part of the answer so far is valid
                     _log(error, self._screen.mask)
 
     def _take_pieces(self, pieces: Sequence[Piece]) -> bool:
@@ -757,7 +758,7 @@ class Runner:
 
     def _usage_so_far(self) -> list[Event]:
         """Return the usage of an answer that is interrupted before it has reported its usage. A
-        second call returns nothing.
+        second call returns no usage.
         """
         answer = self.unreported
         self.unreported = None
@@ -809,7 +810,7 @@ class Runner:
 
     def close(self) -> None:
         """Stop performing effects, because the process is shutting down. A queued write still
-        journals what has happened, but not that calls have started.
+        journals the events that have happened, except the starts of calls.
         """
         self._closed = True
         self.program.stop()
@@ -857,8 +858,8 @@ class Runner:
             self.follows = False
 
     def resume(self, changed: ConfigurationChanged | None = None) -> None:
-        """Continue after `fold`; see `resume_events`. If the configuration has changed since,
-        `changed` is the event to journal.
+        """Continue after `fold`; see `resume_events`. If the configuration has changed since the
+        run was last driven, `changed` is the event to journal.
         """
         if changed is not None:
             self._take(self._screen.admit([changed]))
@@ -916,8 +917,8 @@ class RunningCalls:
         self._group = group
         self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
         self._ended: list[_Ended] = []
-        # The digest is part of the key, because a module might ask again before the answer to its
-        # last question is in the journal.
+        # The key contains the digest of the question, because a module might ask again before the
+        # answer to its last question is in the journal.
         self._waiting: dict[tuple[ExecutionKey, str], _Waiting] = {}
         self._cancelled: set[ExecutionKey] = set()
         self._thread = threading.get_ident()
@@ -965,15 +966,15 @@ class RunningCalls:
         asked_by.set(self._runner.caller)
         set_client_session(self._runner.session)
         try:
-            # The run might have been abandoned before this task began. A call that is in no journal
-            # must not run.
+            # The run might have been abandoned before this task began. A call that is not in the
+            # journal must not run.
             if self._runner.wanted and effect.key not in self._cancelled:
                 ended = await self._outcome(effect)
                 if is_large_value(ended.finished.value):
                     await self._post_in_turn(ended)
                 else:
                     await self._post(ended)
-        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
+        except Exception as error:  # noqa: BLE001 - an error must end only this run
             self._runner.fail(error)
         finally:
             self._handles.pop(effect.key, None)
@@ -1039,7 +1040,7 @@ class RunningCalls:
                 value: JSON = await self._executor.execute(effect, context)
                 for report_result in report_results:
                     report_result(value)
-        except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone
+        except Exception as error:  # noqa: BLE001 - an error fails only the call itself
             # A failure during a cancellation is caused by the cancellation (for example, because
             # the module was closed), so the failure is not the outcome of the call. In the journal,
             # the call stays in flight, and the process that resumes the run decides what happens to
@@ -1060,7 +1061,9 @@ class RunningCalls:
         return _Ended(finished, returned)
 
     def _context_of(self, effect: Execute) -> CallContext:
-        """Return the context in which a call runs: what it can report and ask meanwhile."""
+        """Return the context in which a call runs. Through the context, the running call reports
+        and asks.
+        """
         index = effect.call.index
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -1077,14 +1080,15 @@ class RunningCalls:
             if threading.get_ident() == self._thread:
                 add(added)
             else:
-                # A sync activity runs in a worker thread; the machine belongs to the event loop.
+                # Post from the event loop, because the machine belongs to it and a sync activity
+                # runs in a worker thread.
                 anyio.from_thread.run_sync(add, added)
 
         def add(added: MessageAdded) -> None:
             if effect.key in self._cancelled:
                 return
             if not self._runner.wanted or not self._runner.machine.is_current(index):
-                # The activity kept its context after it had returned, or left a thread running.
+                # The activity used its context after it had returned, or left a thread running.
                 raise ActivityError(
                     "add_message: the solution of this call has ended; the message is too late"
                 )
@@ -1224,7 +1228,7 @@ class CallAsker:
 
         try:
             self._runner.post(*events)
-        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
+        except Exception as error:  # noqa: BLE001 - an error must end only this run
             self._runner.fail(error)
             return False
 

@@ -212,8 +212,8 @@ def program_of_mind(
         program: the text of the program.
         run: the id of the run.
         extra: the other properties of the answer.
-        mind: the mind that wrote it, or None for the caller who answers turn by turn.
-        model: the model that wrote it, if known.
+        mind: the mind that wrote the solution, or None for the caller who answers turn by turn.
+        model: the model that wrote the solution, if it is known.
 
     Raises:
         RejectedSolutionError: programs are turned off, the run is lazy or has instances, or the

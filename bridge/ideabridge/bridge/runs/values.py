@@ -42,7 +42,7 @@ RESULTS: Final = 128 * 1024
 
 
 def digest_of_solution(proposed: SolutionProposed | ProgramProposed) -> str:
-    """Return a hash that distinguishes the Solutions of a turn."""
+    """Return a hash by which the Solutions that are submitted for one turn can be told apart."""
     if isinstance(proposed, ProgramProposed):
         return content_hash({"program": proposed.program})
 
@@ -55,8 +55,8 @@ def digest_of_solution(proposed: SolutionProposed | ProgramProposed) -> str:
 def read_submission(
     raw: JSON, mind: str | None, model: str | None, pattern: Pattern | None = None
 ) -> tuple[SolutionProposed, list[str]]:
-    """Read a submitted solution. Return it, and one sentence for each part that was malformed but
-    could be read.
+    """Read a submitted solution. Return two things: the solution; and one sentence for each part
+    that was malformed but could be read.
 
     Raises:
         ValueMismatchError: the value is not a solution.
@@ -136,9 +136,9 @@ def _without_blocks(value: JSON, blocks: Blocks | None) -> JSON:
 
 
 def given_by(machine: Machine) -> JSON:
-    """Return the result of a run as a function. This is the run's output or, without an output
-    schema, its state or, if the state is empty, its results. The result of a program is the value
-    of its last expression.
+    """Return the result of a run as a function. This is the run's output. If the run has no output
+    schema, it is the run's state or, if the state is empty, the run's results. The result of a
+    program is the value of its last expression.
     """
     if machine.has_output or (machine.mode == "plan" and machine.solution.program is not None):
         return machine.output
@@ -252,7 +252,7 @@ def value_at(machine: Machine, text: str) -> JSON:
 
     Raises:
         ReferenceSyntaxError: the text is not a reference.
-        UnknownPathError: there is no value.
+        UnknownPathError: the reference has no value.
     """
     if text.strip() in ("†output", "output"):
         if not machine.has_output:
@@ -360,7 +360,7 @@ def typed(value: JSON, model: type[T]) -> T:
     """Return the value as a `model`, which pydantic validates from JSON.
 
     Raises:
-        OutputTypeError: the value does not fit the type. The message says where.
+        OutputTypeError: the value does not fit the type. The message names the place.
     """
     try:
         return _adapter(model).validate_json(encode(value))

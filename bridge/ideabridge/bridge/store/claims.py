@@ -1,5 +1,5 @@
-"""Claims: marks what an imported publication says about its answers and checks as unverified,
-because this store has checked none of these statements.
+"""Claims: marks the statements in an imported publication about its answers and checks as
+unverified, because this store has checked none of these statements.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def unchecked(plan: JSON) -> JSON:
     lifting = plan["lifting"]
     origin = read_as(PlanOrigin, lifting)
     if origin.checked == UNCHECKED:
-        # The exporting store had itself imported the idea, so the original claims are taken.
+        # The exporting store had itself imported the idea, so use the original claims.
         lifting = origin.claimed
 
     claimed: JSONObject = {"checked": UNCHECKED, "claimed": lifting}

@@ -24,13 +24,14 @@ class LoggedChange:
     """One change to a configuration that a running process noticed.
 
     Attributes:
-        at: the time when the process noticed it, in seconds since 1970.
+        at: the time when the process noticed the change, in seconds since 1970.
         project: the project folder of the process.
-        process: names the process for people.
+        process: a description of the process for people.
         status: `followed` if the change took effect, `withheld` if it did not.
-        lines: what changed, or why the change did not take effect, in lines for people.
+        lines: lines for people that say what changed, or why the change did not take effect.
         trusted_by: the user who trusted the project's file, or "" if no project file is used.
-        trusted_at: the time when the user trusted it, in seconds since 1970, or None.
+        trusted_at: the time when the user trusted the project's file, in seconds since 1970, or
+            None.
     """
 
     at: float
@@ -87,7 +88,7 @@ class ConfigurationLog:
 
         Args:
             limit: the maximum number of changes.
-            project: the project folder whose changes are wanted, or None for all.
+            project: the project folder whose changes to return, or None for all changes.
         """
         columns = "at, project, process, status, lines, trusted_by, trusted_at"
         where = "" if project is None else "WHERE project = ? "

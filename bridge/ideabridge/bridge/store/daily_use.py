@@ -89,7 +89,7 @@ class DailyUse:
         Args:
             first: the first day.
             last: the last day, at most `MOST_DAYS` days from the first.
-            caller: whose runs and direct calls are counted.
+            caller: the caller whose runs and direct calls are counted.
         """
         length = (last - first).days + 1
         assert 1 <= length <= MOST_DAYS, f"expected 1 to {MOST_DAYS} days, found {length}"
@@ -134,10 +134,10 @@ class DailyUse:
         """Return how many of the newest runs of a caller, without rooms, meet conditions.
 
         Args:
-            caller: whose runs are counted.
+            caller: the caller whose runs are counted.
             chosen: the conditions.
-            newest: how many runs are examined. The limit keeps this method fast even in a large
-                store.
+            newest: the number of runs that are examined. The limit keeps this method fast even in a
+                large store.
 
         Raises:
             FilterError: a time in the filter cannot be read.
@@ -184,9 +184,9 @@ class DailyUse:
 
         Args:
             titles: the titles.
-            newest: how many runs are examined. The limit keeps this method fast even in a large
-                store.
-            caller: whose runs are counted.
+            newest: the number of runs that are examined. The limit keeps this method fast even in a
+                large store.
+            caller: the caller whose runs are counted.
         """
         if not titles:
             return {}
@@ -206,14 +206,14 @@ class DailyUse:
 
     def modules_used(self, newest: int, *, caller: Viewer) -> dict[str, float]:
         """Return the modules that the newest runs and direct calls used, each with the time of its
-        latest use, in seconds since 1970: when that run began, or when that direct call ended. A
-        run uses the modules that its saved ideas call; imported calls do not count. Saved ideas
-        count once they are indexed; see `Ideas.index_all`.
+        latest use, in seconds since 1970. For a run, this is the time when the run began; for a
+        direct call, the time when the call ended. A run uses the modules that its saved ideas call;
+        imported calls do not count. Saved ideas count once they are indexed; see `Ideas.index_all`.
 
         Args:
             newest: how many runs, and how many direct calls, are examined. The limit keeps this
                 method fast even in a large store.
-            caller: whose runs and direct calls are examined.
+            caller: the caller whose runs and direct calls are examined.
         """
         bound = (only_of(caller), newest)
         with self._database.guard:
@@ -300,11 +300,12 @@ class DailyUse:
 
 
 class _Counts:
-    """How many things happened on each day, and how many of them failed.
+    """Daily counts of what happened, and of what failed.
 
     Attributes:
-        all: the number of all things, keyed by day; a missing day counts as 0.
-        failed: the number of things that failed, keyed by day.
+        all: the number of runs, or of direct calls, that are counted for each day. A day that is
+            missing counts as 0.
+        failed: the number of these runs or direct calls that failed, keyed by day.
     """
 
     def __init__(self) -> None:
@@ -312,7 +313,9 @@ class _Counts:
         self.failed = Counter[date]()
 
     def add(self, day: date, count: int, *, has_failed: bool) -> None:
-        """Count things that happened on one day. `has_failed` applies to all of them."""
+        """Add to the counts of one day. `has_failed` says whether all of the added runs or direct
+        calls failed.
+        """
         self.all[day] += count
         if has_failed:
             self.failed[day] += count

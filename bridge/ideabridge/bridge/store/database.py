@@ -125,8 +125,7 @@ class WordIndex(ABC):
     """The full-text index: the tables `idea_words` (title, tools, body) and `publication_words`
     (name, description).
 
-    Words are letters and digits only. Every method must be called with a transaction or guard
-    held.
+    Words are letters and digits only. The caller of a method must hold a transaction or a guard.
     """
 
     @abstractmethod
@@ -156,7 +155,7 @@ class WordIndex(ABC):
         self, table: str, words: Sequence[str], limit: int, *, every: bool, begins: bool = False
     ) -> list[tuple[int, float]]:
         """Return `(row, 0.0)` for the newest rows that contain all words, or at least one of them.
-        With `begins`, the words are matched as prefixes.
+        If `begins` is set, the words are matched as prefixes.
         """
 
     def begin_rebuild(self) -> None:
@@ -265,8 +264,8 @@ class Database(ABC):
 
     @abstractmethod
     def reader(self) -> JSONObject | None:
-        """Return what another process needs to open a read-only connection, or None if no other
-        process can.
+        """Return the information with which another process can open a read-only connection, or
+        None if no other process can open one.
         """
 
     # Statements
@@ -277,8 +276,8 @@ class Database(ABC):
 
     @abstractmethod
     def change(self, sql: str, parameters: Sequence[Any] = ()) -> ResultRows:
-        """Run one statement that writes. Outside a transaction, the statement is a transaction of
-        its own.
+        """Run one statement that writes. Outside a transaction, the statement runs in a transaction
+        of its own.
         """
 
     @abstractmethod
@@ -418,9 +417,9 @@ class Database(ABC):
 
     @abstractmethod
     def data_version(self) -> int:
-        """Return a number that changes when another process has written something. So that polling
-        is cheap, this method does not wait: while a thread in this process writes, the last known
-        number is returned.
+        """Return a number that changes when another process has written to the store. To keep
+        polling cheap, this method does not wait: while a thread in this process writes, the method
+        returns the last known number.
         """
 
     @abstractmethod

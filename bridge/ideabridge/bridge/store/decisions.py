@@ -54,12 +54,12 @@ class Decisions:
 
     def latest(self, caller: Viewer, limit: int = 50) -> list[Decided]:
         """Return the decisions of people, assistants and timeouts in the newest runs, latest run
-        first. With `caller`, only runs that the caller started count.
+        first. If `caller` is set, consider only the runs that this caller started.
         """
         check_limit(limit)
         with self._database.guard:
             rows = self._database.execute(
-                # Do not read the whole event, because an edited call can have megabytes.
+                # Do not read the whole event, because an edited call in it can be megabytes long.
                 "SELECT runs.id, runs.title, runs.caller, events.at, "
                 "json_extract(events.body, '$.call'), "
                 "coalesce(json_extract(events.body, '$.decision'), json_extract(events.body, "

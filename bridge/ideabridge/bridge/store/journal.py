@@ -154,7 +154,7 @@ class Journal:
         Raises:
             StaleDriverError: the epoch is not the run's current one, or was released. Nothing is
                 written.
-            UnknownRunError: no such run.
+            UnknownRunError: the run does not exist.
             InvalidJSONError: an event is not JSON.
         """
         if times is None and len(events) == 1 and events[0].get("event") not in PARTS:
@@ -209,7 +209,7 @@ class Journal:
         order.
 
         Raises:
-            UnknownRunError: no such run. The first `next` raises it.
+            UnknownRunError: the run does not exist. The first `next` raises it.
         """
         for number, body, _, parts in self._stored_events(run_id, after):
             yield number, self._contents.unpack(body, parts)
@@ -220,7 +220,7 @@ class Journal:
         item, because what a call returned is not decoded.
 
         Raises:
-            UnknownRunError: no such run. The first `next` raises it.
+            UnknownRunError: the run does not exist. The first `next` raises it.
         """
         for number, body, at, parts in self._stored_events(run_id, after):
             event = _call_event(body)
@@ -267,7 +267,7 @@ class Journal:
         The bytes are counted as for `is_small`.
 
         Raises:
-            UnknownRunError: no such run.
+            UnknownRunError: the run does not exist.
         """
         with self._database.snapshot():
             base = number_of(self._database, run_id) << _BITS
@@ -287,7 +287,7 @@ class Journal:
         """Return the approximate size in bytes of all events of a run.
 
         Raises:
-            UnknownRunError: no such run.
+            UnknownRunError: the run does not exist.
         """
         with self._database.guard:
             base = number_of(self._database, run_id) << _BITS
@@ -302,7 +302,7 @@ class Journal:
         Solutions). Nothing is decoded.
 
         Raises:
-            UnknownRunError: no such run.
+            UnknownRunError: the run does not exist.
         """
         if self.find(run_id, caller=SEES_ALL).last_event > most_events:
             return False
@@ -329,7 +329,7 @@ class Journal:
         seconds since 1970.
 
         Raises:
-            UnknownRunError: no such run.
+            UnknownRunError: the run does not exist.
         """
         with self._database.guard:
             base = number_of(self._database, run_id) << _BITS
@@ -437,7 +437,7 @@ class Journal:
         were started, and caught calls. A call whose unknown outcome a person skipped has failed.
 
         Raises:
-            UnknownRunError: no such run.
+            UnknownRunError: the run does not exist.
         """
         with self._database.guard:
             base = number_of(self._database, run_id) << _BITS
@@ -488,7 +488,7 @@ class Journal:
 
         Raises:
             StaleDriverError: the epoch is not the run's current one, or it was released.
-            UnknownRunError: no such run.
+            UnknownRunError: the run does not exist.
         """
         text = None if summary is None else encode_text(summary.to_json())
         cursor = self._database.change(
@@ -504,7 +504,7 @@ class Journal:
 
         Raises:
             StaleDriverError: the epoch is not the run's current one, or it was released.
-            UnknownRunError: no such run.
+            UnknownRunError: the run does not exist.
         """
         cursor = self._database.change(
             "UPDATE runs SET fingerprint = ? WHERE id = ? AND epoch = ? AND driver IS NOT NULL",

@@ -44,7 +44,7 @@ def number_of(database: Database, run_id: str) -> int:
     """Return the row of a run. Call this inside a guard or transaction.
 
     Raises:
-        UnknownRunError: no such run.
+        UnknownRunError: the run does not exist.
     """
     number = database.number("SELECT number FROM runs WHERE id = ?", (run_id,))
     if number == 0:
@@ -75,11 +75,11 @@ class Leases:
             ttl_s: how long, in seconds, the lease lasts without a `renew`.
             now: the current time in seconds since 1970. It is stored with `ttl_s` for lists of
                 runs.
-            lapsed: a lapsed lease, as the caller last saw it. If the lease has changed since, it is
-                not taken.
+            lapsed: a lapsed lease, as the caller last saw it. If the lease has changed since then,
+                it is not taken.
 
         Raises:
-            UnknownRunError: no such run.
+            UnknownRunError: the run does not exist.
         """
         with self._database.transaction(concurrent=True):
             number = number_of(self._database, run_id)
@@ -104,7 +104,7 @@ class Leases:
         run's current one.
 
         Raises:
-            UnknownRunError: no such run.
+            UnknownRunError: the run does not exist.
         """
         # The value must change even if the driver's clock was set back, because other processes
         # compare it with the previous value.
@@ -118,7 +118,7 @@ class Leases:
         not the current one.
 
         Raises:
-            UnknownRunError: no such run.
+            UnknownRunError: the run does not exist.
         """
         return self._change_lease("driver = NULL, lease_until = ?1", 0.0, run_id, epoch)
 
@@ -135,8 +135,9 @@ class Leases:
     def of_runs(
         self, status: str, fingerprint: str | None = None, limit: int = 1000
     ) -> list[Lease]:
-        """Return the leases of the runs that have a status, newest run first, except runs that were
-        set aside. With `fingerprint`, include only runs with this configuration.
+        """Return the leases of the runs with this status, newest run first. Leave out runs that
+        were set aside. If `fingerprint` is set, include only runs under the configuration with this
+        fingerprint.
         """
         with self._database.guard:
             rows = self._database.execute(

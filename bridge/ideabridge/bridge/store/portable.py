@@ -35,8 +35,8 @@ def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
     """Rebuild the Request that an idea answers, with the text that its mind received.
 
     Args:
-        idea: the idea. If its results were left out, the Request also lacks them, so it has a
-            different id.
+        idea: the idea. If the idea's results were left out, the Request lacks them as well and
+            therefore has a different id.
         handlers: the handlers that were used when the idea was made, if the user registered any.
 
     Raises:
@@ -60,8 +60,8 @@ def remake(document: JSON, handlers: Handlers | None = None) -> Request:
         handlers: the handlers that were used when the idea was made, if the user registered any.
 
     Raises:
-        IdeaDocumentError, TamperedIdeaError: see `Store.import_idea`; also if the document lacks
-            results of the run, so that the Request cannot be rebuilt.
+        IdeaDocumentError, TamperedIdeaError: see `Store.import_idea`; `IdeaDocumentError` is also
+            raised if the document lacks results of the run, so that the Request cannot be rebuilt.
         MessageError: the context has a message that the handlers do not know.
     """
     read = read_document(document)
@@ -194,8 +194,8 @@ _SHAPE: Final = Validator(_closed("", _UNHASHED, *_IDEA), what="the idea")
 
 
 def without_recorded_output(publication: Publication) -> Publication:
-    """Prepare a publication for a document without results: remove the output of its run unless
-    calls are answered with it.
+    """Prepare a publication for a document without results: remove the output of its run, unless
+    that output answers the calls.
     """
     recorded = publication.recorded
     if publication.answer == "recorded" or not isinstance(recorded, dict):
@@ -296,9 +296,9 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     """Check the shape, the ids and the digest of a document.
 
     Raises:
-        PublicationNameError: its name cannot be published.
-        IdeaDocumentError: the shape is wrong; the message says where.
-        InvalidJSONError, LimitExceededError: it is not JSON, or is nested too deeply.
+        PublicationNameError: the publication's name cannot be published.
+        IdeaDocumentError: the document has a wrong shape; the message says where.
+        InvalidJSONError, LimitExceededError: the document is not JSON, or is nested too deeply.
         TamperedIdeaError: the content does not match the ids or the digest that the document
             states, or there is no digest.
     """
@@ -360,8 +360,8 @@ def _checked_object(raw: JSON) -> JSONObject:
 
 def _check_shape(document: JSONObject) -> None:
     shape: JSONObject = {name: value for name, value in document.items() if name not in _HASHES}
-    # The schema does not restrict the content of these members, and they can be large, so an error
-    # is found faster without them.
+    # The schema does not restrict the content of these members, and they can be large. Leave them
+    # out so that an error is found faster.
     shape |= dict.fromkeys({"schema", "solution"} & shape.keys())
     if isinstance(shape.get("context"), list):
         shape["context"] = []

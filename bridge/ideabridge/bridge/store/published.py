@@ -20,10 +20,10 @@ class PublishedRecording:
     """The recording of the run that was published: `Publication.recorded`.
 
     Attributes:
-        input: the input of the run, or None if none is recorded.
-        has_output: whether an output is recorded.
+        input: the input of the run, or None if the recording contains no input.
+        has_output: whether the recording contains an output.
         output: the output of the run.
-        guide: the start of a run that solves the idea again; see `Publication.guide`.
+        guide: how a run that solves the idea again starts; see `Publication.guide`.
         written: other members, from the document of an idea that was written by hand.
     """
 
@@ -117,8 +117,8 @@ class PublishedGuide:
 class PublishedPlan(Solution):
     """The parts of a published plan (`Publication.plan`) that a call carries out. `PlanOrigin` says
     how the plan was made, and `context/plan_literals.py` says how a plan finds values that a run
-    copied. The calls of a program only name the tools that the program can call. Without an output,
-    the answer is the state.
+    copied. The calls of a program only name the tools that the program can call. If the plan has no
+    output, the answer is the state.
 
     Attributes:
         instances: the initial states, keyed by instance.

@@ -54,7 +54,7 @@ class RunQueue:
 
         Raises:
             StaleDriverError: the epoch is not the run's current one, or it was released.
-            UnknownRunError: no such run.
+            UnknownRunError: the run does not exist.
         """
         with self._database.transaction(concurrent=True):
             self._journal.set_status(run_id, epoch, QUEUED, StoredSummary(handover=handover))

@@ -6,8 +6,8 @@ corrections, and messages that activities returned. Someone who exports or share
 intend to disclose this material, which can be the content of private files and mailboxes. It is
 left out unless a person asks for it, and the document lists what is missing.
 
-The Solution stays, because it is the essence of the idea. A mind that has seen results copies from
-them, however. The output and the free text of the Solution are therefore left out, as is each
+The Solution stays, because it is the essence of the idea. However, a mind that has seen results
+copies from them. The output and the free text of the Solution are therefore left out, as is each
 literal of its calls that also occurs in a value that is left out.
 """
 
@@ -124,11 +124,11 @@ def without_results(idea: Idea, began_with: Sequence[JSON] | None) -> tuple[Idea
 
 
 def copy_without_results(stored: StoredIdea, began_with: Sequence[JSON] | None) -> StoredIdea:
-    """Return a stored idea without the parts that come from results; see `without_results`. If
-    there are no such parts, return the same stored idea.
+    """Return a stored idea without the parts that come from results; see `without_results`. If no
+    part comes from results, return the same stored idea.
 
-    Otherwise, the result is a different idea with an id of its own. Its metadata names the original
-    and the parts that were left out.
+    Otherwise, the result is a different idea with an id of its own. The metadata of this idea names
+    the original and the parts that were left out.
     """
     idea, left_out = without_results(stored.idea, began_with)
     if not left_out:

@@ -21,8 +21,8 @@ ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What one process leaves to the next about a run that has not ended. A process that takes up
-    the run replaces all of it.
+    """Information that one process leaves for the next about a run that has not ended. A process
+    that takes up the run replaces all of this information.
 
     Attributes:
         needs: the modules that the run needs while it waits for a worker.
@@ -30,8 +30,8 @@ class Handover:
             changed.
         events: the number of events in the journals of the run and its rooms when it was last taken
             up.
-        set_aside: True if the run is taken up only on a person's request, because it made no
-            progress the last few times.
+        set_aside: True if the run is taken up only when a person requests it, because the run made
+            no progress the last few times.
     """
 
     needs: tuple[str, ...] | None = None
@@ -93,7 +93,7 @@ class RunRecord:
         kind: `plan`, `solve` or `session`.
         caller: the owner of the run.
         title: a human-readable title of one line.
-        fingerprint: the fingerprint of the configuration that it was last driven under.
+        fingerprint: the fingerprint of the configuration under which the run was last driven.
         parent: if the run is a room, the run whose call it answers.
         status: `running`, or the status that `set_status` stored last.
         summary: the summary that `set_status` stored last. All members are empty if none was
@@ -104,13 +104,13 @@ class RunRecord:
         lease_until: the time when the lease ends, in seconds since 1970 by the driver's clock.
             Clocks differ, so this time is shown, and compared for equality, but never compared with
             another clock.
-        created: the time when it was created.
-        updated: the time when its status last changed.
-        last_event: the sequence number of its last event, or 0 if it has no events.
-        forked_from: the run it was forked from.
+        created: the time when the run was created.
+        updated: the time when the status last changed.
+        last_event: the sequence number of the run's last event, or 0 if the run has no events.
+        forked_from: the run from which this run was forked.
         forked_at: the number of the event in that run after which it was forked.
-        client: the program that asked for it, with its version as the program gives it, or "" if
-            that is not known.
+        client: the name and version of the program that asked for the run, as the program states
+            them, or "" if they are not known.
     """
 
     id: str

@@ -223,8 +223,8 @@ def _terms(query: str) -> list[str]:
 
 
 class Search:
-    """The `idea_words` and `publication_words` tables. Every method must be called with a
-    transaction or guard held.
+    """The `idea_words` and `publication_words` tables. The caller of a method must hold a
+    transaction or a guard.
     """
 
     def __init__(self, database: Database, contents: Contents) -> None:

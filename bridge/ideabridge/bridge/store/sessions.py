@@ -23,10 +23,10 @@ class SessionRow(NamedTuple):
         client: name and version of the client; "" if it sent none.
         session: the hash of the connection; "" if the transport has no connections, in which case
             the session might mix several conversations.
-        began: the time when its first call arrived, in seconds since 1970.
-        last: the time when its last call ended, in seconds since 1970.
-        calls: the number of its calls.
-        tools: the names of its tools, without repetition.
+        began: the time when the first call arrived, in seconds since 1970.
+        last: the time when the last call ended, in seconds since 1970.
+        calls: the number of calls in the session.
+        tools: the names of the tools that the session called, without duplicates.
     """
 
     id: str

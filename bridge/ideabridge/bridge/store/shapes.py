@@ -1,7 +1,8 @@
 """Shapes: indexes the tools that ideas call, and the shapes of their calls, which reveal repeated
 work.
 
-Saving an idea does not index these; `Ideas.index` does, as it does for the words of searches.
+Saving an idea does not update these indexes. `Ideas.index` updates them, together with the index of
+words for searches.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ _OF_INPUT: Final = re.compile(r"†input(?:[.\[].*)?", re.DOTALL)
 
 def shape_of(solution: Solution) -> bytes | None:
     """Return the hash of a Solution's calls and output without literals, or None if it has no
-    calls. References, tools, modules, paths and keys count. Strings, numbers and lists of these do
-    not count, nor do references to the input, because such references replace literals.
+    calls. The hash depends on references, tools, modules, paths and keys. It does not depend on
+    strings, numbers and lists of these, or on references to the input, because such references
+    replace literals.
     """
     if not solution.calls:
         return None
@@ -196,8 +198,8 @@ def _uses_of(needs: Iterable[Need]) -> set[str]:
 
 
 class CallIndex:
-    """The calls of saved ideas: the tables `idea_calls`, `idea_uses` and `idea_shapes`. Callers of
-    all methods hold a transaction or guard.
+    """The calls of saved ideas: the tables `idea_calls`, `idea_uses` and `idea_shapes`. The caller
+    of a method must hold a transaction or a guard.
     """
 
     def __init__(self, database: Database) -> None:

@@ -123,7 +123,7 @@ class Token:
         id: the id, which is part of the token's text.
         user: the user's name.
         label: what the token is for.
-        created: the time when it was created.
+        created: the time when the run was created.
         expires: the time when it expires.
         revoked: the time when it was revoked.
         used: the time when it was last used, to within ten minutes.
@@ -478,7 +478,7 @@ class Users:
         """Return the tokens of one user, or of all users, oldest first.
 
         Raises:
-            UnknownUserError: there is no such user.
+            UnknownUserError: a named user does not exist.
         """
         with self._database.guard:
             if name is not None and self._find("name = ?", name) is None:

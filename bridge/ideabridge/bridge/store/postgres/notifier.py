@@ -47,8 +47,8 @@ class PostgresNotifier(Notifier):
         return listener.close
 
     def forget(self) -> None:
-        """Forget the notifications of the previous transaction. Called when a transaction
-        begins.
+        """Forget the notifications of the previous transaction. This method is called when a
+        transaction begins.
         """
         self._pending.clear()
 

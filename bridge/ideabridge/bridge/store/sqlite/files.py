@@ -143,8 +143,8 @@ class StoreFiles:
         return self.look()
 
     def look(self) -> str | None:
-        """Check like `fault`, but always look at each file, because the modification time of a
-        folder can be coarse.
+        """Check the files as `fault` does, but always look at each file, because the modification
+        time of a folder can be coarse.
         """
         self._seen = None
         self.next_look = 0.0

@@ -92,8 +92,8 @@ class QueryResult:
 
     Attributes:
         columns: the names of the columns, made unique: a second `id` is `id_2`.
-        rows: the rows; each has its values in the order of the columns.
-        bound: the limit that ended the reading early, such as `10,000 rows`; "" if all rows were
+        rows: the rows. The values in a row have the order of the columns.
+        bound: the limit that ended the reading early, such as `10,000 rows`, or "" if all rows were
             read.
     """
 
@@ -159,7 +159,7 @@ def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
         QueryError: the SQL is not a single read-only statement, a parameter is missing or unused,
             or the query takes too long.
         StoreAccessError: the file cannot be read.
-        StoreFormatError: it is not a store.
+        StoreFormatError: the file is not a store.
     """
     for name in parameters:
         if re.search(rf"[:@$]{re.escape(name)}\b", sql) is None:
