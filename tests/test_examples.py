@@ -24,7 +24,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
         ("sampling_mind.py", ["MCP 2025-11-25", "MCP 2026-07-28", "done: 3, mind: sampling"]),
         (
             "recorded_mind.py",
-            ["recorded: 2", "failed: nothing recorded answers", '+        "Alan"'],
+            ["recorded: 2", "failed: no recorded solution answers", '+        "Alan"'],
         ),
     ],
 )

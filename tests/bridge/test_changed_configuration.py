@@ -255,7 +255,7 @@ async def test_a_python_tool_that_changed_can_only_be_denied(store: Path) -> Non
     async with Bridge(ASKS, toolbox=Toolbox(other), store=store) as bridge:
         run = await bridge.run(run.id)
         with pytest.raises(
-            InterruptedRunError, match=r"its tool 'note' has changed since it was started: .*place"
+            InterruptedRunError, match=r"its tool 'note' has changed since the run began: .*place"
         ):
             await decide(bridge, run, "note", "approve")
 
@@ -305,7 +305,7 @@ async def test_a_journal_that_does_not_say_what_it_needs_can_only_be_denied(
     async with Bridge(modules.configured("git", "mail", "extra"), store=store) as bridge:
         run = await bridge.run(run_id)
         with pytest.raises(
-            InterruptedRunError, match="the configuration has changed since it was started"
+            InterruptedRunError, match="the configuration has changed since the run began"
         ):
             await decide(bridge, run, "mail_send", "approve")
 

@@ -182,7 +182,7 @@ async def test_after_a_restart_the_mind_is_asked_again_only_where_nothing_had_co
         assert run.answer()["output"] == ("A" if started else "B")
 
     told = json.dumps(again.requests[0].texts)
-    assert ("the process ended while the answer was streaming in" in told) == started
+    assert ("the process ended while the answer was still arriving" in told) == started
 
 
 async def test_turns_stay_possible_beside_a_mind() -> None:

@@ -297,9 +297,9 @@ async def test_self_consistency_is_checked_and_told() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"output": "†results.0"}, "it cannot run by itself"),
+        ({"output": "†results.0"}, "it cannot run on its own"),
         ({"output": "†input.text"}, "output differs"),
-        ({"calls": []}, "it cannot run by itself"),
+        ({"calls": []}, "it cannot run on its own"),
         ({"calls": [*LOUD_CALLS, *LOUD_CALLS]}, "it would run different calls"),
     ],
 )

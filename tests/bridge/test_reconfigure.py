@@ -158,7 +158,7 @@ async def test_a_tool_file_is_replaced_and_a_run_keeps_what_it_was_meant_to_call
         [question] = run.pending()
         run.decide(question.approval, "approve", by="ada")
         await run.wait(20)
-        assert "has changed since it was started" in str(run.errors())
+        assert "has changed since the run began" in str(run.errors())
 
 
 async def test_stricter_rules_ask_again_and_looser_ones_wait_for_later_sessions(

@@ -302,7 +302,7 @@ async def test_verify_names_such_a_default_in_a_tool_of_an_earlier_version() -> 
         assert of_now.faults == of_earlier.faults == []
         assert not any(COPIED_PART in note for note in of_now.notes)
         [note] = [note for note in of_earlier.notes if COPIED_PART in note]
-        assert note.startswith("calls.1.words takes its recorded value and no answer mentions it")
+        assert note.startswith("calls.1.words takes its recorded value, although a part of it")
 
 
 async def test_a_part_of_an_earlier_text_is_asked_about_before_a_change() -> None:

@@ -525,7 +525,7 @@ async def test_a_room_that_loses_is_ended_and_the_session_goes_on() -> None:
             room = await bridge.run(room_id)
             assert (room.status, room.machine.reason) == (
                 "cancelled",
-                "the call it answers was cancelled",
+                "the call that this room answers was cancelled",
             )
             with pytest.raises(FinishedRunError):
                 room.submit(0, {"calls": [], "output": "too late"})

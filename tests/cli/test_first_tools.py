@@ -45,7 +45,7 @@ def test_a_person_gets_a_tool_and_a_rule_at_once(
     terminal.read_until("Enter to change nothing: ")
     terminal.type("c")
     terminal.read_until("Read these logs? [y/N]:")
-    assert "Claude Code has 3 logs of what it did, in ~/.claude/projects" in terminal.seen
+    assert "Claude Code has 3 logs of its conversations, in ~/.claude/projects" in terminal.seen
     terminal.type("y")
     terminal.read_until("Publish it? [y/N]: ")
     assert "1. where_and_save(text), done 3 times" in terminal.seen

@@ -133,7 +133,7 @@ def test_many_runs_are_summed_up(
     told = capsys.readouterr()
     assert told.err.splitlines()[-5:] == [
         "24 calls of a tool that its server no longer has left out",
-        "not saved: its last call is younger than 10 minutes; it may still continue (1 run)",
+        "not saved: its last call is less than 10 minutes old, so it may still continue (1 run)",
         "26 logs read; left out: 1 line of an unknown kind",
         "not imported: calls to github (1), which are not servers here (--server LOGNAME=SERVER)",
         "saved: 25 runs with 25 calls, of 2026-11-20 to 2026-11-22",

@@ -194,10 +194,10 @@ def test_what_cannot_be_resumed(here: Path, capsys: pytest.CaptureFixture[str]) 
     configuration = {"store": "store.sqlite", "tools": ["tools.py"]}
     write_trusted(here, configuration)
     assert main(["resume", run["run"]]) == 1
-    assert "its tool 'look' has changed since it was started" in capsys.readouterr().err
+    assert "its tool 'look' has changed since the run began" in capsys.readouterr().err
     [run] = listed(capsys)
     assert run["status"] == "interrupted"
-    assert "its tool 'look' has changed since it was started" in run["reason"]
+    assert "its tool 'look' has changed since the run began" in run["reason"]
     (here / "tools.py").write_text(TOOLS, encoding="utf-8")
     write_trusted(here, configuration)
     (here / "again").unlink()

@@ -150,7 +150,7 @@ def test_the_servers_an_idea_needs_are_named(
     [
         ([], "expected one idea"),
         (["twice", "again"], "need a folder"),
-        (["twice", "--output", "x", "--folder", "y"], "give one of them"),
+        (["twice", "--output", "x", "--folder", "y"], "give only one of them"),
         (["nothing", "--output", "x"], "no idea 'nothing'"),
     ],
 )
@@ -184,7 +184,7 @@ def test_what_was_done_over_and_over_is_suggested(
     assert main(["ideas", "suggest"]) == 0
     first, second, open_, program, command = capsys.readouterr().out.splitlines()
     assert open_.startswith("  open: ")
-    assert program == "  a program settles it: add --program ask, FILE, or show"
+    assert program == "  a program can settle this: add --program ask, FILE, or show"
     assert first == "done 3 times: would be add_and_double(a, n, b=5)"
     assert second.startswith("  add → double (only reads): ")
     assert command.count(" --with ") == 2

@@ -258,7 +258,7 @@ async def test_what_needs_no_sign_in_is_told(ideabridge: Run, project: Path) -> 
         }
         write_trusted(project, {"mcpServers": entries})
         for name, words in (
-            ("program", "program is a program, which signs in by itself"),
+            ("program", "program is a program, which signs in on its own"),
             ("client", "client needs no person"),
             ("header", "mcpServers.header.headers has the token for header"),
             ("progam", "nearest: program"),

@@ -100,7 +100,7 @@ def test_what_was_recorded_is_replayed_and_a_miss_shows_the_difference(ideabridg
         *ARGUMENTS, "-i", 'names=["Ada"]', "--replay", "recording.json", "--store", "other.sqlite"
     )
     assert missed.returncode == 1
-    assert "nothing recorded answers request" in missed.stderr
+    assert "no recorded solution answers request" in missed.stderr
     assert '-        "Grace"' in missed.stderr
 
 

@@ -109,7 +109,7 @@ def test_parameters_fill_names(store: Path, capsys: pytest.CaptureFixture[str]) 
     [
         (["SELECT :x", "-p", "x"], "--param 'x': expected NAME=VALUE"),
         (["SELECT :x", "-p", "x=1", "-p", "x=2"], "--param 'x' is given twice"),
-        (["SELECT :name", "-p", "nam=1"], "there is no :nam in the SQL"),
+        (["SELECT :name", "-p", "nam=1"], "the SQL has no parameter :nam"),
         (["SELECT :x"], "the SQL cannot be run: You did not supply a value for binding"),
         (["SELECT ?"], "the SQL cannot be run: Binding 1 has no name"),
         (["SELEC 1"], 'the SQL cannot be run: near "SELEC": syntax error'),

@@ -391,7 +391,7 @@ async def test_a_call_that_may_still_run_is_left_for_later(bridge: Bridge, home:
     (one,) = (await history.take()).runs
     assert (one.run, one.why) == (
         None,
-        "its last call has no result and is younger than an hour; it may still run",
+        "its last call has no result and is less than an hour old, so it may still be running",
     )
     history.now = START.timestamp() + 3700
     (one,) = (await history.take()).runs

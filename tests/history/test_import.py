@@ -141,7 +141,7 @@ async def test_a_stretch_that_may_go_on_is_left_for_later(home: Path) -> None:
         (one,) = (await history.take()).runs
         assert (one.run, one.why) == (
             None,
-            "its last call is younger than 10 minutes; it may still continue",
+            "its last call is less than 10 minutes old, so it may still continue",
         )
         history.now = last.timestamp() + 601
         (one,) = (await history.take()).runs

@@ -200,8 +200,8 @@ def test_a_change_is_told_in_lines(store: Store) -> None:
     assert change.breaking == [
         "input: b: is required now",
         "output: it no longer has a schema",
-        "answer: it answers only for the recorded input",
-        "annotations: it is no longer read-only",
+        "answer: the tool answers only for the recorded input",
+        "annotations: the tool is no longer read-only",
     ]
     assert store.change("tool@1", "tool@1", caller=SEES_ALL).lines == []
     back = store.change("tool@2", "tool@1", caller=SEES_ALL)

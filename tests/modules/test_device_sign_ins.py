@@ -172,8 +172,7 @@ async def test_a_server_that_cannot_be_reached_is_asked_until_the_time_is_over()
         phone = Phone(agrees_at=0)
         error = await error_of(server, phone)
         assert error.startswith(
-            "nobody has signed in with the code in time; the last problem: "
-            "127.0.0.1 cannot be reached"
+            "nobody signed in with the code in time; the last problem: 127.0.0.1 cannot be reached"
         )
         assert phone.waits[:6] == [5, 10, 20, 40, 60, 60]
         assert 540 <= sum(phone.waits) <= 600
@@ -183,7 +182,7 @@ async def test_a_server_that_cannot_be_reached_is_asked_until_the_time_is_over()
     ("answers", "words"),
     [
         (["authorization_pending", "access_denied"], "the sign-in was refused in the browser"),
-        (["authorization_pending", "expired_token"], "nobody has signed in with the code in time"),
+        (["authorization_pending", "expired_token"], "nobody signed in with the code in time"),
         (
             ["invalid_grant"],
             "its authorization server refuses to send tokens: HTTP 400 'invalid_grant'",
@@ -219,7 +218,7 @@ async def test_a_code_that_nobody_enters_expires() -> None:
         devices = server.offer_devices()
         devices.offered = {"expires_in": 12}
         phone = Phone(agrees_at=0)
-        assert await error_of(server, phone) == "nobody has signed in with the code in time"
+        assert await error_of(server, phone) == "nobody signed in with the code in time"
         assert phone.waits == [5, 5]
         assert phone.shown[0].seconds == 12
         assert server.provider.access == {}
@@ -247,7 +246,7 @@ async def test_a_server_without_the_device_grant_registers_nobody() -> None:
         )
         server.missing = ("/.well-known",)
         assert (
-            "it names no authorization server. If it wants a token, write it into"
+            "it names no authorization server. If it requires a token, write the token into"
             in await error_of(server, phone)
         )
         assert server.provider.clients == {}

@@ -466,7 +466,7 @@ async def test_another_origin_is_refused_by_name(status: int, to: str) -> None:
             named = to.replace("file:///", "file:/").removeprefix("//")
             assert "redirects to " in error
             assert named in error
-            assert "not followed" in error
+            assert "does not follow this redirect" in error
 
 
 async def test_what_is_secret_in_a_redirect_is_not_shown_and_not_used() -> None:
@@ -603,7 +603,7 @@ async def test_a_session_that_no_header_should_have_is_refused(session: str) -> 
     web = Web(session=session)
     async with serving(web), module_at(web) as module:
         error = module.status().error or ""
-        assert "named a session" in error or "can no longer be reached" in error
+        assert "sent a session id" in error or "can no longer be reached" in error
         assert all("mcp-session-id" not in asked.headers for asked in web.asked)
 
 

@@ -70,7 +70,10 @@ def test_variables_are_filled_in_everywhere() -> None:
             {"command": "x", "env": {"A": "${env:TOKEN}"}},
             r"m\.env\.A: \$\{env:TOKEN\} .*: write \$\{TOKEN",
         ),
-        ({"url": "http://x", "headers": {"A": "${input:key}"}}, "nobody is asked for values here"),
+        (
+            {"url": "http://x", "headers": {"A": "${input:key}"}},
+            "ideabridge does not ask for values",
+        ),
         ({"url": "http://x", "headers": {"A": "a\nb"}}, "printable ASCII"),
         ({"url": "http://x", "headers": {"A b": "c"}}, "not the name of a header"),
         ({"url": "${PROJECT}"}, "expected an address"),

@@ -606,10 +606,13 @@ async def test_a_person_is_asked_once_by_a_module_that_refuses_every_token(
 @pytest.mark.parametrize(
     ("missing", "words"),
     [
-        (("/register",), "write the id of a registered client into mcpServers.tickets.auth"),
+        (
+            ("/register",),
+            "write the id of a client that you registered there into mcpServers.tickets.auth",
+        ),
         (
             ("/register", "/.well-known"),
-            "it names no authorization server. If it wants a token, write it into",
+            "it names no authorization server. If it requires a token, write the token into",
         ),
     ],
 )

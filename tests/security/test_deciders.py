@@ -50,5 +50,5 @@ def test_a_decider_is_read_again_as_it_was_journaled(decider: Decider) -> None:
     ],
 )
 def test_a_damaged_journal_says_what_is_wrong(value: JSON) -> None:
-    with pytest.raises(JournalError, match="by: expected who decided"):
+    with pytest.raises(JournalError, match="by: expected the decider as"):
         read_decider(value)

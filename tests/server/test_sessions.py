@@ -322,8 +322,8 @@ async def test_calls_that_no_plan_can_make_do_not_lose_the_others(tmp_path: Path
         assert "verbose" in error
         error = await refused(client, "publish_idea", idea="session", name="x", calls=[2, 2])
         assert (
-            "call 2 cannot be published: it has arguments whose names have another meaning in a "
-            "plan"
+            "call 2 cannot be published: it has arguments whose names have a different meaning in "
+            "a plan"
         ) in error
 
     async with Bridge(load_configuration(configuration)) as bridge:

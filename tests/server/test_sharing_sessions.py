@@ -207,7 +207,7 @@ async def test_a_question_of_two_sessions_reaches_the_right_one_at_the_second_tr
     [status] = json.loads(listed.stdout)["modules"]
     assert status["sharing"] == "session"
     assert status["sessions"] == 0
-    assert any("did not say which session" in note for note in status["notes"])
+    assert any("did not say which session the question" in note for note in status["notes"])
     for messages in asked.values():
         messages.clear()
     with listening(command(configuration)) as url:

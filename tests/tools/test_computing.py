@@ -57,7 +57,11 @@ async def test_the_value_of_an_expression(code: str, values: JSONObject, expecte
         ("a" * 5_000, {}, r"code: has 5,000 characters; the limit is 4,000"),
         ("(" * 3_000 + ")" * 3_000, {}, r"the limit is 4,000"),
         ("(" * 1_500 + "1" + ")" * 1_500, {}, r"code: "),
-        ("total + 1", {"totl": 1}, r"NameError: name 'total' is not defined; its names are totl"),
+        (
+            "total + 1",
+            {"totl": 1},
+            r"NameError: name 'total' is not defined; the available names are totl",
+        ),
         ("n / 0", {"n": 1}, r"ZeroDivisionError"),
         ("rows[3]['n']", {"rows": []}, r"IndexError"),
         ("{1, 2}", {}, r"the value of code is a set, which is not JSON"),

@@ -709,9 +709,9 @@ class Configuration(BaseModel):
             if name in real_names:
                 module, real = real_names[name]
                 lines.append(
-                    f"{place}: {name[:64]!r} is how mcpServers.{module}.tools shows "
-                    f"{real[:64]!r}, and only names that servers list match here. If that tool is "
-                    f"meant, write {real[:64]!r}"
+                    f"{place}: {name[:64]!r} is the name that mcpServers.{module}.tools gives to "
+                    f"{real[:64]!r}. Only the names that servers list match here: to mean that "
+                    f"tool, write {real[:64]!r}"
                 )
 
         return lines
@@ -1729,7 +1729,9 @@ def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -
         narrowed.append("expose: tools is not used: your own tool files would be exposed as well")
 
     if unexposed:
-        narrowed.append(f"expose: modules does not cover your own: {', '.join(sorted(unexposed))}")
+        narrowed.append(
+            f"expose: modules does not expose your own servers: {', '.join(sorted(unexposed))}"
+        )
 
     return {"expose": tuple(sorted(expose)), "unexposed": unexposed}
 

@@ -818,7 +818,7 @@ async def run_worker(
                 group.start_soon(drain)
 
             async def run() -> None:
-                _report(f"taking up to {most} runs at once from {bridge.store.path}")
+                _report(f"taking up to {most} runs at the same time from {bridge.store.path}")
                 await worker.run()
                 drained.set()
 

@@ -563,7 +563,9 @@ def _read(answer: JSON) -> list[Problem]:
 
 
 def _unexplained(value: JSON) -> Problem:
-    return Problem(show(value), "a value that fits the schema (too large to say more)")
+    return Problem(
+        show(value), "a value that fits the schema (too large to find the exact problem)"
+    )
 
 
 def _size(value: JSON) -> int:

@@ -30,7 +30,7 @@ from ideabridge.tools.encoding import (
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.json_parts import values_in
 from ideabridge.tools.keywords import show
-from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.names import counted, did_you_mean
 from ideabridge.tools.worker import workers
 
 # -- queries ---------------------------------------------------------------------------------------
@@ -224,8 +224,13 @@ def _check_function(name: str, count: int, text: str, what: str) -> None:
     least = len(parameters)
     is_variadic = bool(parameters) and bool(parameters[-1].get("variadic"))
     if count < least or (count > least and not is_variadic):
-        many = f"at least {least}" if is_variadic else str(least)
-        raise ActivityError(f"{what}: {show(text)}: {name} takes {many} argument(s), found {count}")
+        many = counted(least, "argument")
+        if is_variadic:
+            many = f"at least {many}"
+
+        raise ActivityError(
+            f"{what}: {show(text)}: the function {name} takes {many}, found {count}"
+        )
 
 
 def search(text: str, data: JSON, *, what: str) -> JSON:
@@ -413,7 +418,7 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
             near = show(text[max(0, at - 20) : at + 20])
             raise ActivityError(
                 f"text: a single {text[at]!r} at character {at} ({near}); write "
-                f"{text[at] * 2!r} for one"
+                f"{text[at] * 2!r} for a literal {text[at]!r}"
             )
 
         pieces.append((text[at + 1 : end].strip(), True))
@@ -431,11 +436,11 @@ def _value(expression: str, values: JSONObject, budget: Budget) -> str:
 
     value = next(_searches(expression, (values,), f"text: placeholder {{{expression}}}", budget))
     if value is None and not _exists(expression, values):
-        names = ", ".join(list(values)[:20]) or "nothing"
+        names = ", ".join(list(values)[:20]) or "none"
         name = expression.split(".", 1)[0]
         raise ActivityError(
-            f"values: found nothing for the placeholder {{{expression}}}; there is "
-            f"{names}.{did_you_mean(name, values)}"
+            f"values: found nothing for the placeholder {{{expression}}}; the names "
+            f"are {names}.{did_you_mean(name, values)}"
         )
 
     return plain_text(value)

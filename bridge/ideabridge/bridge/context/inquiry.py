@@ -68,7 +68,9 @@ def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
     if size > _ANSWER_BYTES:
         raise AnswerError(f"{what} has {size:,} bytes of JSON; the limit is {_ANSWER_BYTES:,}")
     if not isinstance(content, dict):
-        raise AnswerError("'value' needs `value`: an object that fits the question's form")
+        raise AnswerError(
+            "the decision 'value' needs `value`: an object that fits the form of the question"
+        )
 
     fields = read_as(SchemaKeywords, schema).properties
     strange = next((name for name in content if name not in fields), None)

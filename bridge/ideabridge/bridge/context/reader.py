@@ -204,7 +204,7 @@ def _items(value: list[JSON], written: str, wanted: _Wanted, room: int) -> JSONO
         "unit": "items",
     }
     if not items and first < len(value):
-        result["note"] = f"item {first} is too large by itself; read it as {written}.{first}"
+        result["note"] = f"item {first} alone is too large; read it as {written}.{first}"
 
     return result
 

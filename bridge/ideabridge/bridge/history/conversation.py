@@ -654,7 +654,7 @@ def open_plain(path: Path) -> int:
     )
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(f"{path} is not a plain file")
+        raise OSError(f"{path} is not a regular file")
     return handle
 
 

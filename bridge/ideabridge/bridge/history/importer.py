@@ -41,8 +41,10 @@ from ideabridge.bridge.store.errors import RunExistsError
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.threads import compute_in_thread
 
-_GOES_ON: Final = "its last call is younger than 10 minutes; it may still continue"
-_RUNS: Final = "its last call has no result and is younger than an hour; it may still run"
+_GOES_ON: Final = "its last call is less than 10 minutes old, so it may still continue"
+_RUNS: Final = (
+    "its last call has no result and is less than an hour old, so it may still be running"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def inconsistency(
     proposed = SolutionProposed(calls, plan.output, None, shared, explained=explained)
     errors = machine.check(proposed).errors
     if errors:
-        return f"it cannot run by itself: {errors[0]['error']}"
+        return f"it cannot run on its own: {errors[0]['error']}"
 
     if places is None:
         places = {place: place for place in range(len(run.machine.history))}

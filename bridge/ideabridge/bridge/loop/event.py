@@ -159,7 +159,7 @@ def read_decider(value: JSON) -> Decider:
             kind_and_via: tuple[Any, Any] = kind, via
             return Decider(cast("DeciderKind", kind_and_via[0]), cast("Via", kind_and_via[1]), user)
     raise JournalError(
-        f"by: expected who decided, as {{kind, via, user?}}, found {str(value)[:100]!r}"
+        f"by: expected the decider as {{kind, via, user?}}, found {str(value)[:100]!r}"
     )
 
 

@@ -100,7 +100,7 @@ from ideabridge.bridge.loop.tick import Tick
 from ideabridge.bridge.loop.tool_offer import ToolOffer
 from ideabridge.tools.encoding import JSON, JSONObject
 
-CUT_OFF: Final = "the process ended while the answer was streaming in"
+CUT_OFF: Final = "the process ended while the answer was still arriving"
 """Why an answer was cut off if the run's process ended. The mind is not at fault."""
 
 Phase = Literal["new", "asking", "planning", "solving", "ending", "ended"]

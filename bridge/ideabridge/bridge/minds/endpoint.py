@@ -155,8 +155,8 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
     bearer = _BEARERS.get(kind)
     if url is not None and bearer is not None and os.environ.get(bearer, key) != key:
         raise ModelSetupError(
-            f"model: {bearer} would be sent to base_url: if you want that, name it as key_env; "
-            "otherwise unset it"
+            f"model: {bearer} would be sent to base_url. If you want that, name the variable as "
+            "key_env; otherwise, unset the variable"
         )
 
     # Bedrock is an exception: it signs requests with AWS credentials, which it does not send, and a

@@ -135,7 +135,7 @@ class Recorded:
         nearest = max(
             self._ideas(_LOOKED_AT), key=lambda idea: _nearness(idea, request), default=None
         )
-        head = f"nothing recorded answers request {request.id[:12]}"
+        head = f"no recorded solution answers request {request.id[:12]}"
         if nearest is None:
             return f"{head}: the recording contains no ideas"
 

@@ -716,13 +716,13 @@ class Authorization(httpx2.Auth):
         if isinstance(error, OAuthRegistrationError):
             if self._provider.context.oauth_metadata is None:
                 reason = (
-                    "it names no authorization server. If it wants a token, write it "
+                    "it names no authorization server. If it requires a token, write the token "
                     f"into {self._place}.headers"
                 )
             else:
                 reason += (
-                    ". If it does not register clients by itself, write the id of a registered "
-                    f"client into {self._place}.auth"
+                    ". If it does not register clients automatically, write the id of a client "
+                    f"that you registered there into {self._place}.auth"
                 )
 
         shown_reason = shown(reason, self._secrets, _SHOWN_CHARACTERS)

@@ -217,7 +217,8 @@ class Tap:
             if len(self._unanswered) >= MOST_QUESTIONS:
                 count = len(self._unanswered)
                 self.fault = (
-                    f"had {count} unanswered requests at a time; the limit is {MOST_QUESTIONS}"
+                    f"had {count} unanswered requests at the same time; "
+                    f"the limit is {MOST_QUESTIONS}"
                 )
                 raise anyio.EndOfStream
 

@@ -209,7 +209,7 @@ class DevicePerson:
             # The server might be overloaded, so ask less often.
             interval = max(interval, min(2 * interval, _MOST_INTERVAL))
 
-        late = "nobody has signed in with the code in time"
+        late = "nobody signed in with the code in time"
         raise OAuthFlowError(f"{late}; the last problem: {trouble}" if trouble else late)
 
 

@@ -324,9 +324,9 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
 
     if not is_within_origin(request.url, target):
         message = (
-            f"redirects to {shown_address(target)}, which is not on the origin of "
-            f"{shown_address(request.url)}: not followed. If it is the intended server, "
-            "write that address into 'url'"
+            f"redirects to {shown_address(target)}. ideabridge does not follow this redirect, "
+            f"because it leaves the origin of {shown_address(request.url)}. If the new address is "
+            "the intended server, write it into 'url'"
         )
         raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=status)
 

@@ -149,7 +149,7 @@ class MessageRepair:
         if shape.accepts(value):
             return value
         if not self.has_left:
-            return Unusable("too much of the message is odd")
+            return Unusable("the message has too many oddities")
         self.left -= 1
 
         before = value
@@ -236,7 +236,7 @@ class MessageRepair:
             if not self.has_left:
                 self.note(
                     f"{place}[{index}]",
-                    "too much of the message is odd; this and all that follows is left out",
+                    "the message has too many oddities; this item and those after it are left out",
                 )
                 break
 

@@ -135,8 +135,8 @@ _WITHHELD: Final = (
 )
 
 _APART: Final = (
-    "each session has its own process of it, because it asked a question while calls of several "
-    "sessions were running, and did not say which session it belongs to"
+    "each session has its own process of this server, because the server asked a question while "
+    "calls of several sessions were running, and did not say which session the question belongs to"
 )
 
 _PATIENCE: Final = 30.0
@@ -353,8 +353,8 @@ class Module:
         """
         logger.warning(
             "server %s asked a question while calls of %d sessions were running, and did not say "
-            "which session it belongs to, so nobody was asked. From now on, each session has its own "
-            "process",
+            "which session the question belongs to, so nobody was asked. From now on, each session "
+            "has its own process of this server",
             self.name,
             sessions,
         )

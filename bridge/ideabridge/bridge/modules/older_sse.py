@@ -137,8 +137,8 @@ def _address(event: Event, url: httpx2.URL) -> httpx2.URL:
 
     if not is_within_origin(url, address):
         problem = (
-            f"asks for requests to be sent to {shown_address(address)}, which is not on the origin "
-            f"of {shown_address(url)}: refused"
+            f"asks for requests to be sent to {shown_address(address)}. ideabridge refuses this, "
+            f"because that address is not on the origin of {shown_address(url)}"
         )
         raise OlderServerError(INVALID_REQUEST, problem, Mark.REFUSED)
 

@@ -180,7 +180,7 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
         guessed = _type_of(block)
         if guessed is None:
             repair.note(
-                f"{place}.type", "is not one that the protocol has; its JSON is shown", kind
+                f"{place}.type", "is not a type that the protocol defines; its JSON is shown", kind
             )
             return _text(json_of(block))
 
@@ -188,7 +188,7 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
         block["type"] = kind = guessed
     elif _BLOCKS[kind].__name__ not in {arm.name for arm in shape.arms}:
         repair.note(
-            f"{place}.type", "is not one that the protocol has here; its JSON is shown", kind
+            f"{place}.type", "is not a type that the protocol allows here; its JSON is shown", kind
         )
         return _text(json_of(block))
 
@@ -208,7 +208,10 @@ def _with_members(repair: MessageRepair, block: Object, kind: str, place: str) -
     if kind in ("image", "audio") and not isinstance(mime_type, str):
         other = block.get("mime_type") or _mime_type(block.get("data"))
         if isinstance(other, str) and other:
-            problem = f"expected a string, got {got(mime_type)}; another one is used"
+            problem = (
+                f"expected a string, got {got(mime_type)}; "
+                "the type is taken from 'mime_type' or from the data"
+            )
             repair.note(f"{place}.mimeType", problem, other)
             block["mimeType"] = other
 
@@ -514,7 +517,7 @@ def _log_message(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
     if members.get("level") not in _LEVELS.values() and level in (*_LEVELS, *_LEVELS.values()):
         repair.note(
             f"{place}.level",
-            f"is not one that the protocol has; taken as {_LEVELS.get(level, level)!r}",
+            f"is not a level that the protocol defines; taken as {_LEVELS.get(level, level)!r}",
         )
 
     return {**members, "level": _LEVELS.get(level, level)}
@@ -842,7 +845,7 @@ def _with_failure(repair: MessageRepair, result: Object) -> Object:
         and result.get("isError") is not True
     ):
         repair.note(
-            "resultType", "is not one that the protocol has; taken as an error", result_type
+            "resultType", "is not a type that the protocol defines; taken as an error", result_type
         )
         return {**result, "isError": True}
 

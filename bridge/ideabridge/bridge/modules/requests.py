@@ -207,8 +207,8 @@ class Requests:
         """
         text = (
             f"{self._name} asked a question that may belong to a call of another session, so "
-            "nobody was asked. From now on, each session has its own process of it. The call has "
-            f"ended; it answered: {said}"
+            "nobody was asked. From now on, each session has its own process of this server. The "
+            f"call has ended with this answer: {said}"
         )
         repeatable = tool.annotations.read_only is True
         return SharedQuestionError(self._module, text, outcome=outcome, repeatable=repeatable)

@@ -716,7 +716,7 @@ def _read_variable(
         kind, _, name = inside.partition(":")
         hint = _EDITOR_HINTS.get(inside) or {
             "env": f"write ${{{name}}}",
-            "input": "nobody is asked for values here; set a variable and write ${VAR}",
+            "input": "ideabridge does not ask for values; set a variable and write ${VAR}",
             "secret": "a secret's name has letters, digits, '_', '-' and '.', and no default",
             "workspaceFolder": "only one folder is known here: write ${workspaceFolder}",
             "command": "no editor runs commands here; set a variable and write ${VAR}",

@@ -211,8 +211,8 @@ class StreamableHTTP:
             return
         if not _SESSION.fullmatch(session):
             message = (
-                f"named a session in {len(session):,} characters; expected 1 to "
-                "4,096 visible ASCII characters"
+                f"sent a session id of {len(session):,} characters; expected 1 to 4,096 visible "
+                "ASCII characters"
             )
             raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED)
 

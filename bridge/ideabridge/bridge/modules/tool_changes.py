@@ -64,7 +64,8 @@ def tool_changes(
             if is_whole:
                 near = did_you_mean(name, listed)
                 notes.append(
-                    f"{place}: the server lists no such tool, or the tool is not allowed.{near}"
+                    f"{place}: the server does not list this tool, or the tool is not allowed."
+                    f"{near}"
                 )
             continue
 

@@ -175,7 +175,8 @@ def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
 
     if len(names) > MAX_AUDIENCE:
         raise PublicationError(
-            f"to: expected at most {MAX_AUDIENCE} names, found {len(names):,}; all: everybody"
+            f"to: expected at most {MAX_AUDIENCE} names, found {len(names):,}; use 'all' to share "
+            "with everybody"
         )
 
     if names == ["me"]:
@@ -1002,7 +1003,7 @@ class Publisher:
                 strict=plan.get("strict") is True,
             )
         except IdeabridgeError as error:
-            return [f"its run would not become this plan today: {error}"]
+            return [f"its run can no longer become this plan: {error}"]
 
         return silent_defaults(plan, draft.plan)
 

@@ -368,7 +368,7 @@ class Saver:
                 Choice(AUTO, "it is written by hand"),
             )
         except IdeabridgeError as error:
-            raise PublicationError(f"a run cannot begin with it: {error}") from None
+            raise PublicationError(f"a run cannot begin with this idea: {error}") from None
 
         ideas = (WrittenCall("", pattern) for pattern in requested_tools)
         cycle = own_cycle(publisher.store, name, [*written_calls(written.solution.calls), *ideas])

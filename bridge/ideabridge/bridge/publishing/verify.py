@@ -150,9 +150,9 @@ def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:
         if literal.why == COPIED_PART and literal.at not in reported
     ]
     return [
-        f"{'.'.join(literal.at)} takes its recorded value and no answer mentions it, although "
-        f"{COPIED_PART}: an earlier version published it. Publish it again, so that its answers "
-        "mention it"
+        f"{'.'.join(literal.at)} takes its recorded value, although {COPIED_PART}, and no answer "
+        "of the tool says so, because an earlier version published the tool. Publish it again, so "
+        "that its answers say so"
         for literal in silent
     ]
 

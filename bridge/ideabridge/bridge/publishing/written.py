@@ -590,7 +590,10 @@ def _lack(answer: str, solution: Solution, *, has_references: bool) -> str | Non
     if answer == "recorded" and solution.output is None:
         return "its solution has no output; write it as solution.output"
     if answer == "recorded" and has_references:
-        return "its output has references; write the values, or leave the answer out (it is a plan)"
+        return (
+            "its output has references; write values in their place, or leave out `answer`, "
+            "because the idea is a plan"
+        )
     return None
 
 

@@ -98,14 +98,14 @@ class Binding:
         program = self._machine.program
         if program is not None and program.interpreter != interpreter():
             return (
-                f"its program began in {program.interpreter}; this process has {interpreter()}, "
-                "which may behave differently"
+                f"its program began in {program.interpreter}, but this process has "
+                f"{interpreter()}, which may behave differently"
             )
 
         if self._bound is None and not self.is_same:
             return (
-                "the configuration has changed since it was started, and an earlier version of "
-                "ideabridge did not record which parts of it the run needs"
+                "the configuration has changed since the run began, and an earlier version of "
+                "ideabridge did not record which parts of the configuration the run needs"
             )
 
         for tool in self._needed():
@@ -138,7 +138,7 @@ class Binding:
         if self._is_from_files(tool):
             difference = self._executor.difference(tool)
             if difference is not None:
-                return f"its tool {tool.name!r} has changed since it was started: {difference}"
+                return f"its tool {tool.name!r} has changed since the run began: {difference}"
 
         if is_reader(tool) or tool == _builtin_tools().get(tool.name) or self._is_bound(OWN_TOOLS):
             return None

@@ -113,14 +113,14 @@ class Control:
                 await run.runner.wait_written()
             if run.unwritten is not None:
                 raise InterruptedRunError(
-                    f"run {run_id}: {run.unwritten}; it will then be cancelled"
+                    f"run {run_id}: {run.unwritten}. After that, the run is cancelled"
                 )
             if record.parent or run.machine.ended:
                 return run
             if anyio.current_time() > deadline:
                 raise InterruptedRunError(
                     f"run {run_id}: {_who(record)} is working on it and has not cancelled it "
-                    f"within {ANSWERS_SECONDS:g} s; it ends as soon as that process reads the "
+                    f"within {ANSWERS_SECONDS:g} s; the run ends as soon as that process reads the "
                     "request, or when another process takes over the run"
                 )
             await anyio.sleep(LISTENS_SECONDS / 2)

@@ -57,7 +57,7 @@ MOST_TAKEN_UP: Final = 2
 is set aside until a person asks for it.
 """
 
-ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
+ORPHANED: Final = "the run of this room has ended, or the call that this room answers was cancelled"
 """The reason that is recorded when a room ends because its call ended before the room did."""
 
 

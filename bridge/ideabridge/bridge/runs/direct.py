@@ -67,7 +67,7 @@ SESSION: Final = "session"
 
 _WHY: Final = "calls that a client made one by one"
 
-_META_NAMES: Final = "it has arguments whose names have another meaning in a plan"
+_META_NAMES: Final = "it has arguments whose names have a different meaning in a plan"
 
 _FAILED: Final = ("failed", "cancelled", "limit", "stalled")
 """The statuses of a run that has ended without a result."""

@@ -401,9 +401,9 @@ def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.Run
         if message.type == "input" and not message.instance
     ]
     if not places:
-        raise ForkError("input: the run takes no input, so it cannot get a different one")
+        raise ForkError("input: the run takes no input, so a fork cannot give it one")
     if len(places) > 1:
-        raise ForkError("input: the run takes several inputs, so it cannot get a different one")
+        raise ForkError("input: the run takes several inputs; a fork can only replace a single one")
 
     old = messages[places[0]]
     if old.schema is not None:

@@ -365,8 +365,8 @@ def _granted(
         return None
     if question.call is None or question.kind != "call" or decision.decision != "approve":
         raise DecisionError(
-            "a grant requires `approve` for a call: it allows the tool of that call for the rest "
-            "of the run"
+            "a grant requires `approve` for a call: the grant allows the tool of that call for the "
+            "rest of the run"
         )
 
     if by.kind != "person":
@@ -488,7 +488,10 @@ def _decided_outcome(
         return events.OutcomeDecided(*place, "skip", by, question.item, reason, error=error)
 
     if isinstance(value, Missing):
-        raise DecisionError("'value' needs `value`: the result of the call, or null if it has none")
+        raise DecisionError(
+            "the decision 'value' needs `value`: the result of the call, or null if the call has "
+            "no result"
+        )
     return events.OutcomeDecided(
         *place, "value", by, question.item, reason, _checked_result(question, value)
     )

@@ -303,7 +303,7 @@ def _why_unpinned(call: WrittenCall, tool: Tool) -> str:
     names_module = call.module is not None and call.module != ANONYMOUS
     if tool.module is None or names_module:
         return f"{tool.label} is not among the tools that it was published with"
-    return f"{call.tool} is missing here; {tool.label} is another tool and cannot replace it"
+    return f"{call.tool} is missing here; {tool.label} is a different tool and cannot replace it"
 
 
 @dataclass(frozen=True, slots=True)

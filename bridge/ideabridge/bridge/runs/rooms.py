@@ -201,7 +201,7 @@ class Rooms:
             start = _start_clean_room(machine, effect, settings, choice, offer.has_tool)
 
         if not run.runner.wanted or effect.key not in run.machine.open_rooms:
-            raise RoomError("the run it belongs to has ended")
+            raise RoomError("the run of this room has ended")
         return await self._runs.create(
             start, run.caller, f"{effect.tool.name}, for {run.id}", (room_id, run)
         )
@@ -233,10 +233,10 @@ class Rooms:
         if isinstance(event, CallFinished):
             room = run.rooms.pop((event.call, event.item), None)
             if room is not None and not follows:
-                self._cancel(run, room, "the call it answers was cancelled")
+                self._cancel(run, room, "the call that this room answers was cancelled")
         elif isinstance(event, RunEnded):
             for room in [] if follows else list(run.rooms.values()):
-                self._cancel(run, room, "the run it belongs to has ended")
+                self._cancel(run, room, "the run of this room has ended")
             run.rooms.clear()
 
         if parent is None:

@@ -827,8 +827,8 @@ class Run:
                 return room.event_of(rest, decision)
 
         raise DecisionError(
-            f"no approval {approval[:100]!r} is pending: the room that it "
-            "belonged to has ended, or never existed"
+            f"no approval {approval[:100]!r} is pending: the room of this approval has ended, "
+            "or never existed"
         )
 
     def _expect_in_profile(self, edit: CallDecided, offer: Offer) -> None:

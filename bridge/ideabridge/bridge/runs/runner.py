@@ -631,9 +631,9 @@ class Runner:
         wanted = request.model.get("model")
         if wanted is not None and self.machine.mind_name in (None, TURNS):
             raise HandlerError(
-                f"a handler of messages asks for the model {wanted!r}, but the run is answered "
-                "turn by turn, by the model of whoever submits solutions: configure a model, or "
-                "leave out draft.model['model']"
+                f"a message handler asks for the model {wanted!r}, but clients answer this run "
+                "turn by turn with their own models: configure a model, or leave out "
+                "draft.model['model']"
             )
 
     def _finish_step(self, outcome: str) -> None:

@@ -1120,7 +1120,9 @@ class Runs:
                 except (InterruptedRunError, StoreError) as error:
                     # Another process drives the run, or the store fails. The run follows the new
                     # rules before the next decision about it.
-                    logger.warning("run %s: the new configuration must wait: %s", run.id, error)
+                    logger.warning(
+                        "run %s: the new configuration cannot be applied yet: %s", run.id, error
+                    )
 
     def adopt(self, record: RunRecord) -> None:
         """Let workers of this configuration claim a queued run of another configuration, if the run

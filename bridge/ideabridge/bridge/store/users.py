@@ -334,7 +334,7 @@ class Users:
     def _unknown(self, name: str) -> UnknownUserError:
         rows = self._database.execute("SELECT name FROM users WHERE state <> 'removed' LIMIT 5000")
         names = [row[0] for row in rows]
-        hint = did_you_mean(name, names) if names else " `users add` makes the first."
+        hint = did_you_mean(name, names) if names else " `users add` creates the first user."
         return UnknownUserError(f"there is no user {name[:64]!r}.{hint}")
 
     def all(self) -> list[User]:

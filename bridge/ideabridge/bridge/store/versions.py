@@ -184,11 +184,11 @@ def breaking(old: Side, new: Side) -> list[str]:
     lines = [f"input: {line}" for line in _breaking_input(old, new)]
     lines += [f"output: {line}" for line in _breaking_output(old, new)]
     if new.answer == "recorded" and old.answer not in ("", "recorded"):
-        lines.append("answer: it answers only for the recorded input")
+        lines.append("answer: the tool answers only for the recorded input")
 
     only_read = old.annotations.get("readOnlyHint") is True
     if only_read and new.annotations.get("readOnlyHint") is not True:
-        lines.append("annotations: it is no longer read-only")
+        lines.append("annotations: the tool is no longer read-only")
 
     return lines
 

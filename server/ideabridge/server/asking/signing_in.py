@@ -52,7 +52,7 @@ def expect_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> N
         user: the user of ideabridge who wants to sign in, or None for whoever starts it.
     """
     if entry.url is None:
-        raise NoSignInError(f"{name} is a program, which signs in by itself")
+        raise NoSignInError(f"{name} is a program, which signs in on its own")
     if any(header.lower() == "authorization" for header in entry.headers):
         raise NoSignInError(
             f"mcpServers.{name}.headers has the token for {name}, so no sign-in is needed"
@@ -148,9 +148,7 @@ class BrowserPerson:
             SignInError: the address is not the answer to this sign-in.
         """
         if not self._state or _state_of(address) != self._state:
-            raise SignInError(
-                "this is not the address that a browser ends up at after this sign-in"
-            )
+            raise SignInError("this is not the address to which this sign-in sends the browser")
         self._take(address)
 
     def _take(self, address: str) -> None:

@@ -97,7 +97,8 @@ def _say_histories(histories: list[HistoryImport]) -> None:
     say("")
     for history in histories:
         logs = counted(len(history.logs.inventory.files), "log")
-        _tell(f"{history.logs.title} has {logs} of what it did, in {near(history.logs.folders[0])}")
+        folder = near(history.logs.folders[0])
+        _tell(f"{history.logs.title} has {logs} of its conversations, in {folder}")
     _tell(
         "ideabridge saves the calls to your servers, their results and what you asked for in your "
         "own store. What was done repeatedly can become a tool."

@@ -588,7 +588,7 @@ def _advise(followed: Followed, options: Options) -> None:
     if run.status == "needs_solution":
         report(
             f"it is waiting for the solution of turn {run.turn}. A client connected to this store "
-            "can submit it, or you:"
+            "can submit it, or you can:"
         )
         report(f"  ideabridge resume {run.id}{again} (reads it from standard input, and continues)")
 
@@ -601,7 +601,9 @@ def _advise(followed: Followed, options: Options) -> None:
 
         # A command that continues the run needs the same configuration, so the suggested commands
         # repeat the options.
-        report("it is waiting in the store. A client connected to this store can decide, or you:")
+        report(
+            "it is waiting in the store. A client connected to this store can decide, or you can:"
+        )
         report(f"  ideabridge resume {run.id}{again} (asks you at a terminal, and continues)")
         match choices:
             case [[first, *others], *rest] if all(other == choices[0] for other in rest):

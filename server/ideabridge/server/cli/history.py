@@ -287,7 +287,7 @@ def _incomplete(runs: Sequence[HistoryRun]) -> list[str]:
 def _incomplete_sentences(left: Counter[str], incomplete: int) -> list[str]:
     sentences = [f"{counted(count, 'call')} {reason} left out" for reason, count in left.items()]
     if incomplete:
-        sentences.append(f"{counted(incomplete, 'result')} not as the tool returned it")
+        sentences.append(f"{counted(incomplete, 'result')} incomplete in the log")
     return sentences
 
 

@@ -427,7 +427,9 @@ async def suggest_ideas(
             more = len(suggestion.open) - 1
             tail = f" (and {more} more)" if more else ""
             show_line(fit(f"  open: {suggestion.open[0].line}{tail}", 4), "yellow")
-            show_line(fit("  a program settles it: add --program ask, FILE, or show", 4), "yellow")
+            show_line(
+                fit("  a program can settle this: add --program ask, FILE, or show", 4), "yellow"
+            )
         # A command is not wrapped, so that the person can copy it.
         show_line(f"  {suggestion.command}")
 

@@ -590,7 +590,7 @@ async def _ask_whether(
     from ideabridge.bridge.runs.people import Decision
 
     if alternatives:
-        say("what it assumes could also be:")
+        say("the assumed values could also be:")
         for number, (at, candidate) in enumerate(alternatives, 1):
             say(_marked(f"{number}: {visible(at)} {visible(candidate.choice)}", "  "))
 

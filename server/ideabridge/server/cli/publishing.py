@@ -634,8 +634,8 @@ def _say_open(publication: Publication, ref: str) -> None:
         say(f"  and {counted(len(points) - _MOST_OPEN_POINTS, 'more point')}", "yellow")
 
     say(
-        "a program settles it, and is checked against the recorded run. Let the "
-        "configured model write it:"
+        "a program can settle this. ideabridge checks it against the recorded run. Let the "
+        "configured model write the program:"
     )
     say(f"  ideabridge ideas publish {ref} {publication.name} --program ask")
     say(

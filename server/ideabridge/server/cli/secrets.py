@@ -286,8 +286,8 @@ def _check_named(owner: SecretOwner, name: str, uses: list[_Use]) -> None:
     """Raise `UsageError` if no server in a file names a secret."""
     if not uses:
         raise UsageError(
-            f"no server of {owner.shown} names ${{secret:{name}}}; expected one, because a secret "
-            "of this file is only for the servers that name it now"
+            f"no server of {owner.shown} names ${{secret:{name}}}. Name it in the entry of a "
+            "server first, because a secret of this file is only for servers that already name it"
         )
 
 

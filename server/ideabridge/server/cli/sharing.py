@@ -89,7 +89,7 @@ def export_ideas(
 
     references = list(refs or [])
     if output is not None and folder is not None:
-        raise UsageError("--output, --folder: give one of them")
+        raise UsageError("--output and --folder: give only one of them")
     if folder is None and (published or len(references) != 1):
         raise UsageError("REF: expected one idea; several ideas need a folder (--folder DIR)")
 

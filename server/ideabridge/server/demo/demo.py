@@ -391,7 +391,7 @@ class Demo:
         self.checks.same("tokens used", tokens, 0)
         at_once = max(map(len, assistant.at_once(reply.bars)), default=0)
         self.checks.holds(
-            "assistant A: calls ran in parallel", at_once > 1, "no two calls ran at once"
+            "assistant A: calls ran in parallel", at_once > 1, "no two calls ran at the same time"
         )
         came = (
             f"The {len(calls)} results had {sum(sizes):,} bytes. {reply.bytes:,} bytes "
@@ -511,7 +511,7 @@ class Demo:
         if groups:
             name, beside = groups[0][:2]
             self.say(
-                f"   up to {max(map(len, groups))} calls at once, "
+                f"   up to {max(map(len, groups))} calls at the same time, "
                 f"for example {name} beside {beside}",
                 None,
             )

@@ -230,7 +230,8 @@ class IdentityProvider:
 
             if metadata.get("issuer") != self.settings.issuer:
                 raise ProviderError(
-                    f"{url}: it is the metadata of {str(metadata.get('issuer'))[:200]!r}"
+                    f"{url}: the metadata there belongs to a different issuer, "
+                    f"{str(metadata.get('issuer'))[:200]!r}"
                 )
 
             keys = metadata.get("jwks_uri")

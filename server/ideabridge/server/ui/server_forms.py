@@ -460,7 +460,10 @@ class ServerForms:
         """
         draft = self._drafts.find(draft_id, visitor)
         if draft is None:
-            raise EntryError("what you typed was already saved, or waited too long: type it again")
+            raise EntryError(
+                "what you typed is no longer here, because it was already saved or waited too "
+                "long: type it again"
+            )
         return draft
 
     async def show_check(self, request: Request) -> Response:

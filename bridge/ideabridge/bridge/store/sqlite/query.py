@@ -163,7 +163,7 @@ def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
     """
     for name in parameters:
         if re.search(rf"[:@$]{re.escape(name)}\b", sql) is None:
-            raise QueryError(f"there is no :{name[:80]} in the SQL")
+            raise QueryError(f"the SQL has no parameter :{name[:80]}")
 
     file_exists(path)
     try:

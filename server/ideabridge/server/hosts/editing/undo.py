@@ -168,10 +168,13 @@ def undo_file(file: EditedFile) -> UndoneFile:
 
     target = os.path.realpath(file.path)
     if target != str(file.target):
-        copied = "there was no file" if file.backup is None else f"its copy is {file.backup}"
+        before = "there was no file"
+        if file.backup is not None:
+            before = f"the content was that of {file.backup}"
+
         raise HostFileError(
             f"{file.path}: now leads to {target}, but led to {file.target} when it was edited; "
-            f"before the edit, {copied}"
+            f"before the edit, {before}"
         )
 
     former = _former_bytes(file)
