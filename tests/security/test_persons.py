@@ -260,8 +260,8 @@ async def test_approval_by_person_leaves_only_the_terminal(era: str, tmp_path: P
         told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
         assert told["status"] == "needs_approval"
         assert (
-            "approval.by in the configuration), at a terminal: ideabridge approvals decide"
-            in told["decides"]
+            "approval.by in the configuration), on the page that `ideabridge ui` opens, "
+            "or at a terminal: ideabridge approvals decide" in told["decides"]
         )
         said = await refused(client, "decide_approval", run=told["run"], decisions=decision(told))
         assert "approval.by in the configuration" in said
@@ -290,7 +290,10 @@ async def test_over_http_the_answer_names_the_page_and_the_command(
             async with Client(url, mode=era, read_timeout_seconds=60) as client:
                 run = await client.call_tool("run_plan", {"calls": [note(tmp_path / "one")]})
                 told: Any = run.structured_content
-                where = f"on the page {url.removesuffix('/mcp')}/ui/approvals, or " if page else ""
+                again = f"--config {configuration} --project {Path.cwd()}"
+                where = f"on the page that `ideabridge ui {again}` opens, or "
+                if page:
+                    where = f"on the page {url.removesuffix('/mcp')}/ui/approvals, or "
                 terminal = f"at a terminal: ideabridge approvals decide --config {configuration}"
                 for said in (told["decides"], text(run)):
                     assert (

@@ -128,8 +128,11 @@ async def test_where_no_form_is_shown_it_waits_for_an_approval(
         waiting = structured(told)["needs_person"]
         [approval] = waiting["approvals"]
         assert (
-            "only the person can decide, at a terminal: ideabridge approvals decide"
+            "only the person can decide, on the page that `ideabridge ui --config "
             in waiting["decides"]
+        )
+        assert (
+            "` opens, or at a terminal: ideabridge approvals decide --config " in waiting["decides"]
         )
         assert approval in text(told)
         assert versions(configuration.parent) == [1]

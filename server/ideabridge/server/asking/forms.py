@@ -56,6 +56,7 @@ class Commands:
     """Commands for a terminal, with the options that select this server's store.
 
     Attributes:
+        ui: opens the page for this server's store in a browser.
         link: creates a link that signs the owner in to the page.
         page: the address of this server's web page, if it has one. It does not sign anybody in.
         serve: the arguments with which an assistant starts a server on the same store.
@@ -64,6 +65,7 @@ class Commands:
     show: str = "ideabridge approvals list"
     decide: str = "ideabridge approvals decide"
     publish: str = "ideabridge ideas publish"
+    ui: str = "ideabridge ui"
     link: str = "ideabridge ui --link"
     page: str | None = None
     serve: tuple[str, ...] = ("serve",)
@@ -73,14 +75,14 @@ class Commands:
         """Return a phrase that says where a person can decide without a form."""
         terminal = f"at a terminal: {self.decide}"
         if self.page is None:
-            return terminal
+            return f"on the page that `{self.ui}` opens, or {terminal}"
         return f"on the page {self.page}/approvals, or {terminal}"
 
     def places_to_publish(self, ref: str, name: str) -> str:
         """Return a phrase that says where a person can publish a run or an idea under a name."""
         terminal = f"at a terminal: {self.publish} {ref} {name}"
         if self.page is None:
-            return terminal
+            return f"on the page that `{self.ui}` opens, or {terminal}"
         query = urlencode({"ref": ref, "name": name})
         return f"on the page {self.page}/ideas/publish?{query}, or {terminal}"
 

@@ -376,6 +376,7 @@ def _commands(options: Options) -> Commands:
         f"ideabridge approvals list{without_tools.again}",
         f"ideabridge approvals decide{absolute.again}",
         f"ideabridge ideas publish{asking.again}",
+        f"ideabridge ui{without_tools.again}",
         f"ideabridge ui --link{without_tools.again}",
         serve=("serve", *serve_arguments(options, "user")),
     )
