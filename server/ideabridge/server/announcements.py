@@ -1,8 +1,8 @@
 """Announcements: notifies clients when tools, resources and prompts change.
 
 With protocol 2026-07-28, notifications go over the subscription bus to clients that listen. With
-2025-11-25 and earlier, they go to every session that has completed the handshake. Changes made by
-other processes are reported by the store, or found by polling it.
+2025-11-25 and earlier, they go to every session that has completed the handshake. The store reports
+changes that other processes make. Changes that it does not report are found by polling the store.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Listening:
 
 
 class Announcements:
-    """Tracks which clients listen, and tells them what has changed."""
+    """Tracks the clients that listen, and notifies them of changes."""
 
     def __init__(self, catalogue: ToolCatalogue, quotas: Quotas, offerings: Offerings) -> None:
         self._bridge = bridge = catalogue.bridge
@@ -93,8 +93,9 @@ class Announcements:
         self._events: dict[tuple[str, ServerEvent], None] = {}
         # The listening clients, keyed by caller, because callers see different ideas.
         self._listening: dict[str, _Listening] = {}
-        # Keyed by session id; "" is the client on stdio. The SDK does not always report that a
-        # session has ended, so their number is limited and the oldest are removed.
+        # The sessions, keyed by session id; "" is the client on stdio. The SDK does not always
+        # report that a session has ended, so the number of sessions is limited, and the oldest
+        # sessions are removed.
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._versions: dict[_Watched, int] = {}
         self._catalogue_version = bridge.store.publications.catalogue_version()
@@ -104,7 +105,8 @@ class Announcements:
         self._poked = False
         self._other_tools = False
         self._exposed_modules = offerings.exposed_modules
-        # Subscribed resources whose server was replaced, until the new one watches them.
+        # The subscribed resources whose server was replaced and which the new server does not watch
+        # yet.
         self._lost: set[str] = set()
         offerings.arrived = self._arrived
 
@@ -179,8 +181,8 @@ class Announcements:
             listening.clients.append(uris)
             try:
                 for uri in uris:
-                    # A module can refuse one of the resources. Changes to the others, and to lists,
-                    # are still reported.
+                    # A module can refuse to watch one of the resources. Changes to the other
+                    # resources, and to lists, are still reported.
                     with suppress(MCPError):
                         await self._watch(uri, caller)
                 return await listening.handler(context, params)
@@ -277,8 +279,8 @@ class Announcements:
                 await self._look(poked=poked)
                 reported = ""
             except StoreError as error:
-                # The store is busy, full or missing. The next poll looks again and often fails in
-                # the same way, so an error is logged only if it differs from the last one.
+                # The store is busy, full or missing. The next poll tries again and often fails in
+                # the same way, so an error is logged only if it differs from the previous error.
                 if str(error) != reported:
                     reported = str(error)
                     logger.warning("the store could not be checked for changes: %s", error)

@@ -76,15 +76,15 @@ def exposed_names(
     is_taken: Callable[[str, Tool], bool],
     earlier: Mapping[ToolKey, str] | None = None,
 ) -> list[str]:
-    """Return a name for each tool, in order, of at most `MAX_EXPOSED` characters `a-z`, `0-9` and
-    `_`.
+    """Return a name for each tool, in the order of the tools. A name has at most `MAX_EXPOSED`
+    characters, which are `a-z`, `0-9` and `_`.
 
     A tool that had a name earlier keeps that name. Any other tool gets the first of these names
     that is free: its own name; its own name prefixed with its module's name; its own name followed
-    by a hash of both. If tools of two modules want the same name, both get the next form, so that
-    no name depends on which module connected first. In-process tools come before the tools of
-    modules. `is_taken` reports whether a name already belongs to something else, so that a tool
-    cannot get it.
+    by a hash of both. If tools of two modules would get the same name, both get the next form, so
+    that no name depends on which module connected first. In-process tools come before the tools of
+    modules. `is_taken` returns whether a tool cannot get a name because the name already belongs to
+    something else.
     """
     tools = list(tools)
     names: dict[int, str] = {}
@@ -119,7 +119,7 @@ def exposed_names(
 
 def _own(tool: Tool) -> str | None:
     name = safe_name(tool.name)
-    # `safe_name` returns "tool" for a name without any character that is allowed in a safe name.
+    # If a name has no character that is allowed in a safe name, `safe_name` returns "tool".
     is_lost = name == "tool" and "tool" not in tool.name.lower()
     if is_lost or len(name) > MAX_EXPOSED:
         return None
@@ -144,8 +144,8 @@ def _cut(tool: Tool, tail: int) -> str:
 
 
 def _numbered(tool: Tool, used_names: set[str], is_taken: Callable[[str, Tool], bool]) -> str:
-    """Append a number to a tool's name if two tools of one module have this name, or if the name
-    with the hash is taken, too.
+    """Append a number to a tool's name. This is needed if two tools of one module have the same
+    name, or if the name with the hash is taken, too.
     """
     number = 2
     while True:
@@ -225,7 +225,7 @@ class ToolCatalogue:
         return {name: tool.definition.get("annotations") for name, tool in self._published.items()}
 
     def refresh(self) -> None:
-        """Update the exposed tools after modules or published names have changed."""
+        """Update the exposed tools after the modules or the published names have changed."""
         version = self.bridge.store.publications.catalogue_version()
         if self._expose_modules or self._expose_tools:
             tools = self.bridge.offer.known
@@ -345,7 +345,7 @@ class ToolCatalogue:
         try:
             stored = self.bridge.store.tool_memory.keep_exposed_names(self._scope, rows)
         except StoreError as error:
-            # The store is busy or full. The names apply in this process, and the next process will
+            # The store is busy or full. The names apply in this process, and a later process will
             # store them.
             logger.warning("storing the names of exposed tools failed: %s", error)
             return {}
@@ -379,8 +379,8 @@ class ToolCatalogue:
     # -- looking up --------------------------------------------------------------------------------
 
     async def await_modules(self) -> None:
-        """If modules are exposed, wait until the tools of all of them are known, at most until
-        `LIST_SECONDS` after the start or until the first call.
+        """If modules are exposed, wait until the tools of all exposed modules are known. The wait
+        ends at the latest `LIST_SECONDS` after the start, or at the first call.
         """
         if self._expose_modules:
             await self.bridge.modules.known(max(0.0, self._patience - anyio.current_time()))
@@ -435,14 +435,14 @@ class ToolCatalogue:
 
     def _may_come(self, name: str) -> bool:
         """Return whether a module that is not connected yet might have the tool. If a connected
-        module lists the tool but it cannot be called, no other module is expected to have it,
+        module lists the tool but the tool cannot be called, no other module is expected to have it,
         unless some module used to have a tool with that name.
         """
         return name in self._kept_names or self.bridge.offer.missing.why_refused(name) is None
 
     async def _await_tool(self, name: str, caller: str) -> None:
-        """Wait for the module that had the tool before. If none did, wait until some module lists
-        it or all modules are known.
+        """Wait for the module that had the tool before. If no module had it, wait until some module
+        lists the tool or the tools of all modules are known.
         """
         modules = self.bridge.modules
         owner, _ = self._kept_names.get(name, (None, ""))
@@ -474,7 +474,7 @@ class ToolCatalogue:
         if name in self._exposed:
             return self._exposed[name]
         if name in self._kept_names:
-            # A host can use a name from an earlier list without listing the tools again.
+            # A host can use a name that it got in an earlier list of tools.
             return self._by_tool.get(self._kept_names[name])
 
         # A module's view calls the module's tools by their own names.
@@ -543,8 +543,8 @@ class ToolCatalogue:
 
         Args:
             cursor: the place where the page begins, or None for the first page.
-            caller: whose ideas are listed.
-            as_sent: whether exposed tools keep their schemas as the modules send them.
+            caller: the caller whose ideas are listed.
+            as_sent: whether exposed tools have their schemas as the modules send them.
 
         Raises:
             CursorSyntaxError, CursorError: the cursor did not come from this list.
@@ -651,7 +651,8 @@ class ToolCatalogue:
         new = [publication for publication in newest if self._is_listed(publication, caller)]
         new_names = {publication.name for publication in new}
         listed = new
-        # Usually all of the most used ideas can be called. If not, some of the next ones can.
+        # Usually, all of the most used ideas can be called. Further ideas are read in case some of
+        # them cannot be called.
         for limit in (self._most, self._most + _PASSED_OVER):
             most_used = publications.most_used(limit, caller=caller)
             others = [

@@ -2,9 +2,9 @@
 (`expose: modules`).
 
 Entries are passed on as the modules send them. URIs are not changed: if two modules list the same
-URI, it is read from the module that comes first in the configuration. A prompt keeps its name
-unless another module or an idea has a prompt of the same name; then its name is MODULE_NAME. Ideas
-come first in each list.
+URI, the resource is read from the module that comes first in the configuration. A prompt keeps its
+name unless another module or an idea has a prompt of the same name. In that case, its name is
+MODULE_NAME. Ideas come first in each list.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class _Reading:
 
     Attributes:
         place: the key of the list.
-        connected: set when the module is no longer connecting; `connected_at` is the time.
+        connected: set when the module is no longer connecting. `connected_at` is the time at which
+            it was set.
         done: set when the reading has ended, with or without a list.
         is_late: whether an answer was already sent without the list.
         is_stale: whether the module has changed the list since this reading asked for it.
@@ -119,7 +120,7 @@ class Offerings:
         self._patience = anyio.current_time() + LIST_SECONDS
         self._names: list[str] = []
         # The last reading of each list is kept, because a module that is not connected now might be
-        # back for the next request.
+        # connected again at the next request.
         self._last: OrderedDict[_Place, list[JSONObject]] = OrderedDict()
         self._readings: dict[_Place, _Reading] = {}
         self.follow()
@@ -287,7 +288,7 @@ class Offerings:
             reading.is_late = True
 
     async def _read(self, reading: _Reading) -> None:
-        """Read one module's list, no matter how long that takes."""
+        """Read one module's list, no matter how long the reading takes."""
         modules = self._bridge.modules
         name, kind, user = reading.place
         entries: list[JSONObject] | None = None
@@ -303,8 +304,8 @@ class Offerings:
                     if not reading.is_stale:
                         break
         except IdeabridgeError as error:
-            # The entries of the other modules are still listed. This module's status shows the
-            # error.
+            # The entries of the other modules are still listed, and the status of this module shows
+            # the error.
             modules[name].note([] if isinstance(error, ModuleSignInError) else [str(error)])
         except Exception:
             # Perhaps nobody is waiting for this list, and the other modules must continue, so the
@@ -334,8 +335,7 @@ class Offerings:
     ) -> types.EmptyResult:
         """Record which log messages of modules a client of the handshake era wants."""
         lowest = self._relaying.set_level(session_id(context), params.level)
-        # The client does not wait longer than this. By then, even a slow module has received the
-        # request.
+        # The client waits at most for this time, in which even a slow module receives the request.
         with anyio.move_on_after(LATE_SECONDS):
             async with anyio.create_task_group() as group:
                 for name in self._names:
@@ -483,8 +483,9 @@ class Offerings:
         )
 
     def _only_one(self, names: list[str]) -> Module | None:
-        """Return the only one of these modules that has resources. Return None if several modules
-        have some, or might have some because one of them is not connected.
+        """Return the module that has resources if only one of these modules has some. Return None
+        if several modules have resources, or if they might have because one of them is not
+        connected.
         """
         modules = [self._bridge.modules[name] for name in names]
         candidates = [module for module in modules if module.has_resources]
@@ -516,7 +517,8 @@ class Offerings:
     async def complete(
         self, context: Context, params: types.CompleteRequestParams
     ) -> Wire | types.CompleteResult:
-        """Complete names and versions of ideas, or ask the module of the prompt or template.
+        """Complete the names and versions of ideas. For a module's prompt or template, ask the
+        module.
 
         Raises:
             MCPError: the module refuses.

@@ -16,7 +16,8 @@ Hosts rewrite schemas for their models. These forms survive in all hosts that we
   object that has no properties, and pydantic-ai does not let OpenAI's models send any.
 - No schema contains `$ref`, or combining keywords at its top level.
 
-Annotations omit `idempotentHint` and `openWorldHint` if they have the value that clients assume.
+Annotations omit `idempotentHint` and `openWorldHint` if these have the values that clients assume
+by default.
 """
 
 from __future__ import annotations
@@ -231,8 +232,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             },
             [],
         ),
-        # If a configured model or sampling answers, the task's calls run within the call of this
-        # tool, so the tool can have their effects.
+        # If a configured model or the client's model (sampling) answers, the calls of the task run
+        # during the call to this tool, so this tool can have the effects of those calls.
         _CHANGES,
     ),
     _tool(
@@ -289,7 +290,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                             "plan": _open("For a plan: {calls, output}."),
                             "value": {"description": "The result, or the answer.", "anyOf": _ANY},
                             "reason": _TEXT,
-                            # Only a person can make a grant. The refusal says how.
+                            # Only a person can make a grant. If an assistant tries, the refusal
+                            # says how a person does it.
                             "grant": {"type": "object", "additionalProperties": True},
                         },
                         ["approval", "decision"],
@@ -386,8 +388,8 @@ def own_tools(*, programs: bool, every: bool) -> tuple[dict[str, Any], ...]:
 
     Args:
         programs: whether `run_plan` offers programs.
-        every: whether to list all tools with all parameters. Otherwise only those that most tasks
-            need are listed.
+        every: whether to list all tools with all parameters. Otherwise, only the tools and
+            parameters that most tasks need are listed.
     """
     tools = OWN_TOOLS if programs else tuple(map(_without_programs, OWN_TOOLS))
     if every:
@@ -480,7 +482,8 @@ async def read_tool_arguments(name: str, arguments: JSONObject) -> dict[str, Any
         result[key] = value
         expected = _TYPES.get(_PROPERTIES[name].get(key, {}).get("type", ""))
         if expected is not None and isinstance(value, str):
-            # If the string is not JSON, the check reports what was expected.
+            # If the string is not JSON, it stays unchanged, and the check below reports what was
+            # expected.
             with suppress(IdeabridgeError):
                 parsed = decode(value, what=key)
                 result[key] = parsed if isinstance(parsed, expected) else value
@@ -571,9 +574,9 @@ class OwnHandlers:
         return await self._answered(run, arguments, request)
 
     async def _start_servers(self, plan: Plan, request: ToolRequest) -> None:
-        """If the client wants progress, start the servers of a plan and report their progress. This
-        happens before the run begins, because progress that the run itself reports would be missed
-        if this function waited after that.
+        """If the client wants progress, start the servers of a plan and report their progress. The
+        servers start before the run begins. If this function waited for servers after that, it
+        would miss the progress that the run itself reports.
         """
         statuses = self._bridge.modules.statuses()
         if request.progress is None or all(status.state == "up" for status in statuses):
@@ -694,7 +697,7 @@ class OwnHandlers:
             run, arguments.get("wait_s", 0.0 if cancel or paths else WAIT_S), request
         )
         if paths:
-            # The very latest events might not be in the journal yet.
+            # The latest events might not have been written to the journal yet.
             with anyio.move_on_after(_WRITTEN_S):
                 await run.runner.wait_written()
 
@@ -743,8 +746,7 @@ class OwnHandlers:
                 entry["refused"] = short_words(run["refused"], _LISTED)
 
             listed.append(entry)
-            # The run in which the program was written succeeded, even though the program was
-            # refused.
+            # The program was refused, but the run in which it was written succeeded.
             status = "refused" if "refused" in run else run["status"]
             lines.append(f"{run['run']}: {status} {run['kind']} {entry['title']}")
             if "reason" in run:

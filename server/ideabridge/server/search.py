@@ -98,7 +98,7 @@ class ToolSearch:
     """An index of a list of tools. It is rebuilt when it is used with a different list.
 
     Attributes:
-        look_alikes: the result of the function `look_alikes` for the list.
+        look_alikes: the result of calling the function `look_alikes` with the list.
         names: the names of the tools in programs.
     """
 
@@ -225,7 +225,9 @@ def _words(text: str) -> list[str]:
 
 
 def _word_query(word: str) -> str:
-    """Return the query for a word, also as the beginning of a longer word unless it is short."""
+    """Return the query for a word. Unless the word is short, the query also matches longer words
+    that begin with it.
+    """
     if len(word) < _PREFIX:
         return f'"{word}"'
     return f'("{word}" OR "{word}"*)'
@@ -257,14 +259,15 @@ def tool_line(tool: Tool, names: ProgramNames, observed: JSONObject | None = Non
     if not notes:
         return line
 
-    # A line that ends with this remark already has a comment.
+    # A line that ends with this remark already has a comment, so the names are added to that
+    # comment.
     separator = ", " if line.endswith(OBSERVED) else " # "
     return f"{line}{separator}{notes}"
 
 
 def _notes(tool: Tool, place: tuple[str, str] | None, names: ProgramNames) -> str:
-    """Return the names that plans use for a tool and its module, if they differ from those in the
-    signature.
+    """Return the names that plans use for a tool and its module if these names differ from the ones
+    in the signature.
     """
     module, function = place or (None, None)
     changed: list[str] = []

@@ -157,7 +157,8 @@ async def _opened(
     if beside is None:
         created = create()
     else:
-        # Importing tool files can take long, and other clients use this process in the meantime.
+        # A thread loads the tool files, because importing them can take long and other clients use
+        # this process in the meantime.
         created = await anyio.to_thread.run_sync(create)
 
     with ExitStack() as stack:
@@ -217,8 +218,8 @@ _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_
 def _telemetry(
     bridge: Bridge, direct_calls: DirectCalls | None = None
 ) -> AbstractContextManager[object]:
-    """Return a context manager within which spans are sent to a collector, if the environment names
-    one.
+    """Return a context manager. While the context is open, spans are sent to a collector if the
+    environment names one.
     """
     off = (
         os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
@@ -231,7 +232,8 @@ def _telemetry(
     try:
         from ideabridge.server.operations.telemetry import Telemetry
     except ImportError as error:
-        # The variables might be meant for other programs, so this is not an error.
+        # The variables might be meant for other programs, so it is not an error if spans cannot be
+        # sent.
         _report(
             f"{named[0]} is set, but spans are not available: {error}; pip install "
             "'ideabridge[telemetry]'"
@@ -257,7 +259,7 @@ async def _recover(bridge: Bridge, front: Front) -> None:
     try:
         front.running.publish_left()
     except StoreError as error:
-        # These runs are published when someone next asks about them.
+        # These runs are published the next time that someone asks about them.
         _report(mask(f"earlier runs are not published: {error}"))
 
     await bridge.recover_runs(report, front.running.publish_when_done, keep=True)
@@ -315,8 +317,8 @@ async def serve_stdio(
     log_level: LogLevel = "warning",
     read: Callable[[], Configuration] | None = None,
 ) -> None:
-    """Serve one client on stdin and stdout until it closes stdin or this process receives SIGTERM
-    or SIGINT.
+    """Serve one client on stdin and stdout until the client closes stdin, or this process receives
+    SIGTERM or SIGINT.
 
     Args:
         configuration: the content of `ideabridge.json`.
@@ -328,11 +330,11 @@ async def serve_stdio(
             runs.
         log_level: which messages are written to standard error: `error` leaves out warnings, and
             `info` adds a line for each request.
-        read: reads the configuration again after its files have changed, or None to use it as it is
-            until the end.
+        read: reads the configuration again after its files have changed. None means that the
+            configuration stays the same until the end.
 
     Raises:
-        ProfileError: the profile that the configuration restricts everything to does not exist, or
+        ProfileError: the configuration restricts everything to a profile that does not exist or
             cannot be used.
     """
     with request_log(log_level) as observers:
@@ -375,8 +377,8 @@ class Ready:
     Attributes:
         url: its URL for clients.
         asks: whether requests need a token.
-        page: the URL of the web page, or None if there is none.
-        owner_link: how the owner signs in to the page, or None if there is no page.
+        page: the URL of the web page, or None if the server has no page.
+        owner_link: the means by which the owner signs in to the page, or None if there is no page.
     """
 
     url: str
@@ -387,7 +389,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class OwnerLink:
-    """How the owner signs in to a server's page.
+    """The means by which the owner signs in to a server's page.
 
     Attributes:
         make: creates a URL that works once, within ten minutes, and signs in whoever opens it as
@@ -404,8 +406,9 @@ class WorkspaceSource:
     """The source of the workspaces of a server over HTTP.
 
     Attributes:
-        folders: returns the registered folders by name. Raises `WorkspaceError`.
-        folder_of: returns the folder with a name. Raises `UnknownWorkspaceError`.
+        folders: returns the registered folders, keyed by name. Raises `WorkspaceError`.
+        folder_of: returns the folder that is registered under a name. Raises
+            `UnknownWorkspaceError`.
         read: reads the configuration of a folder. This function blocks.
         commands: returns the commands that a person can use to decide about runs in a folder.
     """
@@ -477,10 +480,10 @@ async def serve_http(
 
     Raises:
         ServeError: the address is not loopback and there is no token; the server cannot listen on
-            the address; a configuration file that is not used would have let fewer people in; or a
-            package for metrics is not installed.
+            the address; a configuration file is not used although it would have let fewer people
+            in; or a package for metrics is not installed.
         StoreError: the store cannot be opened.
-        ProfileError: a profile that the server restricts callers to does not exist, or cannot be
+        ProfileError: the server restricts callers to a profile that does not exist or cannot be
             used.
     """
     from ideabridge.server.transports.http import bind_socket, http_server, url_of
@@ -556,7 +559,7 @@ class _Common:
         log_level: see `serve_http`.
         observers: functions that receive each request.
         on_status: see `serve_http`.
-        metrics: the metrics, or None if there are none.
+        metrics: the metrics of this process, or None if it has none.
     """
 
     http: HttpOptions
@@ -657,7 +660,7 @@ def _credentials(
     """Return the credentials that admit clients.
 
     Raises:
-        ServeError: a configuration file that is not used would have let fewer people in.
+        ServeError: a configuration file is not used although it would have let fewer people in.
         ProfileError: the profile of all callers, or of an identity provider's users, does not
             exist, or cannot be used.
     """
@@ -689,7 +692,9 @@ def _credentials(
 
 
 def _with_page(commands: Commands, url: str, hosts: tuple[str, ...]) -> Commands:
-    """Return the commands, with the address of this server's page and a link to it added."""
+    """Return the commands with the address of this server's page, and with a `link` command that
+    names this server.
+    """
     from ideabridge.server.transports.gate import CALLS, PAGE
     from ideabridge.server.transports.http import reachable
 
@@ -781,7 +786,7 @@ async def run_worker(
     to the queue when the run's calls have ended. A second signal ends the worker immediately.
 
     Args:
-        configuration: the content of `ideabridge.json`, the same as that of the servers.
+        configuration: the content of `ideabridge.json`. It must be the same as the servers use.
         most: the maximum number of runs that the worker carries out at the same time.
         only: the modules that run here, or None for all.
         drain_seconds: how long, in seconds, the worker waits for running calls.

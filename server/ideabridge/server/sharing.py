@@ -1,8 +1,8 @@
 """Sharing: asks a person before others get a tool whose program and descriptions an assistant
 wrote.
 
-Theory of operation. The question is a plan with one call, to `publish_idea`. The plan runs nothing,
-and contains the whole program. A plan can wait until it is accepted, so the question reaches a
+Theory of operation. The question is a plan with one call to `publish_idea`. The plan contains the
+whole program, and runs nothing. A plan can wait until it is accepted, so the question reaches a
 person as every approval does: in a form of the client, on the page, or at a terminal. If the
 assistant repeats its call to `publish_idea`, the call finds its question (`WaitingCalls`), and
 publishes once a person has accepted it. If an assistant accepts the question, the question counts
@@ -58,7 +58,7 @@ class Sharing:
 
     async def find(self, publish_request: PublishRequest, written: ProgramAnswer) -> Run | None:
         """Return the question about a program if a person has already been asked, even if the
-        person has refused, and otherwise None.
+        person has refused. Otherwise, return None.
         """
         return await self._waiting.find(
             publish_request.digest_with(written.to_json()), publish_request.caller, refused=True

@@ -88,8 +88,8 @@ _ONCE: Final = "choices"
 
 
 class Deciding:
-    """Decides, for each session, whether a person or the assistant decides about its runs.
-    `changed` is called when the tools offered to a session change.
+    """Determines, for each session, whether a person or the assistant decides about the session's
+    runs. `changed` is called when the tools offered to a session change.
     """
 
     def __init__(self, bridge: Bridge, commands: Commands) -> None:
@@ -257,8 +257,8 @@ class Deciding:
         return Commands(page=self.commands.page)
 
     def _key(self, request: ToolRequest) -> str:
-        """Return an id for the client: that of its session or, without a session, that of its
-        request.
+        """Return an id for the client: the id of its session or, if it has no session, the id of
+        its request.
         """
         http: object = request.context.request
         if not isinstance(http, Request):
@@ -306,9 +306,9 @@ def _decision_of(
     """Return the decision in the answer to a form.
 
     Declining the form denies the call or, if the outcome of the call is unknown, skips it. None
-    means that the person has not decided, so the call keeps waiting. A string says why the answer
-    is not accepted. The answer to a module's question is passed on, whether the form was filled in,
-    declined or cancelled.
+    means that the person has not decided, so the call keeps waiting. If the answer is not accepted,
+    the reason is returned as a string. The answer to a module's question is passed on, whether the
+    form was filled in, declined or cancelled.
     """
     if approval.kind == "question":
         return _reply(result, by)
@@ -396,7 +396,8 @@ async def _decide(
     """Apply a person's answer to a waiting call. An answer that comes too late has no effect.
 
     Returns:
-        Why the answer is not accepted, if the person can answer again; otherwise None.
+        The reason why the answer is not accepted if the person can answer again, and otherwise
+            None.
     """
     decision = _decision_of(result, approval, in_form(request))
     if not isinstance(decision, Decision) or not _is_pending(run, approval.approval):
@@ -410,8 +411,8 @@ async def _decide(
         request.notes.append(deciding.bridge.secrets.mask(clipped_for_form(str(error))))
         return None
     except IdeabridgeError:
-        # The run has just ended, or its driver does not respond. The waiting request shows the
-        # state of the run.
+        # The run has just ended, or its driver does not respond. The request that waits for the run
+        # shows the state of the run.
         return None
 
     return None
@@ -444,7 +445,7 @@ class Forms:
     def __init__(
         self, run: Run, request: ToolRequest, group: TaskGroup, deciding: Deciding
     ) -> None:
-        # The approvals whose forms are not answered yet.
+        # The approvals whose forms have not been answered yet.
         self.open: dict[str, anyio.CancelScope] = {}
         self._run = run
         self._request = request

@@ -112,7 +112,8 @@ class RelayedClient:
         secrets: values that are removed from every message to the client.
         last: the round that a repeated request continues.
         responses: the answers in a repeated request.
-        log_level: the lowest level of log messages that the client wants, or None if it wants none.
+        log_level: the lowest level of log messages that the client wants, or None if the client
+            wants no log messages.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class RelayedClient:
     @property
     def capabilities(self) -> JSONObject:
         """The capabilities for answering questions that the client declares, in wire form. There
-        are none if the client cannot be asked.
+        are no capabilities if the client cannot be asked.
         """
         if self._capabilities is None:
             session = self._context.session
@@ -280,7 +281,9 @@ class _ParkedCall:
         return self._answers.pop(name)
 
     def give(self, responses: Mapping[str, types.InputResponse]) -> None:
-        """Pass on the client's answers. Answers to anything that was not asked are ignored."""
+        """Pass the client's answers on to the module. An answer to a question that was not asked is
+        ignored.
+        """
         answers = {
             name: response for name, response in responses.items() if name in self._questions
         }
@@ -450,8 +453,8 @@ class Relaying:
         except SharedQuestionError as error:
             if not error.repeatable:
                 raise
-            # The session has a connection of its own now, so the module's question can be passed to
-            # its client.
+            # The session now has a connection to the module of its own, so the module's question
+            # can be passed to the session's client.
             return await send()
 
     def _checked(

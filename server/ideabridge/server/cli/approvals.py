@@ -87,7 +87,7 @@ def list_approvals(
     """List the open decisions of every run: the whole call that would run, the reason for the
     question, and its age.
 
-    Nothing is started.
+    This command only lists the decisions. It does not start or continue any run.
     """
     from ideabridge.server.views.pending import pending
 
@@ -158,7 +158,7 @@ def _show(
 
 
 def _content_lines(question: Question, width: int | None) -> list[str]:
-    """Return the lines that show in full what a question is about."""
+    """Return the lines that show the content of a question in full."""
     from ideabridge.server.views.shown import content_of
 
     form = question.to_json().get("question")
@@ -168,7 +168,9 @@ def _content_lines(question: Question, width: int | None) -> list[str]:
 
 
 def _times(pending: Pending) -> str:
-    """Return a phrase that says when a decision was asked for, and how much time is left."""
+    """Return a phrase that says when the question was asked, and how much time is left for the
+    decision.
+    """
     now = time.time()
     text = ""
     if pending.asked is not None:

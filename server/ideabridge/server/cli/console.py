@@ -1,4 +1,4 @@
-"""Console: results on standard output, everything else on standard error; colours
+"""Console: prints results on standard output and everything else on standard error, with colours
 only on terminals.
 
 All output from commands passes through this file, because text from outside must not control the
@@ -101,7 +101,7 @@ def say(text: str, style: str | None = None) -> None:
 
 
 def report(message: str) -> None:
-    """Print an error, one line for each problem, on standard error."""
+    """Print an error on standard error, with one line for each problem."""
     console = err()
     for line in message.splitlines() or [""]:
         if line.strip():
@@ -142,9 +142,9 @@ _FILLER: Final = "\ue000"
 
 
 def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> list[str]:
-    """Split text into lines of at most `width` columns. The first line begins with `first`, the
-    others with `further`. The terminal would break longer lines, and the author of the text could
-    then make the rest look like a line that ideabridge wrote.
+    """Split text into lines of at most `width` columns. The first line begins with `first`, and the
+    other lines begin with `further`. Longer lines are not left to the terminal: if it broke them,
+    the author of the text could make the rest of a line look like a line that ideabridge wrote.
     """
     import textwrap
     from unicodedata import east_asian_width
@@ -185,14 +185,14 @@ def first_line(text: str) -> str:
 
 
 def errors_text(count: int) -> str:
-    """Return the number of a run's errors as text that follows its status, or "" if there are
-    none.
+    """Return a text with the number of a run's errors, which follows the status of the run, or ""
+    if there are no errors.
     """
     return f", {counted(count, 'error')}" if count else ""
 
 
 def print_json(value: JSON) -> None:
-    """Print one JSON value in one line on standard output."""
+    """Print one JSON value on a single line of standard output."""
     _printed.has_json = True
     _write(_json(value))
 
@@ -233,7 +233,9 @@ def _json(value: JSON, indent: int | None = None) -> str:
 
 
 def print_value(value: JSON) -> None:
-    """Print a result for a person: strings unchanged, anything else as indented JSON."""
+    """Print a result for a person. A string is printed unchanged, and anything else is printed as
+    indented JSON.
+    """
     is_terminal = sys.stdout.isatty()
     if isinstance(value, str):
         # A pipe or a file receives the text unchanged. On a terminal, it is escaped.
@@ -297,8 +299,8 @@ class Rows:
 
     Args:
         titles: the column titles.
-        widths: the width of each column except the last. A wider cell moves the rest of its row to
-            the right.
+        widths: the width of each column except the last. A cell that is wider than its column moves
+            the rest of its row to the right.
         cut: on a terminal, cut the last cell of a row to one line instead of wrapping it. No other
             cell is ever cut.
     """
@@ -436,8 +438,8 @@ def _discard_typed() -> None:
 
 
 async def read_line(prompt: str) -> str | None:
-    """Read one line from standard input, prompting first if it is a terminal. Return None at the
-    end of input.
+    """Read one line from standard input. If standard input is a terminal, first show the prompt.
+    Return None at the end of input.
 
     Waiting can be cancelled (Ctrl-C).
     """
@@ -457,7 +459,7 @@ async def read_line(prompt: str) -> str | None:
             text = sys.stdin.readline()
     except anyio.get_cancelled_exc_class():
         if is_terminal:
-            # Further output begins on a new line.
+            # The line break makes further output begin on a new line.
             err().print()
         raise
 
@@ -533,8 +535,8 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def own_error(error: BaseException) -> IdeabridgeError | None:
-    """Return the first of ideabridge's own errors in an exception group if the group contains only
-    such errors and cancellations, and otherwise None.
+    """If an exception group contains only ideabridge's own errors and cancellations, return the
+    first of these errors. Otherwise, return None.
     """
     first: IdeabridgeError | None = None
     for leaf in leaves(error):

@@ -180,7 +180,7 @@ async def _ask_which(suggestions: list[Suggestion]) -> list[Suggestion]:
 
 
 def _chosen(suggestions: list[Suggestion], line: str) -> list[Suggestion] | None:
-    """Return the suggestions that a line names by number, or None if the line cannot be
+    """Return the suggestions whose numbers a line contains, or None if the line cannot be
     understood.
     """
     words = line.replace(",", " ").lower().split()

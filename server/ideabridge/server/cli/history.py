@@ -149,7 +149,7 @@ async def _read(
 async def _take(
     history: HistoryImport, bridge: Bridge, stack: AsyncExitStack, *, quiet: bool
 ) -> HistoryReport:
-    """Import the logs, and show the progress of the import."""
+    """Import the logs, and show the progress on the terminal."""
     from ideabridge.server.cli.connecting import connected
 
     with ExitStack() as shown:
@@ -174,7 +174,7 @@ def _progress(task: str, history: HistoryImport) -> Callable[[], str]:
 
 @contextmanager
 def _saying_what_stays(history: HistoryImport) -> Generator[None]:
-    """If an import ends early, report what it saved."""
+    """If an import ends early, report the runs that it has saved."""
     try:
         yield
     except BaseException:
@@ -292,8 +292,8 @@ def _incomplete_sentences(left: Counter[str], incomplete: int) -> list[str]:
 
 
 def _period(runs: Sequence[HistoryRun]) -> str:
-    """Return the first and the last day of the runs if there are many, and "" if there are few,
-    because the table then shows their days.
+    """Return the first and the last day of the runs if there are many. If there are few, return "",
+    because the table shows the day of each run.
     """
     days = sorted(run.time[:10] for run in runs if run.time)
     if len(runs) <= _MOST_ROWS or not days:
@@ -304,7 +304,9 @@ def _period(runs: Sequence[HistoryRun]) -> str:
 
 
 def _counts(logs: HostLogs, report: HistoryReport) -> list[str]:
-    """Return sentences that say what was not imported, and how much of it there was."""
+    """Return sentences about an import: how much was read and repaired, and what was not
+    imported.
+    """
     unread = ", ".join(
         f"{counted(count, 'line')} {why}" for why, count in report.unread.most_common()
     )

@@ -98,8 +98,8 @@ async def run(
         parsed = dataclasses.replace(parsed, input={**(parsed.input or {}), **arguments})
 
     if save_as is not None:
-        # Check the name before anything runs. Otherwise the calls would have their effects, but no
-        # tool could be published.
+        # Check the name before anything runs. With an invalid name, the calls would otherwise have
+        # their effects although no tool could be published.
         check_name(save_as)
 
     CLIENT.set("ideabridge run")
@@ -151,8 +151,8 @@ async def _look_at(
     draw: str | None,
     save_as: str | None,
 ) -> None:
-    """Carry out `--dry-run` or `--draw`: print a report or a drawing of the plan, without running
-    anything.
+    """Carry out `--dry-run` or `--draw`: print a report on the plan or a drawing of it, without
+    running anything.
     """
     from ideabridge.server.cli.connecting import show_connecting
 
@@ -181,7 +181,8 @@ async def _print_and_publish(
         problem = await _publish(bridge, outcome.run.id, name, options, extra)
         code = print_result(outcome, options, extra=extra)
     else:
-        # Publishing asks questions about the result, so print the result first.
+        # The result is printed first, because publishing asks the person questions about the
+        # result.
         code = print_result(outcome, options)
         problem = await _publish(bridge, outcome.run.id, name, options, extra)
 
@@ -245,8 +246,8 @@ async def _publish_unrun(
 
 
 def _print_rehearsal(rehearsal: JSONObject, drawing: str | None, options: Options) -> None:
-    """Print a dry run, a drawing, or both, as text at a terminal and otherwise as JSON. A drawing
-    alone is always text, unless `--json` is set.
+    """Print a dry run, a drawing, or both: at a terminal as text, and otherwise as JSON. A drawing
+    without a dry run is always text unless `--json` is set.
     """
     both = rehearsal if drawing is None else {**rehearsal, "drawing": drawing}
     if options.json:
@@ -367,7 +368,7 @@ def _program_lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
 
 
 def _needs(entry: JSONObject) -> Iterator[tuple[str, list[JSON]]]:
-    """Yield (label, list of what the call reads, writes or waits for)."""
+    """Yield a label, and the list of what the call reads, writes or waits for."""
     ordered = list_or_empty(entry.get("ordered_after"))
     yield "reads", list_or_empty(entry.get("reads"))
     yield "writes", list_or_empty(entry.get("writes"))
@@ -549,9 +550,9 @@ async def solve(
 
 
 def _expect_inputs_of_task(task: str, arguments: JSONObject) -> None:
-    """Raise a `UsageError` if the input lacks a member that the task reads and has one that the
-    task does not read, because its name might be misspelled. Otherwise, a task accepts every
-    member, because the mind sees the whole input.
+    """Raise a `UsageError` if the input lacks a member that the task reads and also has a member
+    that the task does not read, because the name of that member might be misspelled. Otherwise, a
+    task accepts every member, because the mind sees the whole input.
     """
     names = {match["name"] for match in _READ_BY_TASK.finditer(task)}
     if arguments and not names <= arguments.keys():
@@ -572,7 +573,7 @@ def _print_and_record(bridge: Bridge, outcome: Followed, file: Path, options: Op
         documents: list[JSON] = [*recording_of(bridge.store, outcome.run.id, export)]
         write_text(file.expanduser(), readable_json(documents, 1) + "\n")
     except IdeabridgeError as error:
-        # The result has already cost money, so print it even if it cannot be recorded.
+        # The result is printed even if it cannot be recorded, because it has already cost money.
         code = print_result(outcome, options, extra={"recorded": None})
         report(f"--record: {error}")
         return code or ExitCode.FAILED

@@ -158,8 +158,8 @@ def _direct(call: DirectCall) -> list[str]:
 
 
 def _listed_json(record: RunRecord) -> JSONObject:
-    """Return a run from the list as JSON. `errors` is a number here, but a list in
-    `_history_json`.
+    """Return a run from the list as JSON. Here, `errors` is a number; in `_history_json`, it is a
+    list.
     """
     return {**_record_json(record), "errors": errors_of(record)}
 
@@ -442,8 +442,8 @@ def _lineage_lines(lineage: JSONObject) -> Iterator[str]:
 
 
 def _related(value: JSON) -> str:
-    """Describe something related to a run: an idea, or another run with its status or with the
-    event after which it was forked.
+    """Describe an idea or another run that is related to a run. Another run is described with its
+    status, or with the event after which it was forked.
     """
     if not isinstance(value, dict):
         text = str(value)
@@ -458,7 +458,7 @@ def _related(value: JSON) -> str:
 
 
 def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
-    """Show the latest Request, the state and the calls as they were after the last event of
+    """Show the latest Request, the state and the calls, all as they were after the last event of
     `history`.
     """
     from ideabridge.bridge.context.messages import Handlers

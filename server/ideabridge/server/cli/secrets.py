@@ -44,8 +44,8 @@ class _Use:
 
     Attributes:
         server: the name of the server.
-        places: the places in its entry, for example `env.TOKEN`.
-        entry: its entry.
+        places: the places in the server's entry that name the secret, for example `env.TOKEN`.
+        entry: the entry of the server.
         allowed: whether the server is allowed to use the stored secret.
     """
 
@@ -61,9 +61,9 @@ def set_value(options: Options, name: NameArgument) -> None:
     """Store a secret, or replace its value.
 
     The value is typed at the terminal, where it is not shown, or comes from standard input. It is
-    stored in the keyring of the system or, if there is none, in a file that only you can read. It
-    is for the servers in your own configuration. With --config, it is for the servers in that file
-    that name it now.
+    stored in the keyring of the system or, if there is none, in a file that only you can read. The
+    servers in your own configuration can use it. With --config, the servers in that file that name
+    the secret now can use it.
     """
     from ideabridge.bridge.modules.settings import entry_digest
     from ideabridge.bridge.secrets import MIN_LENGTH
@@ -104,8 +104,9 @@ def set_value(options: Options, name: NameArgument) -> None:
 @app.command("list")
 @command("config", "project", "json")
 def list_secrets(options: Options) -> int:
-    """List secrets: whose they are, where the values are, and which servers use them. Values are
-    never shown. The exit code is 1 if a server cannot have a secret that it names.
+    """List secrets: their owners, the places where their values are stored, and the servers that
+    use them. Values are never shown. The exit code is 1 if a server cannot have a secret that it
+    names.
     """
     from ideabridge.bridge.stored_secrets import secret_owner, stored_secrets
 
@@ -233,7 +234,7 @@ def _owner(options: Options) -> SecretOwner:
 
 
 def _configuration(owner: SecretOwner) -> Configuration:
-    """Read the configuration that secrets belong to. Nothing that it names is started.
+    """Read the configuration that secrets belong to, without starting its servers.
 
     Raises:
         ConfigurationError: the configuration cannot be read, or there are problems with it.
@@ -265,7 +266,9 @@ def _names_in(configuration: Configuration) -> set[str]:
 
 
 def _uses(configuration: Configuration, name: str, secret: StoredSecret | None) -> list[_Use]:
-    """Return the servers that name a secret. `secret` is the one stored under that name."""
+    """Return the servers that name a secret. `secret` is the secret that is stored under that
+    name.
+    """
     from ideabridge.bridge.modules.settings import entry_digest, secrets_named
 
     uses: list[_Use] = []
@@ -283,7 +286,7 @@ def _uses(configuration: Configuration, name: str, secret: StoredSecret | None) 
 
 
 def _check_named(owner: SecretOwner, name: str, uses: list[_Use]) -> None:
-    """Raise `UsageError` if no server in a file names a secret."""
+    """Raise `UsageError` if none of the servers in a file names a secret."""
     if not uses:
         raise UsageError(
             f"no server of {owner.shown} names ${{secret:{name}}}. Name it in the entry of a "
@@ -295,8 +298,8 @@ def _check_named(owner: SecretOwner, name: str, uses: list[_Use]) -> None:
 
 
 def _say_uses(uses: Iterable[_Use]) -> None:
-    """Report which servers get a secret, what they start or call, and what else determines where
-    the secret is sent.
+    """Report the servers that get a secret, the command or address of each, and the other settings
+    that determine where the secret is sent.
     """
     from ideabridge.server.hosts.entries import start_line
 

@@ -332,7 +332,7 @@ _OF_ONE_KIND = ("type", "command", "args", "env", "cwd", "url", "headers", "auth
 
 
 def _with_settings(entry: JSONObject, settings: list[str], unset: list[str]) -> JSONObject:
-    """Return an entry with changed settings, and without the removed ones.
+    """Return an entry with the changed settings, and without the removed settings.
 
     Raises:
         UsageError: there is no such setting, or another command changes it.
@@ -397,7 +397,7 @@ def _expect_setting(key: str, option: str) -> None:
 
 
 def _json_or_text(text: str) -> JSON:
-    """Return a text as a JSON value, or the text itself if it is not JSON."""
+    """Return the JSON value that a text contains, or the text itself if it is not JSON."""
     from ideabridge.tools.encoding import decode
     from ideabridge.tools.errors import IdeabridgeError
 
@@ -592,11 +592,11 @@ class _Outcome:
     """The result of a command's change to a file.
 
     Attributes:
-        file: the file, as it was before.
+        file: the file before the change.
         backup: a file with the previous content, or None if the file did not exist or was not
             changed.
-        changed: whether the file was changed.
-        is_trusted: whether the file, as it is now, is used.
+        changed: whether the command changed the file.
+        is_trusted: whether the file is trusted as it is now, and therefore used.
     """
 
     file: EntryFile

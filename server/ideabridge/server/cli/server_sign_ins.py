@@ -59,7 +59,7 @@ async def log_in(
     this machine can use it.
 
     Over SSH and in containers, --device needs no browser on this machine. With --user, only the
-    calls of this user use the sign-in. The exit code is 1 if the server asks for no sign-in.
+    calls of this user use the sign-in. The exit code is 1 if the server does not ask for a sign-in.
     """
     from ideabridge.bridge.modules.modules import Modules
     from ideabridge.server.asking.signing_in import expect_sign_in, sign_in
@@ -101,7 +101,7 @@ def _subject(user: str | None) -> str:
 
 
 def _module_user(options: Options, name: str) -> ModuleUser:
-    """Return an active user of the store. Raise `UnknownUserError` if nobody has this name, and
+    """Return an active user of the store. Raise `UnknownUserError` if no user has this name, and
     `UserError` if the user is not active.
     """
     from ideabridge.bridge.modules.sign_ins import ModuleUser
@@ -136,7 +136,7 @@ async def _person(
 
 def _show_address(url: str) -> None:
     say("if no browser opens, open this address in a browser on this machine:")
-    # The link stays on one line so that it can be copied, however narrow the terminal is.
+    # The link is never wrapped, so that it can be copied even from a narrow terminal.
     sys.stderr.write(f"  {printable(url)}\n")
 
 

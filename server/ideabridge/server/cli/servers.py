@@ -134,7 +134,9 @@ async def list_servers(
 
 
 def _say_users_and_age(status: ModuleStatus) -> None:
-    """Report who is signed in to a server, and how old its stored list of tools is."""
+    """Report which users are signed in to a server, and how old the server's stored list of tools
+    is.
+    """
     from ideabridge.bridge.modules.sign_ins import signed_in_users
 
     users = signed_in_users(status.name)
@@ -209,7 +211,7 @@ class _ListedTool:
     is_hidden: bool
 
     def text(self) -> str:
-        """Return the name, and how the configuration changes it."""
+        """Return the name of the tool, with what the configuration changes about it."""
         if self.is_hidden:
             return f"{shown_name(self.name)} (hidden)"
         if self.shown_as is not None:
@@ -222,7 +224,7 @@ class _ShownServer:
     """Everything about one server.
 
     Attributes:
-        configuration: the configuration that contains its entry.
+        configuration: the configuration that contains the server's entry.
         status: its status.
         memory: the memory, in bytes, that the server's program uses, or None if no program of the
             server runs on this machine.
@@ -327,8 +329,8 @@ def _say_notes(status: ModuleStatus) -> None:
 
 
 def is_well(status: ModuleStatus) -> bool:
-    """Return whether a server is in a state that its entry asks for: up, stopped because nobody
-    uses it, or disabled.
+    """Return whether the state of a server is one that its entry allows: up, stopped because nobody
+    uses the server, or disabled.
     """
     return status.state in ("up", "idle", "disabled")
 
@@ -338,7 +340,7 @@ def _status_json(status: ModuleStatus) -> JSONObject:
 
 
 def _program(status: ModuleStatus) -> str:
-    """Return the name and version that a server states."""
+    """Return the name and version that a server reports about itself."""
     return " ".join(part for part in (status.server_name, status.server_version) if part)
 
 
@@ -418,7 +420,7 @@ async def check_server(
         began = time.monotonic()
         result = await _call(module, tool, parameters)
         seconds = time.monotonic() - began
-        # The call might have added notes, so the status is read again.
+        # The status is read again, because the call might have added notes.
         status = module.status()
         if options.json:
             called: JSONObject = {"tool": tool, "result": result, "seconds": round(seconds, 3)}
@@ -434,8 +436,8 @@ async def check_server(
 def _check_call(
     configuration: Configuration, definition: Tool, name: str, parameters: JSONObject
 ) -> str:
-    """Check the parameters of a call, and whether the configuration denies the call. Return why a
-    person is asked first, or "" if nobody is.
+    """Check the parameters of a call, and whether the configuration denies the call. Return the
+    reason why a person is asked before the call, or "" if nobody is asked.
 
     Raises:
         UsageError: the call is denied.

@@ -1,4 +1,4 @@
-"""`ideabridge ideas export` and `import`: writes and reads ideas as files, one document per
+"""`ideabridge ideas export` and `import`: write and read ideas as files, with one document per
 idea.
 """
 
@@ -371,7 +371,7 @@ async def import_ideas(
 def say_all_saved(
     saved: list[tuple[str, SavedIdea]], missing: list[str], *, with_files: bool
 ) -> None:
-    """Report the outcome for each saved idea, and which servers and tools are missing. `saved`
+    """Report the outcome for each saved idea, and the servers and tools that are missing. `saved`
     contains each idea with its file. If `with_files` is true, each line begins with the file.
     """
     for file, idea in saved:
@@ -418,7 +418,8 @@ def list_files(words: list[str], suffixes: tuple[str, ...] = (".json",)) -> list
     for word in words:
         path = Path(word).expanduser()
         if word != "-" and path.is_dir():
-            # A folder from elsewhere must not be able to link to other files on this machine.
+            # A folder that comes from elsewhere must not be able to link to other files on this
+            # machine.
             inside = sorted(file for file in path.iterdir() if file.name.lower().endswith(suffixes))
             for file in inside:
                 if file.is_symlink():
@@ -444,8 +445,8 @@ async def _import_document(
     edited: bool,
     replace: tuple[str, ...],
 ) -> tuple[SavedIdea, list[Need]]:
-    """Import one document. If it was changed, or would replace a publication, show this to the
-    person and ask first.
+    """Import one document. If the document was changed after the export, or would replace a
+    publication, first show this to the person and ask.
     """
     from ideabridge.bridge.errors import NameInUseError
     from ideabridge.bridge.store.portable import read_document

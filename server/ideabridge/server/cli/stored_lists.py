@@ -18,20 +18,21 @@ if TYPE_CHECKING:
 
 
 class StoredLists:
-    """The lists of tools that the store contains. If there is no store, there are none, and no
+    """The lists of tools that the store contains. If no store exists, there are no lists, and no
     store is created.
 
     Args:
-        configuration: the configuration with the servers.
+        configuration: the configuration that contains the servers.
 
     Attributes:
         configuration: the same configuration, in which every server starts when it is first used.
-        store: the store, which is open within the context, or None.
+        store: the store, which is open while the context is open, or None if no store exists.
         names: the servers whose lists are stored.
     """
 
     def __init__(self, configuration: Configuration) -> None:
-        # Even a server that normally starts with ideabridge need not start in order to be shown.
+        # A command that only shows a server does not need to start it, even if the server normally
+        # starts with ideabridge.
         lazy = {
             name: entry.model_copy(update={"start": None})
             for name, entry in configuration.modules.items()
@@ -77,8 +78,8 @@ class StoredLists:
             self.store.close()
 
     def modules(self) -> Modules:
-        """Return the servers, with their stored lists. A list that a server sends in the meantime
-        is stored.
+        """Return the servers, with their stored lists. If a server sends its list in the meantime,
+        the list is stored.
         """
         from ideabridge.bridge.modules.modules import Modules
         from ideabridge.bridge.offer.module_lists import ModuleLists

@@ -160,7 +160,8 @@ def lookup_run(options: Options, text: str) -> RunRecord:
 
 
 def resolve_idea(store: Store, ref: str) -> str:
-    """Return `ref` if it names an idea, and otherwise the id of the run that `resolve_run` finds.
+    """Return `ref` if it names an idea. Otherwise, return the id of the run that `resolve_run`
+    finds.
 
     Raises:
         UnknownIdeaError, AmbiguousIdeaError: `ref` names neither an idea nor a run, or more than
@@ -232,11 +233,11 @@ def copy_store(
         str, typer.Argument(metavar="TO", help="An empty or new store, or an unfinished copy.")
     ],
 ) -> None:
-    """Copy a store from a file into PostgreSQL, or back. The store can be in use meanwhile, but the
-    copy must not.
+    """Copy a store from a file into PostgreSQL, or back. Other processes can use the store
+    meanwhile, but must not use the copy.
 
-    If the command is interrupted, run it again, and it continues. The ids of all copied ideas are
-    checked.
+    If the command is interrupted, run it again, and it continues where it stopped. It checks the
+    ids of all copied ideas.
     """
     from ideabridge.bridge.configuration import place_of
     from ideabridge.bridge.store.store import Store
@@ -343,8 +344,8 @@ def _read_parameters(words: list[str]) -> dict[str, str]:
 
 
 def _readable(value: Value) -> str | int | float | None:
-    """Return the value in a form that JSON can represent: bytes as hex digits, and infinity as a
-    word.
+    """Return the value in a form that JSON can represent. Bytes become hex digits, and infinity
+    becomes a word.
     """
     if isinstance(value, bytes):
         return value.hex()
@@ -365,8 +366,8 @@ def _print_csv(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
 
 
 def _print_cut(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
-    """Print a table with values cut after `_WIDEST_VALUE` characters, and say how many values were
-    longer.
+    """Print a table in which values are cut after `_WIDEST_VALUE` characters, and report how many
+    values were cut.
     """
     count = 0
     lines: list[list[str]] = []

@@ -52,11 +52,12 @@ def ask(
     named: frozenset[str] | None = None,
 ) -> bool:
     """Ask the person at the terminal whether to trust a project file and which files are only data.
-    Store the answer if it is yes. If the file was trusted before, show only what has changed.
+    If the answer is yes, store it. If the file was trusted before, show only the changes since
+    then.
 
     Args:
-        standing: whether and how the file is trusted now.
-        parsed: its configuration.
+        standing: the current trust in the file.
+        parsed: the configuration that the file contains.
         user: the user's configuration.
         named: the paths of the files that the person has named as data. None stands for those that
             the person confirmed earlier.
@@ -122,8 +123,8 @@ def _undecided(standing: ProjectTrust, confirmed: frozenset[str]) -> list[str]:
 
 
 def _is_only_data(standing: ProjectTrust, path: str) -> bool:
-    """Ask whether a file is only data. After any answer but yes, trust also covers the file's
-    content.
+    """Ask whether a file is only data. If the answer is anything but yes, trust also covers the
+    file's content.
     """
     places = ", ".join(standing.found.data_files[path].named_by)
     text = f"{path}: {places} names it. If it is data, it stays trusted when it changes."
@@ -221,8 +222,8 @@ def _print_lines(
 def _difference(
     standing: ProjectTrust, parsed: Configuration, user: Configuration
 ) -> list[tuple[str, str]] | None:
-    """Return (topic, text) lines about what has changed since a file was trusted. Return None if
-    nobody has trusted it, or if its earlier content was not kept.
+    """Return (topic, text) lines about the changes since a file was trusted. Return None if nobody
+    has trusted the file, or if the content that was trusted is not stored.
     """
     pair = None if standing.is_trusted else standing.snapshots()
     if pair is None:
@@ -250,7 +251,9 @@ def _difference(
 
 
 def _concerns_person(line: tuple[str, str]) -> bool:
-    """Return whether a person has to be told about an effect even if it has not changed."""
+    """Return whether the dialogue must show an effect to the person even if the effect has not
+    changed.
+    """
     topic, text = line
     if topic == "variable":
         return "not allowed" in text
@@ -361,8 +364,8 @@ def _put(
 def _data_lines(
     standing: ProjectTrust, confirmed: frozenset[str], paths: Iterable[str]
 ) -> list[tuple[str, str]]:
-    """Return (`data` or `data?`, the file and the places that name it) for each file that can be
-    data.
+    """Return a line for each file that can be data: `data` or `data?`, and the file with the places
+    that name it.
     """
     lines: list[tuple[str, str]] = []
     for path in paths:
@@ -430,8 +433,8 @@ def _effects(
 
 
 def _secret_lines(standing: ProjectTrust, parsed: Configuration) -> list[tuple[str, str]]:
-    """Return a line (`secret`, what is stored for the server) for each secret that a server
-    names.
+    """Return a line for each secret that a server names: `secret`, and what is stored for the
+    server.
     """
     from ideabridge.bridge.modules.settings import entry_digest, secrets_named
     from ideabridge.bridge.stored_secrets import StoredSecretError, find_secret, secret_owner

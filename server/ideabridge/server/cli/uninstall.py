@@ -28,8 +28,8 @@ def uninstall(
 ) -> int:
     """Remove ideabridge's entry from a client's files.
 
-    Everything else in the files keeps its bytes; a backup is kept. Without --scope, the entry is
-    removed from every file of the client that concerns this project.
+    Everything else in the files keeps its bytes, and a backup is kept. Without --scope, the entry
+    is removed from every file of the client that concerns this project.
     """
     from ideabridge.server.hosts.host import HostEnvironment, HostFileError
     from ideabridge.server.hosts.table import find_host

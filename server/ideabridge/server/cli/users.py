@@ -142,7 +142,7 @@ def _change(
 @app.command("disable")
 @command("config", "project", "store", "json")
 def disable_user(options: Options, name: NameArgument) -> None:
-    """Refuse a user until `users enable`. Their runs and ideas stay."""
+    """Refuse a user until `users enable` accepts the user again. Their runs and ideas stay."""
     _change(options, name, f"{name} is refused until you run `users enable`", state="disabled")
 
 

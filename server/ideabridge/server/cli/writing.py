@@ -153,7 +153,7 @@ async def add_ideas(
 
 
 def _confirmed(ideas: list[_Read]) -> bool:
-    """If there are ideas, ask the person whether to save them."""
+    """Ask the person whether to save the ideas, unless there are none."""
     if not ideas:
         return True
     return confirm("Save it?" if len(ideas) == 1 else f"Save these {len(ideas)} ideas?")
@@ -202,8 +202,8 @@ async def _save_all(
 
 
 def _in_order(read: list[_Read]) -> list[_Read]:
-    """Sort the ideas so that each comes after those that it calls. Ideas that call one another in a
-    circle stay in the order of their files, and are refused when they are saved.
+    """Sort the ideas so that each idea comes after the ideas that it calls. Ideas that call one
+    another in a circle stay in the order of their files, and are refused when they are saved.
     """
     by_name = {idea.name: idea for idea in read if idea.name}
     begun: set[str] = set()

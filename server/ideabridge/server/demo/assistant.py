@@ -75,7 +75,9 @@ async def call(client: Client, tool: str, arguments: Members) -> ToolReply:
 
 
 def at_once(bars: list[Bar]) -> list[list[str]]:
-    """Return, for each call, the calls that were running when it started, including itself."""
+    """Return, for each call, the calls that were running when the call started, including the call
+    itself.
+    """
     calls_at_start: list[list[str]] = []
     for own in bars:
         running = [bar for bar in bars if bar.started <= own.started < bar.finished]
@@ -91,7 +93,7 @@ def draw_bars(bars: list[Bar], width: int = 40) -> list[str]:
     ordered = sorted(bars, key=lambda bar: (bar.started, bar.finished))
     first = min((bar.started for bar in bars), default=0.0)
     last = max((bar.finished for bar in bars), default=0.0)
-    # Not 0, because times are divided by it.
+    # The duration must not be 0, because times are divided by it.
     whole = max(last - first, 1e-6)
     label = max((len(bar.call) for bar in bars), default=0)
     lines: list[str] = []

@@ -1,7 +1,7 @@
 """Entries: adds, changes, removes, enables or disables one server in `ideabridge.json`.
 
-The command line (`servers add` ...) and the page use this. All other bytes of a file stay as they
-are, comments included, and a copy of the previous file is kept.
+The command line (`servers add` ...) and the page use these functions. All other bytes of a file
+stay the same, including comments, and a copy of the previous file is kept.
 """
 
 from __future__ import annotations
@@ -118,8 +118,9 @@ class EntryFile:
 
     @property
     def _keys(self) -> tuple[str, ...]:
-        """The keys that lead to the entries in the file: `mcpServers` or, if the file does not have
-        this key but exactly one of the names that other hosts use, that name.
+        """The keys that lead to the entries in the file: `mcpServers`, unless the file lacks this
+        key and has exactly one of the names that other hosts use. In that case, that name is the
+        key.
         """
         names = [name for name in OTHER_NAMES if name in self.text.content]
         if "mcpServers" not in self.text.content and len(names) == 1:
@@ -127,7 +128,7 @@ class EntryFile:
         return ("mcpServers",)
 
     def entry(self, name: str) -> JSONObject:
-        """Return one entry. Raise `EntryError` if it is not an object."""
+        """Return one entry. Raise `EntryError` if the entry is not an object."""
         entry = self.servers[name]
         if not isinstance(entry, dict):
             raise EntryError(f"{self.path}: mcpServers.{name} is not an object; change it by hand")
@@ -144,7 +145,8 @@ class EntryFile:
         return self.text.with_entry(self._keys, name, entry)
 
     def write(self, name: str, entry: JSONObject | None) -> EditedFile:
-        """Write this entry, or remove the entry with this name. Return the data needed to undo it.
+        """Write this entry, or remove the entry with this name. Return the data that undoing the
+        change needs.
 
         Raises:
             HostFileError: the file cannot be edited without changing other parts of it, or cannot
@@ -202,8 +204,8 @@ def is_server_address(word: str) -> bool:
 
 
 def address_meant(word: str) -> str | None:
-    """Return the address that a command stands for if it looks like an address without its scheme,
-    otherwise None. A command that is found on this machine is never taken to be an address.
+    """If a command looks like an address without its scheme, return that address. Otherwise, return
+    None. A command that is found on this machine is never taken to be an address.
     """
     scheme, separator, rest = word.partition("://")
     if separator and scheme.isalnum():
@@ -248,7 +250,7 @@ class PlannedEntry:
         name: the name of the server.
         before: the entry that it replaces, or None for a new server.
         recognised: the entry, with `${secret:NAME}` in place of each secret, and the secrets.
-        in_plain_text: where the entry has other values that look like secrets.
+        in_plain_text: the places of other values in the entry that look like secrets.
     """
 
     file: EntryFile
@@ -268,8 +270,8 @@ class PlannedEntry:
         return setting_changes(self.before or {}, self.entry)
 
     def store_secrets(self) -> str | None:
-        """Store the secrets for this server. Return a phrase for users that says where they are
-        stored.
+        """Store the secrets for this server. Return a phrase for users that says where the secrets
+        are stored.
 
         Raises:
             StoredSecretError: a secret cannot be stored.
@@ -303,7 +305,8 @@ def plan_addition(
         file: the file that receives the entry.
         name: the name of the server.
         typed: the entry as a person wrote it, with its secrets.
-        chosen: whether the value in a place is a secret; see `recognise_secrets`.
+        chosen: for each place about which a person has decided, whether its value is a secret; see
+            `recognise_secrets`.
 
     Raises:
         ConfigurationError: the entry cannot be used.
@@ -335,7 +338,8 @@ def plan_change(
         file: the file that has the entry.
         name: the name of the server.
         typed: the whole new entry, with its new secrets.
-        chosen: whether the value in a place is a secret; see `recognise_secrets`.
+        chosen: for each place about which a person has decided, whether its value is a secret; see
+            `recognise_secrets`.
 
     Raises:
         ConfigurationError: the entry cannot be used.
@@ -426,8 +430,8 @@ class SettingChange:
 
 
 def setting_changes(before: JSONObject, after: JSONObject) -> list[SettingChange]:
-    """Return the settings that differ between two entries: first those in the old entry, then those
-    that are new.
+    """Return the settings that differ between two entries: first the settings in the old entry,
+    then the new settings.
     """
     former = _shown_settings(before)
     present = _shown_settings(after)
@@ -481,7 +485,7 @@ def _plain(value: JSON) -> str:
 
 
 def _check_entry(name: str, entry: JSONObject, file: EntryFile) -> list[str]:
-    """Return where an entry still has values that look like secrets.
+    """Return the places in an entry that still have values that look like secrets.
 
     Raises:
         ConfigurationError: the entry cannot be used.
@@ -509,7 +513,7 @@ def is_on(entry: JSONObject) -> bool:
 
 
 def switched(entry: JSONObject, *, on: bool) -> JSONObject:
-    """Return an entry that turns its server on or off."""
+    """Return a copy of an entry that turns its server on or off."""
     changed: JSONObject = {key: value for key, value in entry.items() if key not in _OFF}
     if not on:
         changed["disabled"] = True
@@ -532,7 +536,7 @@ def missing_program(entry: JSONObject) -> str | None:
 
 def readable_values(entry: JSONObject) -> list[str]:
     """Return the places of those variables and headers in an entry whose values the file itself
-    contains: the values name neither a stored secret nor a variable.
+    contains: these values name neither a stored secret nor a variable.
     """
     return [
         f"{part}.{name}"

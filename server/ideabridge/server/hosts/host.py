@@ -93,7 +93,7 @@ class HostFile:
         is_list: whether the keys lead to a list of servers, each with a `name`, instead of an
             object.
         is_current: whether `install` is allowed to write to the file.
-        new_content: what a new file contains besides the servers.
+        new_content: the members that a new file contains besides the servers.
     """
 
     path: Path
@@ -138,7 +138,7 @@ class HostFile:
             if isinstance(servers, dict) and any(map(is_like_a_server, servers.values())):
                 return replace(self, keys=keys, is_list=False)
 
-        # In a settings file, an object with a command can mean anything.
+        # In a settings file, an object with a command is not necessarily a server.
         bare = _without_marks(content)
         if bare and all(map(is_like_a_server, bare.values())):
             return replace(self, keys=(), is_list=False)

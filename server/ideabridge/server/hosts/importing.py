@@ -1,7 +1,7 @@
 """Import: copies or moves a host's MCP servers into `ideabridge.json`.
 
-`servers import` and the page use this. `plan_import` reads the host's files and plans the steps;
-the plan's methods carry them out.
+`servers import` and the page use this module. `plan_import` reads the host's files and plans the
+steps; the plan's methods carry them out.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ class ServerImport:
         return None if target.is_own else self.places.project
 
     def _project_around(self, text: HostText) -> Path | None:
-        """Return the project folder if a host's file belongs to the project, and otherwise None."""
+        """If a host's file belongs to the project, return the project folder. Otherwise, return
+        None.
+        """
         belongs = any(
             adoption.file == text.path and adoption.scope == "project" for adoption in self.moving
         )

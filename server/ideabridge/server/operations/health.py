@@ -52,14 +52,16 @@ class Health:
         await answer(scope, receive, send)
 
     def obstacles(self) -> list[str]:
-        """Return the reasons why the server cannot serve requests now. There are none if it can."""
+        """Return the reasons why the server cannot serve requests now. There are no reasons if it
+        can.
+        """
         bridge = self._running.bridge
         reasons: list[str] = []
         if self._running.closing:
             reasons.append("the server is shutting down")
 
         reasons += [f"the store {problem}" for problem in _store_problems(bridge)]
-        # Whoever asks must not learn the names of workspaces.
+        # The sender of the request must not learn the names of workspaces.
         of_workspaces = [
             problem for other in self._workspaces() for problem in _store_problems(other)
         ]
@@ -67,9 +69,9 @@ class Health:
             f"the store of a workspace {problem}" for problem in dict.fromkeys(of_workspaces)
         ]
 
-        # A module that failed is tried again later. In the meantime, the server serves requests
-        # without it. The modules of a workspace connect after the request that has opened it, so
-        # they do not make the server unready.
+        # ideabridge later tries again to connect to a module that failed. In the meantime, the
+        # server serves requests without it. The modules of a workspace connect after the request
+        # that has opened it, so they do not make the server unready.
         self._connected = self._connected or all(
             status.state != "connecting" for status in bridge.modules.statuses()
         )

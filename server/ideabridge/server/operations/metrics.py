@@ -67,7 +67,7 @@ _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class CountedTool:
-    """A tool as it is counted.
+    """A tool in the form in which its calls are counted.
 
     Attributes:
         workspace: the workspace in which it is called, or "".
@@ -87,7 +87,7 @@ class Metrics:
 
     def __init__(self, version: str) -> None:
         self._registry = registry = CollectorRegistry()
-        # The watched bridges by workspace, in the order in which they were opened.
+        # The watched bridges, keyed by workspace, in the order in which they were opened.
         self._bridges: dict[str, Bridge] = {}
         self._tools: set[CountedTool] = set()
 
@@ -146,7 +146,7 @@ class Metrics:
     def watching(
         self, bridge: Bridge, direct_calls: DirectCalls, workspace: str = ""
     ) -> Generator[None]:
-        """Return a context manager within which a bridge is part of these metrics.
+        """Return a context manager. While the context is open, a bridge is part of these metrics.
 
         Args:
             bridge: the bridge.
@@ -165,7 +165,7 @@ class Metrics:
             del self._bridges[workspace]
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Return the metrics whose values are read only on demand."""
+        """Return the metrics whose values are read only when Prometheus asks for them."""
         up = GaugeMetricFamily(
             "ideabridge_module_up",
             "Whether a server is connected.",
@@ -199,7 +199,7 @@ class Metrics:
                 continue
 
             paths.add(store.path)
-            # If the store cannot be read, this number is unknown and the next metric is 0.
+            # If the store cannot be read, this number is left out, and the next metric is 0.
             with suppress(StoreError):
                 queued.add_metric([workspace], store.queue.count(most=MOST_QUEUED))
 

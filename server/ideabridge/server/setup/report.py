@@ -154,7 +154,7 @@ def _service_lines(plan: SetupPlan, planned: PlannedService) -> Iterator[str]:
 
 
 def habit_lines(plan: SetupPlan) -> list[str]:
-    """Return the hosts' rules that would have no effect after a move."""
+    """Return a line for each of the hosts' rules that would have no effect after a move."""
     return [
         f"{habit.host}, {habit.server}: {habit.shown} ({near(habit.path)})" for habit in plan.habits
     ]
@@ -168,7 +168,7 @@ def listed_words(words: Sequence[str]) -> str:
 
 
 def near(path: Path) -> str:
-    """Return a path, with `~` instead of the home folder."""
+    """Return a path as text, with `~` in place of the home folder."""
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 

@@ -40,7 +40,7 @@ class UndoneStep:
     """The result of undoing one change of a setup.
 
     Attributes:
-        what: the changed file, or the name of another kind of change.
+        what: the changed file or, for any other kind of change, the name of what was changed.
         result: restored: it is as it was before the setup. edited: another program has written the
             file since, so only the setup's entries were changed. left: it was not undone. failed:
             it could not be undone, and stays in the record.
@@ -57,7 +57,7 @@ class UndoneStep:
 
 
 def describe_step(step: SetupStep) -> str:
-    """Describe a change of a setup for users."""
+    """Return a text for users that describes a change of a setup."""
     match step:
         case FileStep():
             return f"{step.file.path} ({step.title})"

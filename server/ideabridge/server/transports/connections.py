@@ -90,9 +90,9 @@ _ADMITTED: Final = (Rank.SENDING, Rank.WORKING)
 
 
 class Connections:
-    """The connections of one server, sorted by rank and age, oldest first: at most `most` that
-    belong to callers, and some that have not been read yet. At most half of the callers'
-    connections can be sending.
+    """The connections of one server, sorted by rank and then by age, with the oldest first. At most
+    `most` connections belong to callers, and some more have not been read yet. At most half of the
+    callers' connections can be sending.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS) -> None:
@@ -102,9 +102,9 @@ class Connections:
         self._unread = min(_UNREAD, self._most // 4)
         self._ranks: dict[Rank, dict[GuardedProtocol, None]] = {rank: {} for rank in Rank}
         self._received = 0
-        # The unread bytes of answers that clients read too slowly.
+        # The number of bytes of an answer that the client has not read yet, keyed by connection.
         self._unsent: dict[GuardedProtocol, int] = {}
-        # The number of connections with an admitted request, by caller.
+        # The number of connections with an admitted request, keyed by caller.
         self._in_progress: Counter[str] = Counter()
 
     def admit(self, connection: GuardedProtocol, caller: str) -> None:
@@ -217,8 +217,8 @@ class Connections:
             self._drop_of_largest_sender()
 
     def _drop_of_largest_sender(self) -> None:
-        """Drop the oldest arriving request from the caller who is sending the most requests at
-        once, so that this caller alone pays for it.
+        """Drop the oldest arriving request from the caller who is sending the most requests at the
+        same time, so that no other caller is affected.
         """
         sending = self._ranks[Rank.SENDING]
         senders = Counter(connection.caller for connection in sending)
@@ -263,8 +263,8 @@ class GuardedProtocol(H11Protocol):
 
     Attributes:
         rank: the state of the connection.
-        caller: who sent the request that was admitted last.
-        received: how many bytes of the arriving body are in memory.
+        caller: the caller whose request was admitted last.
+        received: the number of bytes of the arriving body that are in memory.
     """
 
     def __init__(
@@ -284,8 +284,8 @@ class GuardedProtocol(H11Protocol):
         self.rank = Rank.STRANGER
         self.caller = ""
         self.received = 0
-        # The header or body that is arriving: when it began, how many bytes have arrived, and the
-        # timer for its deadline.
+        # About the header or body that is arriving: the time at which it began, the number of bytes
+        # that have arrived, and the timer for the deadline.
         self._since = 0.0
         self._arrived = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -445,7 +445,7 @@ class GuardedProtocol(H11Protocol):
         assert self._timer is not None
         late = self.loop.time() - self._timer.when()
         if late > _LATE_SECONDS:
-            # The server was too busy to read, so this time does not count against the client.
+            # The server was too busy to read, so the delay does not count against the client.
             self._since += late
 
         due = self._due()

@@ -1,15 +1,12 @@
 """The gate checks every request over HTTP, in this order.
 
 1. **Health.** `/healthz` and `/readyz` are answered at once, for any Host, and do not count for any
-   caller.
-2. **Host and Origin** must be names of this server (`HostNames`).
-3. **The caller.** The door for the path identifies the caller by the token, or by the page session.
-   A door that must know the caller refuses the request if it cannot identify one.
-4. **Shares** of this caller, counted over all doors together: requests per minute, connections with
-   a request in progress, streams, pages in progress. More sessions, tokens, connections or doors do
-   not give a caller a larger share.
-5. **The body.** Only now is the request admitted, and the application behind the door reads its
-   body.
+caller. 2. **Host and Origin** must be names of this server (`HostNames`). 3. **The caller.** The
+door for the path identifies the caller by the token, or by the page session. A door that must know
+the caller refuses the request if it cannot identify one. 4. **Shares** of this caller, counted over
+all doors together: requests per minute, connections with a request in progress, streams, pages in
+progress. A caller with more sessions, tokens, connections or doors does not get a larger share. 5.
+**The body.** Only now is the request admitted, and the application behind the door reads its body.
 
 If the token or the session of a request becomes invalid, the gate ends the request within about a
 second. A page that someone loads ends when the browser disconnects.
@@ -80,17 +77,17 @@ streams. A browser has six connections. The limit is low because some pages take
 
 
 class HostNames:
-    """The names that clients can use for a server. A name without a port (`localhost`, `[::1]`,
-    `tools.example`) is accepted with any port, and a name with a port (`tools.example:8080`) only
-    with that port.
+    """The names that clients can use for a server. A configured name without a port (`localhost`,
+    `[::1]`, `tools.example`) is accepted with any port. A configured name with a port
+    (`tools.example:8080`) is accepted only with that port.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(name.lower() for name in names)
 
     def doubt(self, scope: Scope) -> tuple[int, str] | None:
-        """Return (status, reason) if a request's `Host` header, or its `Origin` header, contains a
-        name that is not accepted, and otherwise None.
+        """Return (status, reason) if the `Host` or `Origin` header of a request contains a name
+        that is not accepted. Otherwise, return None.
         """
         host = header(scope, b"host")
         if not self._include(host):
@@ -262,7 +259,7 @@ class TokenDoor:
 
         if token is None and caller == LOCAL:
             return ANYBODY
-        # The SDK binds a session to the user who opened it, so the SDK is told who the caller is.
+        # The SDK binds a session to the user who opened it, so the caller is passed to the SDK.
         scope["user"] = AuthenticatedUser(access.model_copy(update={"client_id": caller}))
         return Admission(caller, token, is_named=token is not None)
 
@@ -307,7 +304,7 @@ def _profile_named(scope: Scope) -> str | None:
 
 
 def _bearer(scope: Scope) -> bytes | None:
-    """Return the bearer token of a request, or None unless the request has exactly one."""
+    """Return the bearer token of a request if the request has exactly one, and otherwise None."""
     values = [
         value
         for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"])
@@ -416,7 +413,7 @@ class Gate:
             # A stranger's request needs no share, because strangers' connections are closed first.
             return
 
-        # A person has one share, whatever profiles the person uses.
+        # A person has only one share, no matter which profiles the person uses.
         caller = owner_of(admission.caller)
         note_user(scope, caller)
         asked_by.set(caller)
@@ -468,12 +465,12 @@ class Gate:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def watch(self) -> None:
-        """End requests whose token or session has become invalid, until cancelled. This matters
-        because a stream can stay open for days.
+        """End requests whose token or session has become invalid, until cancelled. The check is
+        repeated because a stream can stay open for days.
         """
         while True:
             await anyio.sleep(WATCH_SECONDS)
-            # Many requests have the same token, so each token is checked only once.
+            # Many requests have the same token, so each token is checked only once per round.
             valid: dict[tuple[bytes, str], bool] = {}
             for door, admission in set(self._served.values()):
                 try:

@@ -101,7 +101,7 @@ def bind_socket(host: str, port: int, *, token: str | None, guarded: bool = Fals
     """Return a listening socket. Port 0 selects a free port.
 
     `token` is the token from the environment variable. `guarded` says whether requests need a token
-    for another reason.
+    for a different reason.
 
     Raises:
         ServeError: the address is not loopback and no token is needed, or the address or token
@@ -145,7 +145,8 @@ def url_of(listening: socket.socket) -> str:
 
 def reachable(url: str, names: tuple[str, ...]) -> str:
     """Return the URL of this server for other machines. The URL contains the first of the server's
-    configured names or, if the server listens on every address, the name of this machine.
+    configured names. If there is none and the server listens on every address, the URL contains the
+    name of this machine.
     """
     parts = urlsplit(url)
     if not names and parts.hostname not in _EVERYWHERE:
@@ -457,13 +458,15 @@ class _Messages:
             )
 
     async def _end_excess(self, scope: Scope, caller: str) -> None:
-        """End those unused sessions of a caller that are over the limit."""
+        """If a caller has more sessions than allowed, end unused sessions of this caller, the least
+        recently used first.
+        """
         sessions = self._sessions_of(caller)
         excess = max(0, len(sessions) - _MOST_SESSIONS)
         oldest = self._unused(sessions)[:excess]
         for session in oldest:
-            # All these sessions are removed before the first of them is ended, because others can
-            # be opened while a session is ending.
+            # All these sessions are removed before the first of them is ended, because clients can
+            # open other sessions while a session is ending.
             del self._sessions[session]
             self._crowded_out[session] = None
             if len(self._crowded_out) > _MOST_REMEMBERED:
@@ -533,8 +536,9 @@ class HTTPServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening."""
         await super().startup(sockets)
-        # asyncio uses the same setting for the length of the queue of waiting connections and for
-        # how many connections it accepts at once, so the queue length is set here separately.
+        # asyncio uses one setting both for the length of the queue of waiting connections and for
+        # the number of connections that it accepts at once, so the queue length is set here
+        # separately.
         for listening in sockets or ():
             listening.listen(_BACKLOG)
 
@@ -563,8 +567,8 @@ def http_server(app: ASGIApp) -> HTTPServer:
 
 
 def _descriptors() -> int:
-    """Return how many files this process can have open, after raising the limit to `_DESCRIPTORS`
-    if possible.
+    """Raise the limit on open files to `_DESCRIPTORS` if possible. Return the number of files that
+    this process can have open.
     """
     if sys.platform == "win32":
         return _DESCRIPTORS

@@ -1,8 +1,8 @@
 """The stdio transport: one message per line, of limited length. The transport ends as soon as the
 host closes the stream.
 
-The SDK's own transport reads in a thread that cannot be stopped, accepts lines of any length, and
-does not answer an invalid line.
+This transport replaces the SDK's own, which reads in a thread that cannot be stopped, accepts lines
+of any length, and does not answer an invalid line.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _UNBLOCKED: Final = getattr(select, "PIPE_BUF", 512)
 def claimed_stdio() -> Generator[tuple[int, int]]:
     """Yield file descriptors for stdin and stdout that only the protocol uses.
 
-    While the context is open, any other output of the process goes to stderr, and other reads of
-    stdin return nothing.
+    While the context is open, any other output of the process goes to stderr, and any other read of
+    stdin returns nothing.
     """
     sys.stdout.flush()
     reading = os.dup(0)

@@ -40,8 +40,8 @@ class ServedWorkspace:
     """A workspace that is open.
 
     Attributes:
-        bridge: its bridge.
-        door: its door.
+        bridge: the bridge of the workspace.
+        door: the door of the workspace.
         pages: the application of its pages, or None if the server has no page.
         close: ends the requests that listen in the workspace, because the server is about to end.
     """
@@ -57,11 +57,11 @@ class _Opening:
     """A workspace that is open, or being opened.
 
     Attributes:
-        folder: its folder.
-        scope: ends it.
-        settled: set when it is open, or could not be opened.
+        folder: the folder of the workspace.
+        scope: the scope whose cancellation ends the workspace.
+        settled: set when the workspace is open or could not be opened.
         served: the open workspace, or None.
-        error: the reason why it could not be opened, or None.
+        error: the reason why the workspace could not be opened, or None.
     """
 
     folder: Path
@@ -110,7 +110,7 @@ class Workspaces:
         try:
             folder = self._folder_of(name)
         except UnknownWorkspaceError:
-            # The user has removed the folder from the workspaces.
+            # The user has removed the folder from the registered workspaces.
             self._end(name)
             raise
 

@@ -1,4 +1,6 @@
-"""Distinctions: what tells runs with the same title apart in a list, such as `customer c1`."""
+"""Distinctions: the values that tell runs with the same title apart in a list, such as `customer
+c1`.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +56,8 @@ class Distinctions:
         self._kept: dict[str, tuple[Distinction, ...]] = {}
 
     def of(self, records: Iterable[RunRecord]) -> dict[str, Distinction]:
-        """Return, keyed by run, the distinction of each run that shares its title with another of
-        the runs. A run without a distinction is left out.
+        """Return the distinction of each run that shares its title with another of the runs, keyed
+        by run. A run that has no distinction is left out.
         """
         by_title = defaultdict[str, list[RunRecord]](list)
         for record in records:
@@ -82,7 +84,7 @@ class Distinctions:
             for place, texts in by_place.items()
             if len(texts) < len(group) or len(set(texts.values())) > 1
         }
-        # The sort is stable, so the first of several places with equally many values wins.
+        # The sort is stable, so if several places have equally many values, the first place wins.
         best = sorted(different, key=lambda place: -different[place])
         distinctions: dict[str, Distinction] = {}
         for run_id, listed in values.items():
@@ -118,7 +120,7 @@ def _values_in(events: Sequence[JSONObject]) -> Iterator[Distinction]:
     count = 0
     for place, name, value in _named_values(events):
         if isinstance(value, str) and value.startswith("†"):
-            # The value is a reference, and what it stands for is not known yet.
+            # The value is a reference, so its actual value is not known yet.
             continue
         if count == _MOST_VALUES:
             return

@@ -95,8 +95,8 @@ class Drawing:
 
 
 def place_boxes(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
-    """Place boxes in layers from left to right, each box after the boxes that it waits for, so that
-    as few arrows as possible cross.
+    """Place boxes in layers from left to right, so that each box comes after the boxes that it
+    waits for and few arrows cross.
     """
     by_key = {node.key: node for node in nodes}
     # Equal arrows are drawn as one arrow.
@@ -240,8 +240,8 @@ class _Parts:
 
 
 def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
-    """Return a drawing of a run's calls, or None if there is nothing or too much to draw. Links to
-    the calls begin with `href`. A large drawing takes 0.1 s.
+    """Return a drawing of a run's calls, or None if there are no calls or too many to draw. Links
+    to the calls begin with `href`. A large drawing takes 0.1 s.
     """
     if not 0 < len(machine.history) <= MAX_CALLS:
         return None
@@ -291,7 +291,7 @@ def _add_read(parts: _Parts, read: Read, reader: str) -> None:
 
 
 def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
-    """Return the arrows without those `order` arrows that other arrows already imply."""
+    """Return the arrows without the `order` arrows that other arrows already imply."""
     before = defaultdict[str, set[str]](set)
     for edge in edges:
         before[edge.target].add(edge.source)
@@ -316,8 +316,8 @@ def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
 
 
 def of_dry_run(rehearsal: Mapping[str, Any]) -> Drawing | None:
-    """Return a drawing of what `Bridge.dry_run` returns for a plan, or None if there is too much to
-    draw. A large drawing takes 0.1 s.
+    """Return a drawing of the result of `Bridge.dry_run` for a plan, or None if the plan is too
+    large to draw. A large drawing takes 0.1 s.
     """
     calls: list[dict[str, Any]] = rehearsal.get("calls", [])
     if not 0 < len(calls) <= MAX_CALLS:

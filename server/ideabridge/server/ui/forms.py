@@ -169,8 +169,8 @@ def _members(schema: JSONObject | None, form: FormFields) -> Iterator[tuple[str,
     for field in fields_of(schema):
         text = form.get(field.label)
         if not text.strip():
-            # A text field cannot distinguish an empty string from a missing one, so an empty string
-            # must be written in `raw`.
+            # A text field cannot distinguish an empty string from a missing member, so an empty
+            # string must be written in `raw`.
             continue
         if field.kind in ("text", "long"):
             yield field.name, text

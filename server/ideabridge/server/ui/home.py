@@ -54,10 +54,11 @@ class DayBar:
     Attributes:
         left: the left edge of the bar.
         middle: the middle of the bar.
-        good: the height of the bar's upper part, which stands for what did not fail.
-        failed: the height of the bar's lower part, which stands for what failed.
-        day: the first letters of the day.
-        title: the day and its numbers.
+        good: the height of the bar's upper part, which stands for the runs, calls or tokens that
+            did not fail.
+        failed: the height of the bar's lower part, which stands for the runs or calls that failed.
+        day: the first letters of the day's name.
+        title: the day and the numbers that the bar shows.
     """
 
     left: float
@@ -73,7 +74,7 @@ class Chart:
     """A chart with one bar for each day of the week.
 
     Attributes:
-        counted: the sum over all days, with what the chart counts.
+        counted: the sum over all days, followed by the name of what the chart counts.
         total: the sum over all days.
         failed: how many of the total failed.
         bars: one bar for each day, in order.
@@ -105,14 +106,14 @@ class HomePage:
         return [Route("/home", self.show), Route("/home/suggestions", self.suggestions)]
 
     async def show(self, request: Request) -> Response:
-        """Show the home page, or how to begin if nothing has run yet."""
+        """Show the home page. If nothing has run yet, show how to begin."""
         visitor = visitor_of(request)
         last = datetime.now(UTC).date()
         first = last - timedelta(days=_DAYS - 1)
         store = self._bridge.store
         days, tools = await compute_in_thread(self._used, first, last, visitor)
         cards = await self._cards(visitor)
-        # This leaves out runs whose process has died.
+        # The filter leaves out runs whose process has died.
         running = listed_runs(store, visitor.scope, _SHOWN_RUNS, status="running")
         latest = store.runs.newest(visitor.scope, _LATEST, limit=_SHOWN_RUNS, rooms=False)
         has_run = bool(latest) or self._site.waiting(visitor) > 0
@@ -165,8 +166,8 @@ class HomePage:
     def _used(
         self, first: date, last: date, visitor: Visitor
     ) -> tuple[list[DayOfUse], list[tuple[str, int]]]:
-        """Return what was used on each day, and the names of the most used tools, with the number
-        of uses of each. Call this method in a thread, because it might have to index ideas first.
+        """Return the use on each day, and the names of the most used tools with the number of uses
+        of each tool. Call this method in a thread, because it might have to index ideas first.
         """
         store = self._bridge.store
         store.ideas.index_all()

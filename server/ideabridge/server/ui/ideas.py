@@ -134,10 +134,10 @@ class ListedTool:
 
     Attributes:
         publication: the tool.
-        audience: who gets it.
-        lack: the reason why this server cannot call it, or None if it can.
+        audience: the people who can use the tool.
+        lack: the reason why this server cannot call the tool, or None if it can.
         confirmed: how many further runs have confirmed the tool.
-        used: how often the visitor's newest runs called it, or None if none did.
+        used: how many of the visitor's newest runs called the tool, or None if none did.
     """
 
     publication: Publication
@@ -186,12 +186,12 @@ class ShownParameter:
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """A call of a plan, for people.
+    """A call of a plan in the form that people see.
 
     Attributes:
         tool: the tool, with its server.
         parameters: the parameters.
-        writes: where the result goes, or "".
+        writes: the place where the result goes, or "".
     """
 
     tool: str
@@ -206,8 +206,9 @@ class ToolUse:
     Attributes:
         who: the person.
         client: the program that asked for the runs, or "".
-        runs: how many of the latest runs are such calls.
-        run: the latest of them.
+        runs: the number of the latest runs that are calls of the tool by this person through this
+            program.
+        run: the latest of these runs.
     """
 
     who: str
@@ -335,7 +336,9 @@ class IdeaPages:
         ]
 
     def _lacks(self, publication: Publication, visitor: Visitor) -> str | None:
-        """Return why a visitor's call cannot run on this server; see `Bridge.why_not_here`."""
+        """Return the reasons why a visitor's calls cannot run on this server; see
+        `Bridge.why_not_here`.
+        """
         return self._bridge.why_not_here(publication, caller=visitor.caller)
 
     def _audience(self, publication: Publication) -> str:
@@ -384,7 +387,8 @@ class IdeaPages:
         )
 
     def _own(self, request: Request) -> Publication:
-        """Return the publication, if the visitor is allowed to change what its name means.
+        """Return the publication if the visitor is allowed to change the version that its name
+        stands for.
 
         Raises:
             PublicationError: the publication belongs to someone else.
@@ -409,7 +413,7 @@ class IdeaPages:
         scope = visitor.scope
         after = number_from(request.query_params.get("after", "")) or None
         versions = store.publications.versions(name, caller=scope, limit=VERSIONS + 1, before=after)
-        # The only version is no list.
+        # A single version is not shown as a list.
         if len(versions) == 1 and after is None:
             versions = []
         older = ""
@@ -455,7 +459,9 @@ class IdeaPages:
         )
 
     def _uses(self, name: str, visitor: Visitor) -> list[ToolUse]:
-        """Return who has called a tool lately, in runs that a visitor sees, latest first."""
+        """Return the people who have called a tool lately, in runs that a visitor is allowed to
+        see. The latest use comes first.
+        """
         latest = self._bridge.store.runs.newest(
             visitor.scope, limit=_USES, rooms=False, chosen=RunFilter(words=name)
         )
@@ -469,8 +475,8 @@ class IdeaPages:
         ]
 
     def _changes(self, versions: list[Publication], scope: Viewer) -> dict[int, ChangeSince]:
-        """Return what changed in each version compared with the previous one, keyed by version
-        number. The oldest of the versions has no entry.
+        """Return the changes in each version compared with the previous version, keyed by version
+        number. The oldest version has no entry.
         """
         changes: dict[int, ChangeSince] = {}
         for version, before in itertools.pairwise(versions):
@@ -507,7 +513,7 @@ class IdeaPages:
             publication.name, arguments, caller=visitor.caller, version=version
         )
         if replay.run is not None:
-            # The page of the run shows the call at once, even before it has ended.
+            # The page of the run shows the call immediately, even before the call has ended.
             return self._site.back(request, f"/runs/{replay.run.id}")
 
         visitor.notes.append(("good", f"The recorded answer: {in_one_line(replay.output, 2000)}"))
@@ -527,7 +533,7 @@ class IdeaPages:
         return self._site.back(request, path, f"{tool} holds{notes}.")
 
     async def choose_version(self, request: Request) -> Response:
-        """Pin a version, undo a pin, or return to an earlier version."""
+        """Pin a version, remove a pin, or return to an earlier version."""
         publication = self._own(request)
         form = form_of(request)
         publications = self._bridge.store.publications
@@ -585,7 +591,7 @@ class IdeaPages:
         visitor = visitor_of(request)
         before: Publication | None = None
         if name:
-            # Perhaps nobody uses the name yet.
+            # The name might not have been published yet.
             with contextlib.suppress(IdeabridgeError):
                 before = self._bridge.store.publications.get(name, caller=visitor.scope)
 
@@ -691,11 +697,13 @@ class IdeaPages:
         return ideas.get(f"{publication.name}@{publication.version}", caller=visitor.scope).meta.run
 
     def _decided(self, before: Publication | None, ref: str, visitor: Visitor) -> EarlierDecisions:
-        """Return what was decided when this run was published as the current version."""
+        """Return the decisions that were made when this run was published as the current
+        version.
+        """
         if before is None or before.plan is None:
             return EarlierDecisions()
         if ref not in (before.idea_id, self._run_of(before, visitor)):
-            # Another run has different parameters.
+            # The current version was made from a different run, whose parameters differ.
             return EarlierDecisions()
 
         origin = before.origin
@@ -873,8 +881,8 @@ class _Submitted:
 
 @dataclass(frozen=True, slots=True)
 class _RefusedText:
-    """A refused program to show in the form: its text, the inputs of the runs as JSON, and why it
-    was refused.
+    """A refused program that is shown again in the form: its text, the inputs of the runs as JSON,
+    and the reason why it was refused.
     """
 
     program: str
@@ -939,9 +947,10 @@ class ParameterField:
         may_require: whether a person can make it required: calls can currently leave it out, or a
             person has already made it required.
         is_required: whether a person has already made it required.
-        used_by: the tools of the calls that use it, each once.
-        recorded: the value that it had in the run, on one line, or "" if it had none.
-        twin: an earlier parameter with the same recorded value, which may replace this one.
+        used_by: the tools of the calls that use the parameter, without duplicates.
+        recorded: the value that the parameter had in the run, on one line, or "" if it had no
+            value.
+        twin: an earlier parameter with the same recorded value, which may replace this parameter.
     """
 
     key: str
@@ -983,8 +992,8 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
 
 
 def _used_by(fills: Iterable[JSON], calls: Sequence[JSON]) -> list[str]:
-    """Return the tools of the calls that have a value at one of these paths, each once, and `the
-    output` for a path outside the calls.
+    """Return the tools of the calls that have a value at one of these paths, without duplicates. A
+    path outside the calls is returned as `the output`.
     """
     tools: dict[str, None] = {}
     for path in fills:
@@ -1004,7 +1013,7 @@ def _decision(decided: JSONObject, parameter: str) -> JSONObject:
 
 
 def _merged(decided: JSONObject) -> dict[str, str]:
-    """Return the parameters that others replace, with their replacements."""
+    """Return the parameters that are replaced by other parameters, with their replacements."""
     merges = {name: _decision(decided, name).get("merge") for name in decided}
     return {name: other for name, other in merges.items() if isinstance(other, str)}
 
@@ -1066,7 +1075,9 @@ def _settled(choices: JSONObject, copied: list[CopiedValue]) -> dict[str, JSON]:
 
 
 def _choices_in(draft: Drafted) -> list[CopiedValue]:
-    """Return the copied values of a draft, with what a person can choose for each."""
+    """Return the copied values of a draft, with the options that a person can choose from for each
+    value.
+    """
     return [_choice(literal, {"calls": draft.calls}) for literal in explained_in(draft.plan)]
 
 
@@ -1095,7 +1106,7 @@ def _choice(literal: Explained, plan: JSONObject) -> CopiedValue:
 
 
 def _evidence(record: JSONObject) -> dict[str, Any]:
-    """Return a record of the evidence for a version as a row."""
+    """Return the row for one record of the evidence for a version."""
     read = read_record(record)
     values = [(".".join(at), value) for at, value in read.values.items()]
     counts = KINDS[read.kind]
@@ -1106,7 +1117,7 @@ def _evidence(record: JSONObject) -> dict[str, Any]:
 
 def _recorded(publication: Publication, visitor: Visitor) -> Mapping[str, JSON]:
     """Return the input and the output of the published run. Visitors other than the owner see the
-    output only if it is the recorded answer to calls.
+    output only if calls return it as the recorded answer.
     """
     if not (visitor.manages or publication.owner == owner_of(visitor.caller)):
         publication = without_recorded_output(publication)

@@ -66,11 +66,11 @@ class ServerRow:
     """A server in the list.
 
     Attributes:
-        status: its state.
-        latency: how long its calls take, in seconds, or None before the first call.
-        used: when one of the visitor's latest runs or direct calls used it, in seconds since 1970,
-            or None if none of them did.
-        is_changed_here: whether the page can change its entry.
+        status: the state of the server.
+        latency: the time that calls to the server take, in seconds, or None before the first call.
+        used: the time at which one of the visitor's latest runs or direct calls used the server, in
+            seconds since 1970, or None if none of them did.
+        is_changed_here: whether the page can change the server's entry.
     """
 
     status: ModuleStatus
@@ -310,7 +310,7 @@ class ModulePages:
         return self._site.back(request, f"/runs/{run.id}")
 
     async def retry(self, request: Request) -> Response:
-        """Try immediately to connect to a server that has failed."""
+        """Immediately try again to connect to a server that has failed."""
         name = request.path_params["name"]
         visitor = visitor_of(request)
         expect_manager(visitor)
@@ -333,8 +333,8 @@ def _started_by(module: Module) -> str:
 
 
 def _is_signed_in(module: Module, visitor: Visitor) -> bool:
-    """Return whether a visitor is signed in to a server. Users have connections of their own, of
-    which the server's connection tells nothing: for them this is False.
+    """Return whether a visitor is signed in to a server. Return False for users, because each user
+    has a connection of their own, about which the server's connection says nothing.
     """
     if user_of(visitor.caller) is not None:
         return False

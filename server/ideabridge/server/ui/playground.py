@@ -84,12 +84,12 @@ _TASK: Final = """[
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A text to begin with.
+    """A text that a person can begin with.
 
     Attributes:
-        name: its name in an address.
-        title: what it does.
-        text: the text.
+        name: the name of the example in an address.
+        title: a text that says what the example does.
+        text: the plan, program or context itself.
     """
 
     name: str
@@ -251,7 +251,7 @@ def _completion(tool: Tool, names: ProgramNames) -> JSONObject:
 
 
 def _read(form: FormFields, kind: str, text: str) -> JSONObject:
-    """Read the plan in a form, with the input next to it."""
+    """Read the plan in a form, and the input next to the plan."""
     plan: JSON = {"program": text}
     if kind != "program":
         plan = decode(text, what="the plan")

@@ -65,7 +65,8 @@ class FieldChange:
     """A field that differs between two values.
 
     Attributes:
-        before, now: the field on one line; "" where it does not exist.
+        before, now: the field in the earlier and in the later value, on one line; "" if the value
+            lacks the field.
     """
 
     path: str
@@ -100,8 +101,8 @@ class ComparedRun:
     """The parts of a run that a comparison needs.
 
     Attributes:
-        calls: its first calls.
-        omitted: the number of further calls that it has.
+        calls: the first calls of the run.
+        omitted: the number of further calls in the run.
         output: the beginning of its output as indented JSON, or "" if it has none.
         output_digest: the hash of the whole output.
         fields: the first fields in its output.
@@ -145,7 +146,7 @@ class Comparison:
     """A run beside an earlier run.
 
     Attributes:
-        pairs: the calls.
+        pairs: the pairs of calls that are compared.
         output: the lines in which the outputs differ.
         is_output_same: whether the outputs are the same.
         omitted: the number of calls, in both runs, that are not compared.
@@ -279,7 +280,9 @@ def comparison_of(before: ComparedRun, now: ComparedRun) -> Comparison:
 
 
 def _that_fit(pairs: list[ComparedPair]) -> list[ComparedPair]:
-    """Return the pairs. Those that do not fit on a page are returned without their lines."""
+    """Return the pairs. Pairs that do not fit on a page are returned without their differing
+    lines.
+    """
     shown: list[ComparedPair] = []
     room = _MOST_CHARACTERS
     for pair in pairs:

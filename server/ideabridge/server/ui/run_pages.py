@@ -67,13 +67,14 @@ _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """The calls of a run that failed with the same message.
+    """Calls of a run to the same tool that failed with the same message.
 
     Attributes:
         tool: the tool of these calls, or "" for an error in the output.
         places: the numbers of the calls.
         message: the error message.
-        values: the parameters of the first of these calls, on one line; "" if it has none.
+        values: the parameters of the first of these calls, on one line, or "" if that call has no
+            parameters.
     """
 
     tool: str
@@ -84,7 +85,7 @@ class FailureGroup:
 
 @dataclass(slots=True)
 class About:
-    """What a visitor wants to see on the page of a run.
+    """A visitor's selection of what the page of a run shows.
 
     Attributes:
         status, reason: the current status of the run, and the reason for it.
@@ -138,7 +139,7 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
     ended = [bar for bar in trace.bars if bar.finished is not None]
     calls = CallOutcomes.of(bar.status != "done" for bar in ended)
     lineage = lineage_of(store, record)
-    # A single idea is named in the line below the title; several ideas are not.
+    # The line below the title names the run's idea only if there is a single one.
     ideas = lineage.pop("ideas", [])
     run_input = input_of(store, record.id)
     return {
@@ -233,8 +234,9 @@ def _folded_values(
 
 
 def _asked_for(record: RunRecord, trace: Trace, run_input: JSONObject) -> list[tuple[str, str]]:
-    """Return the names and values that a run was started with: its input, or else the values in its
-    plan. References are left out, because they are not values yet.
+    """Return the names and values that a run was started with. These are the members of its input
+    or, if it has no input, the values in its plan. References are left out, because they are not
+    values yet.
     """
     parameters = list(run_input.items())
     if not parameters and record.kind == "plan" and not trace.program:
@@ -265,7 +267,8 @@ def _failures(errors: list[JSONObject], history: RunHistory) -> list[FailureGrou
         message = str(object_or_empty(error.get("error")).get("message", ""))
         group = groups.get((tool, message))
         if group is None:
-            # The page lists only the first groups, so the others need no values.
+            # The page lists only the first groups, so the values of the other groups are not
+            # needed.
             values = _values_of_call(place, history) if len(groups) < _MOST_ERRORS else ""
             group = groups[tool, message] = FailureGroup(tool, [], message, values)
         if isinstance(place, int):

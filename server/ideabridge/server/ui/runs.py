@@ -75,7 +75,7 @@ class QuickLink:
         count: the number of runs in this list.
         is_least: whether there might be more runs, because only the newest runs were counted.
         is_current: whether the page shows this list.
-        nothing: what the list says if it is empty, or "" if that depends on nothing but whether
+        nothing: the text of the list if it is empty, or "" if the text depends only on whether
             anything has run.
     """
 
@@ -186,8 +186,8 @@ class RunPages:
         return {asker.name for asker in askers if asker is not None}
 
     def _quick_links(self, filters: dict[str, str], visitor: Visitor) -> list[QuickLink]:
-        """Return the links above the list, with the number of runs that each leads to. `filters` is
-        the query of the page.
+        """Return the links above the list, with the number of runs in the list that each link leads
+        to. `filters` is the query of the page.
         """
         store = self._bridge.store
         scope = visitor.scope
@@ -257,8 +257,9 @@ class RunPages:
         about = self._about(request, record)
         cards = OpenCards()
         if not 0 < at < record.last_event:
-            # A card reads the journals of other runs, and code that is reading one of those might
-            # be waiting for this journal. So this journal is not held while the cards are made.
+            # A card reads the journals of other runs, and code that is reading one of those
+            # journals might be waiting for this journal. So this journal is released before the
+            # cards are made.
             cards = await self._cards(request, await self._decisions(record))
 
         async with self._site.histories.reading(record.id, fold=waits) as read:
@@ -309,8 +310,8 @@ class RunPages:
         return HTMLResponse(str(text))
 
     async def _read(self, work: Callable[..., JSON], record: RunRecord, *arguments: JSON) -> JSON:
-        """Return what a function makes from the journal of a run. If the journal is large, the
-        function runs in a worker process.
+        """Return the result of a function that makes something from the journal of a run. If the
+        journal is large, the function runs in a worker process.
         """
         store = self._bridge.store
         is_small = await compute_in_thread(are_small, store, [record.id])
@@ -557,8 +558,8 @@ class RunPages:
 
 
 def _callers(store: Store, visitor: Visitor) -> list[str]:
-    """Return the callers whose runs a visitor can choose to see. There are none if the visitor sees
-    only their own runs.
+    """Return the callers whose runs a visitor can choose to see. The list is empty if the visitor
+    sees only their own runs.
     """
     if not visitor.manages:
         return []

@@ -48,13 +48,14 @@ class Attempt:
 
     Attributes:
         server: the name of the server.
-        scope: ends the attempt.
+        scope: the scope whose cancellation ends the attempt.
         person: the visitor, once the port is listening.
         address: the place where the visitor signs in, once it is known.
         kept_in: the place where the tokens are stored, once the visitor has signed in.
         problem: the reason why the attempt has failed.
         is_over: whether the attempt has ended.
-        known: set once there is something to show.
+        known: set once the page can show something about the attempt: an address, a result or a
+            problem.
     """
 
     server: str
@@ -67,7 +68,7 @@ class Attempt:
     known: anyio.Event = field(default_factory=anyio.Event)
 
     def show(self, address: str) -> None:
-        """Note where the visitor signs in.
+        """Record the address at which the visitor signs in.
 
         Raises:
             SignInError: a browser must not open the address.
@@ -90,7 +91,7 @@ class SignInPages:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._bridge = site.bridge
-        # One attempt for each caller and server.
+        # The attempts, keyed by caller and server.
         self._attempts: dict[tuple[str, str], Attempt] = {}
 
     def routes(self) -> list[Route]:
@@ -123,7 +124,7 @@ class SignInPages:
         return name
 
     async def show(self, request: Request) -> Response:
-        """Show how the visitor signs in, or whether the sign-in has worked."""
+        """Show how the visitor signs in or, after the sign-in, whether it succeeded."""
         name = self._expect_server(request)
         visitor = visitor_of(request)
         attempt = self._attempts.get((visitor.caller, name))
@@ -151,7 +152,7 @@ class SignInPages:
         return "The calls of all users use this sign-in."
 
     async def begin(self, request: Request) -> Response:
-        """Begin to sign in. This ends any earlier attempt by the same visitor."""
+        """Begin to sign in, and end any earlier attempt by the same visitor."""
         name = self._expect_server(request)
         visitor = visitor_of(request)
         key = (visitor.caller, name)
@@ -166,7 +167,7 @@ class SignInPages:
         return self._site.back(request, f"/modules/{quote(name)}/sign-in")
 
     async def paste(self, request: Request) -> Response:
-        """Take the address that the visitor's browser ended up at."""
+        """Accept the address to which the visitor's browser was redirected."""
         name = self._expect_server(request)
         attempt = self._attempts.get((visitor_of(request).caller, name))
         if attempt is None or attempt.person is None or attempt.is_over:
@@ -189,7 +190,7 @@ class SignInPages:
             self._site.stir()
 
     def _problem(self, attempt: Attempt, error: Exception) -> str:
-        """Return why an attempt has failed, in words for the visitor."""
+        """Return a text for the visitor that says why an attempt has failed."""
         known = _own_error(error)
         if known is not None:
             return str(known)

@@ -63,8 +63,8 @@ class WritingPage:
         if request.method == "POST":
             try:
                 document, written = await compute_in_thread(_read, text)
-                # Nobody can save an idea that they have not been shown, because the text might come
-                # from someone else.
+                # A person can save an idea only after the page has shown it, because the text might
+                # come from someone else.
                 digest = content_hash(text)
                 values.update(written=written, seen=digest, **_shown(written))
                 if form.get("action") == "save" and form.get("seen") == digest:

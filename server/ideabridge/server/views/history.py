@@ -249,7 +249,7 @@ def _parameters(machine: Machine, event: events.CallStarted) -> str:
 
 
 def call_json(number: int, progress: Progress) -> JSONObject:
-    """Return a call of a run as JSON, with its parameters, and its value or error."""
+    """Return a call of a run as JSON, with its parameters and with its value or error."""
     call = progress.call
     entry: JSONObject = {"call": number, "tool": call.name, "status": progress.status.value}
     if call.tool is not None and call.tool.module is not None:

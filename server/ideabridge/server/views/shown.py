@@ -67,8 +67,8 @@ class ShownQuestion:
     """A question as one place shows it.
 
     Attributes:
-        content: what would happen, as indented and readable JSON, or only its beginning if the
-            question is not shown in full.
+        content: the description of what would happen, as indented JSON, or only its beginning if
+            the question is not shown in full.
         reasons: the reasons, or only their beginning.
         omitted: the approximate number of characters that are not shown; 0 if the question is shown
             in full.
@@ -109,7 +109,8 @@ def show_question(content: JSONObject, reasons: str, room: Room, sums: str = "")
     """Return a question as a place shows it, including whether it is shown in full.
 
     Args:
-        content: what would happen: the call with its values, the plan, or what a module asks.
+        content: the description of what would happen: the call with its values, the plan, or the
+            module's question.
         reasons: the reasons for the question.
         room: the place.
         sums: see `ShownQuestion.sums`.
@@ -146,8 +147,8 @@ def _beginning_of_question(
     return ShownQuestion(
         content=beginning,
         reasons=first_reasons,
-        # Escaping can make the shown text as long as the whole, but 0 would mean that the question
-        # is shown in full.
+        # The number is at least 1, because 0 would mean that the question is shown in full.
+        # Escaping can make the shown text as long as the whole text.
         omitted=max(1, omitted_content + omitted_reasons),
         sums=sums,
         whole=False,
@@ -161,8 +162,8 @@ def fits(content: JSONObject, reasons: str, room: Room) -> bool:
 
 
 def choices_if(choices: Iterable[Choice], *, whole: bool) -> tuple[Choice, ...]:
-    """Return the choices that a person has: all of them if the person sees the question in full,
-    and otherwise only refusals.
+    """Return the choices that a person has: all choices if the person sees the question in full,
+    and otherwise only those that refuse.
     """
     return tuple(choice for choice in choices if whole or choice in REFUSING)
 
@@ -198,7 +199,7 @@ def _beginning(text: str, room: Room) -> str:
 
 
 def content_of(question: Question) -> JSONObject:
-    """Return what a question is about: the call, the plan, or what a module asks during a call."""
+    """Return the content of a question: the call, the plan, or what a module asks during a call."""
     content = shown_without_ids(question)
     elicitation = question.asked
     if elicitation is None:

@@ -1,10 +1,10 @@
 """Trace: determines from the journal alone when each call of a run was listed, asked about, started
 and finished.
 
-A page must open at once, even for a run of 10,000 calls. Folding its journal takes seconds, because
-the machine binds references and checks parameters. A trace only records times, so it takes 100 ms.
-What it cannot know (why a call never started, and what its references resolved to) comes from the
-folded `RunHistory`.
+A page must open at once, even for a run of 10,000 calls. Folding the journal of such a run takes
+seconds, because the machine binds references and checks parameters. Building a trace takes 100 ms,
+because a trace only records times. A trace does not contain the reason why a call never started, or
+the values to which its references resolved. These come from the folded `RunHistory`.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ class CallBar:
     1970, or None for something that has not happened.
 
     Attributes:
-        number: the number of the call in the run; -1 for an answer from the mind.
+        number: the number of the call in the run, or -1 for an answer from the mind.
         name: the tool of the call, or the name of the mind.
         call: the call as it was written.
-        approvals: the (decider, seconds) of each decision that the call needed before it could run:
-            who decided, in words, and how long after the question. The decision on its plan comes
-            first.
-        items: the number of executions that have started; more than 1 with `_each`. An execution
-            that a person repeats counts once.
-        running: the executions that have started and not ended, by item. For a call without
-            `_each`, the item is None.
+        approvals: a pair (decider, seconds) for each decision that the call needed before it could
+            run: who decided, in words, and how long after the question. The decision on the plan of
+            the call comes first.
+        items: the number of executions that have started. It can be larger than 1 only with
+            `_each`. An execution that a person repeats counts once.
+        running: the executions that have started and not ended, each given by its item. For a call
+            without `_each`, the item is None.
         asking: the running executions that wait for an answer, either to their module's question or
             about their outcome.
         again: the executions that a person has asked to repeat and that have not started again.
         event: the number of the event that listed the call.
 
-    If the process of a run dies during a call that is repeatable, the next process starts the call
-    again, and no event records when. The time between `started` and `finished` then includes the
-    time in which no process ran the call.
+    If the process of a run dies during a repeatable call, the next process starts the call again,
+    and no event records the time of that start. The time between `started` and `finished` then
+    includes the time in which no process ran the call.
     """
 
     number: int
@@ -281,8 +281,8 @@ class Trace:
         if event.get("decision") == "approve":
             self._accept(decider_text(event), at)
         else:
-            # The proposed calls do not run, because the plan was denied or an edited plan runs
-            # instead.
+            # The proposed calls do not run, either because the plan was denied or because an edited
+            # plan runs instead.
             del self.bars[self.proposed :]
 
         self._add_calls(event, at)

@@ -234,7 +234,7 @@ def _path(header: str) -> Keys:
 
 
 def _path_of_key(key: str) -> Keys:
-    """Return the keys of a pair's key, which has several if it is dotted."""
+    """Return the keys in the key of a pair. A dotted key contains several keys."""
     return _path(f"{key}=0")
 
 
@@ -303,8 +303,8 @@ def _with_comments(statements: Sequence[_Statement], end: int) -> int:
 
 
 def _without_parts(text: str, parts: Sequence[_Part]) -> str:
-    """Return the text without these parts and without the blank line above each table among
-    them.
+    """Return the text without these parts. If a part is a table, also remove the blank line above
+    it.
     """
     for part in reversed(parts):
         before = text[: part.start]
@@ -401,7 +401,7 @@ def _put_inline(text: str, start: int, path: Keys, entry: JSON) -> str:
         return _put_inline(text, item.value_start, tuple(rest), entry)
 
     if is_dotted:
-        # Several members together are the earlier value: `a.x = 1, a.y = 2`.
+        # The earlier value can consist of several members, such as `a.x = 1, a.y = 2`.
         return _put_inline(_without_inline(text, start, path), start, path, entry)
     return with_value(text, inside, item, _inline_value(entry), one_line=True)
 

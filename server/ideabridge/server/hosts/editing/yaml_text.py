@@ -207,8 +207,8 @@ def _tree(text: str) -> _Node | None:
     for event in parser.parse(io.StringIO(text)):
         if type(event).__name__ in ("MappingEndEvent", "SequenceEndEvent"):
             ended = open_nodes.pop()
-            # For the parser, a block ends at the next token, after comments and blank lines. So the
-            # end of its last child is used.
+            # The parser reports the next token as the end of a block, after any comments and blank
+            # lines. So the end of the block's last child is used instead.
             ended.end = event.end_mark.index if ended.flow else ended.children[-1].end
             continue
 
@@ -235,7 +235,9 @@ def _tree(text: str) -> _Node | None:
 
 
 def _begun(event: Any) -> _Node | None:
-    """Return the value that begins with an event of the parser, or None if none does."""
+    """Return the value that begins with an event of the parser, or None if no value begins with
+    it.
+    """
     start: int = event.start_mark.index
     end: int = event.end_mark.index
     match type(event).__name__:
@@ -277,7 +279,7 @@ def _outside_comments(text: str, mark: str, start: int, end: int) -> int | None:
 
 
 def _name_of(node: _Node) -> str | None:
-    """Return the `name` in an element of a sequence, or None if it has none."""
+    """Return the `name` in an element of a sequence, or None if the element has no name."""
     if node.kind != "mapping":
         return None
     member = node.find("name")
@@ -420,7 +422,7 @@ def _put_element(text: str, sequence: _Node, name: str, value: JSON) -> str:
     lines = _element_lines(value, indent)
     for element, dash in zip(sequence.children, dashes, strict=True):
         if _name_of(element) == name:
-            # Raises an error if the element shares its line.
+            # This call raises an error if the element shares its line with something else.
             _indent_of(text, dash)
             new = newline_of(text).join(lines).removeprefix(indent)
             return spliced(text, [Splice(dash, _own_end(text, element.end), new)])
