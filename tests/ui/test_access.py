@@ -593,3 +593,22 @@ def test_the_first_user_ends_the_other_sessions_without_a_token(http: httpx.Clie
         assert found[1] not in http.get("/ui/admin/users/ann").text
         assert other.get("/ui/runs").url.path == "/ui/sign-in"
         assert other.post("/ui/sign-in", data={"token": found[1]}).url.path == "/ui/home"
+
+
+def test_a_link_that_was_used_says_so_before_anything_else(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "ideas.sqlite"), served(tmp_path) as url, stranger(url) as http:
+        link = link_to(url)
+        assert http.get(link).url.path == "/ui/home"
+        dead = http.get(link)
+        assert dead.status_code == 403
+        before = dead.text.partition("<form")[0]
+        assert (
+            "This link was already used, or is older than 10 minutes. "
+            "Ask the person who sent it for a new one."
+        ) in before
+        assert 'role="alert"' not in dead.text.partition("<form")[2]
+        assert "<details><summary>For the person who runs the server" in dead.text
+
+        wrong = http.post("/ui/sign-in", data={"token": "wrong"})
+        assert "This token is not valid." in wrong.text.partition("<form")[2]
+        assert "This link" not in wrong.text

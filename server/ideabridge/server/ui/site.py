@@ -302,6 +302,7 @@ class Site:
     async def _sign_in(self, request: Request) -> Response:
         access = access_of(request)
         wrong = ""
+        is_dead_link = False
         key = None
         try:
             if request.method == "POST":
@@ -311,11 +312,11 @@ class Site:
                 # Chat programs and scanners probe a link with HEAD. Such a request must not use up
                 # the link, which works only once.
                 key = access.follow_link(request.query_params["key"], request.scope)
-                if key:
-                    wrong = ""
-                else:
+                if key is None:
+                    is_dead_link = True
                     wrong = (
-                        "This link was already used, or is older than 10 minutes: create a new one."
+                        "This link was already used, or is older than 10 minutes. Ask the person "
+                        "who sent it for a new one."
                     )
         except MissingScopeError as error:
             wrong = f"This token cannot be used: {error}."
@@ -325,7 +326,9 @@ class Site:
             )
 
         if key is None:
-            text = render("sign_in.html", ui=PAGE, root=PAGE, wrong=wrong)
+            text = render(
+                "sign_in.html", ui=PAGE, root=PAGE, wrong=wrong, is_dead_link=is_dead_link
+            )
             return HTMLResponse(text, 403 if wrong else 200)
 
         return RedirectResponse(f"{PAGE}/home", 303, {"Set-Cookie": cookie(request.scope, key)})
