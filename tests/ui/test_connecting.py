@@ -41,13 +41,21 @@ def test_an_empty_home_connects_an_assistant_and_runs_a_plan(
     page.goto(f"{site}home")
     page.get_by_role("heading", name="Connect an assistant").click()
     page.get_by_role("button", name="Connect Cursor").click()
-    expect(page.get_by_role("status")).to_contain_text("Cursor is connected: written to")
+    expect(page.get_by_role("status")).to_have_text(
+        "Cursor is connected. Restart Cursor, so that it sees ideabridge."
+    )
+    # The steps go on where they were left, and this one is done.
+    expect(page).to_have_url(f"{site}home")
+    step = page.locator(".steps > li").filter(has_text="Connect an assistant")
+    expect(step.locator("summary").first).to_contain_text("done")
     entries = json.loads(cursor.read_text(encoding="utf-8"))["mcpServers"]
     assert entries["mine"] == {"command": "mine"}
     # The assistant uses the store of this page, so its runs appear here.
     assert entries["ideabridge"]["args"][-2:] == ["--store", str(tmp_path / "ideas.sqlite")]
 
+    page.get_by_role("heading", name="Connect an assistant").click()
     expect(page.locator("#client-cursor .status")).to_have_text("connected")
+    expect(page.locator("#client-cursor")).to_contain_text(str(cursor))
     page.get_by_role("button", name="Undo: Cursor").click()
     expect(page.get_by_role("status")).to_contain_text("Cursor is as it was before.")
     assert cursor.read_text(encoding="utf-8") == CURSOR

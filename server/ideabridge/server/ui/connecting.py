@@ -162,10 +162,7 @@ class ClientEntries:
             return f"{host.title} is already connected."
 
         record_edit(_command(host), self._environment.project, [after.edit()])
-        return (
-            f"{host.title} is connected: written to {file.path}. Restart it, or reload its MCP "
-            "servers."
-        )
+        return f"{host.title} is connected. Restart {host.title}, so that it sees ideabridge."
 
     def undo(self, host: Host) -> str:
         """Undo the last change to a host's file. Return a text for users that says what was done.
@@ -246,9 +243,12 @@ class AssistantsPage:
     async def _change(self, request: Request, work: Callable[[Host], str]) -> Response:
         # A connected assistant starts a command with the owner's rights.
         expect_owner(visitor_of(request))
-        host = find_host(form_of(request).get("host"))
-        told = await anyio.to_thread.run_sync(partial(work, host))
-        return self._site.back(request, "/assistants", told)
+        form = form_of(request)
+        host = find_host(form.get("host"))
+        message = await anyio.to_thread.run_sync(partial(work, host))
+        # The first steps on Home have the same buttons, and go on there.
+        page = "/home" if form.get("page") == "home" else "/assistants"
+        return self._site.back(request, page, message)
 
 
 def _command(host: Host) -> str:
