@@ -70,7 +70,9 @@ def test_a_command_is_added_with_its_secret_and_works_at_once(
     page.get_by_role("link", name="Add a server").click()
     page.get_by_label("Name", exact=True).fill("own")
     page.get_by_label("Command", exact=True).fill(START)
-    page.get_by_label("Environment variables").fill(f"OWN_TOKEN={TOKEN}\nMODE=production")
+    variables = page.get_by_label("Environment variables (optional)")
+    expect(variables).to_have_accessible_description(re.compile("which of them are secrets"))
+    variables.fill(f"OWN_TOKEN={TOKEN}\nMODE=production")
     page.get_by_role("button", name="Add").click()
     # Only what looks like a secret is ticked. Nothing is written before this page is confirmed.
     expect(page.get_by_label("OWN_TOKEN is a secret")).to_be_checked()
@@ -182,7 +184,7 @@ def test_a_refusal_stands_at_its_field(page: Page, site: str, file: Path) -> Non
         ("Name", "own", START, "already has a server with this name"),
         ("Command", "web", "example.com/mcp", "did you mean https://example.com/mcp?"),
         ("Address", "web", "http://", "expected a host after http://"),
-        ("Environment variables", "web", START, "a variable in line 1"),
+        ("Environment variables (optional)", "web", START, "a variable in line 1"),
     ):
         page.get_by_label("Name", exact=True).fill(name)
         if label == "Address":
@@ -191,7 +193,7 @@ def test_a_refusal_stands_at_its_field(page: Page, site: str, file: Path) -> Non
         else:
             page.get_by_role("radio", name="On this computer").check()
             page.get_by_label("Command", exact=True).fill(start)
-            text = "no variable" if label == "Environment variables" else ""
+            text = "no variable" if label.startswith("Environment") else ""
             page.get_by_label("Environment variables").fill(text)
         page.get_by_role("button", name="Add").click()
         expect(refused).to_contain_text(why)

@@ -52,13 +52,15 @@ requested.
 """
 
 _HINTS: Final = (
-    ("readOnlyHint", True, "read-only"),
-    ("destructiveHint", True, "destructive"),
-    ("destructiveHint", False, "not destructive"),
-    ("idempotentHint", True, "idempotent"),
-    ("openWorldHint", True, "open world"),
+    ("readOnlyHint", True, "says that it only reads"),
+    ("destructiveHint", True, "says that it can destroy something"),
+    ("destructiveHint", False, "says that it destroys nothing"),
+    ("idempotentHint", True, "says that it can be repeated"),
+    ("openWorldHint", True, "says that it reaches other systems"),
 )
-"""The tool hints that a page names: the annotation, its value, and the words for people."""
+"""The tool hints that a page names: the annotation, its value, and the words for people. Hints are
+the server's own claims, so the words state no facts.
+"""
 
 
 @dataclass(frozen=True, slots=True)

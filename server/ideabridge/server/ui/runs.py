@@ -243,7 +243,13 @@ class RunPages:
         after = request.query_params.get("after") or None
         page = self._bridge.store.direct_calls.page(PAGE, after, caller=visitor.scope)
         older = f"?{urlencode({'after': page.next})}" if page.next else ""
-        return self._site.page(request, "direct.html", calls=page.items, older=older)
+        return self._site.page(
+            request,
+            "direct.html",
+            calls=page.items,
+            older=older,
+            exposes=bool(self._bridge.configuration.expose),
+        )
 
     # -- one run -----------------------------------------------------------------------------------
 
