@@ -291,10 +291,10 @@ ROUND: JSON = {"_tool": "found", "_module": "idea:found", "name": "a"}
     [
         (None, r"recorded\.solve: expected an object, found null"),
         ({**GUIDE, "context": "Look."}, r"solve\.context: expected an array of messages, found"),
-        ({**GUIDE, "context": [{"role": "user"}]}, r"solve: a run cannot begin with it: "),
+        ({**GUIDE, "context": [{"role": "user"}]}, r"solve: a run cannot begin with this member: "),
         (
             {**GUIDE, "context": [{"type": "tool", "tool": {"name": 3}}]},
-            r"solve: a run cannot begin with it: ",
+            r"solve: a run cannot begin with this member: ",
         ),
         (
             {**GUIDE, "tools": ["look"]},
@@ -306,7 +306,7 @@ ROUND: JSON = {"_tool": "found", "_module": "idea:found", "name": "a"}
         ),
         (
             {**GUIDE, "output_schema": {"type": "nonsense"}},
-            r"solve: a run cannot begin with it: .*nonsense",
+            r"solve: a run cannot begin with this member: .*nonsense",
         ),
         ({**GUIDE, "by_instance": "yes"}, r"solve\.by_instance: expected true or false, found"),
         ({**GUIDE, "plan": {"calls": ["look"]}}, r"solve\.plan: expected an object \{"),

@@ -153,15 +153,15 @@ async def test_another_tool_interrupts_and_the_right_one_goes_on(tmp_path: Path)
         await desk.recover(bridge)
         [(told, why)] = desk.troubles
         assert told == run_id
-        assert "its tool 'work' has changed since it was started" in why
+        assert "its tool 'work' has changed since the run began" in why
         record = bridge.store.runs.get(run_id)
         assert record is not None
         assert (record.status, record.driver) == ("interrupted", None)
         reason = record.summary.reason or ""
-        assert "its tool 'work' has changed since it was started" in reason
+        assert "its tool 'work' has changed since the run began" in reason
         assert f"You can still end it: ideabridge runs cancel {run_id}" in reason
         with pytest.raises(
-            InterruptedRunError, match="its tool 'work' has changed since it was started"
+            InterruptedRunError, match="its tool 'work' has changed since the run began"
         ):
             await bridge.resume(run_id)
 

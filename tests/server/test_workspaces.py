@@ -190,7 +190,7 @@ async def test_an_address_without_a_workspace_is_refused(home: Path) -> None:
         assert "alpha" in text
         status, text = await refusal(f"{url}/w/gone")
         assert status == 404
-        assert "does not exist any more" in text
+        assert "no longer exists" in text
         for path in ("/w/", "/w/%2e%2e%2falpha", "/w/alpha/more"):
             assert (await refusal(f"{url}{path}"))[0] == 404
         # A named user of the store shares no workspaces with the person at this machine.

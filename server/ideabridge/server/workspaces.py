@@ -96,7 +96,7 @@ def workspace_folder(name: str) -> Path:
         )
     if not folder.is_dir():
         raise UnknownWorkspaceError(
-            f"the folder of workspace {name!r} does not exist any more; `ideabridge service forget "
+            f"the folder of workspace {name!r} no longer exists; `ideabridge service forget "
             f"{name}` removes it"
         )
     return folder

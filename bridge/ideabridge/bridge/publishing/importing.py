@@ -234,7 +234,7 @@ def check_guide(store: Store, document: Document) -> None:
         start_solve(context, Catalogue(()), Settings(), start.output_schema, choice)
     except IdeabridgeError as error:
         raise PublicationError(
-            f"publication.{_GUIDE}: a run cannot begin with it: {error}"
+            f"publication.{_GUIDE}: a run cannot begin with this member: {error}"
         ) from None
 
     cycle = own_cycle(store, members["name"], written_calls(start.calls))
