@@ -70,7 +70,7 @@ def answer(structured: JSONObject, text: str, blocks: Sequence[JSONObject] = ())
 
 
 def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
-    """Return a tool error with this text."""
+    """Return a tool error that consists of this text."""
     result: ToolAnswer = {
         "content": [{"type": "text", "text": text}],
         "isError": True,
@@ -157,7 +157,7 @@ def _without_blocks(value: JSON) -> tuple[JSON, list[JSONObject]]:
     plain = blocks.take(value)
     if plain is value:
         return value, []
-    # The text is encoded once more inside JSON, which adds bytes.
+    # The text is encoded a second time inside JSON, which adds bytes.
     room = MAX_DIRECT - 2 * len(encode(plain)) - _ENVELOPE
     return plain, blocks.place(plain, first=1, room=room, otherwise=_IN_A_RUN)
 
@@ -193,8 +193,8 @@ def size_of(part: JSON | ToolAnswer) -> int:
 
 
 def fitting(value: JSON, reference: str, left: int) -> JSON:
-    """Return `value` if its JSON fits in `left` bytes. Otherwise, return its reference, type and
-    size, and a preview.
+    """Return `value` if its JSON fits in `left` bytes. Otherwise, return an object with the value's
+    reference, type and size, and a preview.
     """
     size = len(encode(value))
     if size <= left:
@@ -357,8 +357,8 @@ def _approval_line(approval: dict[str, Any]) -> str:
     takes = f" ({', '.join(choices)})" if choices is not None else ""
     head = f"{approval['approval']}{takes}"
     if question is not None:
-        # The question is encoded as JSON, so that no line in it can pass for a line that ideabridge
-        # wrote.
+        # The question is encoded as JSON, so that no line of its text can pass for a line that
+        # ideabridge wrote.
         text = readable_json(question.get("message"), compact=True)
         return (
             f"{head}: server {question.get('module')} asks: {text} (value fits "
@@ -678,7 +678,7 @@ def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
 
 
 def _add_properties(properties: dict[str, list[JSON]], more: dict[str, list[JSON]]) -> None:
-    """Add to each property the schemas that it does not have yet."""
+    """Add to each property those schemas that the property does not have yet."""
     for name, parts in more.items():
         present = properties.setdefault(name, [])
         present += [part for part in parts if part not in present]

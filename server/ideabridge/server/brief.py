@@ -46,8 +46,8 @@ def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = Fal
     """
     usage = result.get("usage", {})
     if not usage.get("tokens"):
-        # With the mind `turns`, the host's own model answers. Its tokens are not counted, so the
-        # usage says nothing.
+        # With the mind `turns`, the host's own model answers. The tokens of this model are not
+        # counted, so the usage is left out.
         result.pop("usage", None)
 
     # Every tool that accepts an idea also accepts the run.
@@ -106,7 +106,7 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
 
 
 def _places(paths: Sequence[Path]) -> str:
-    """Name the first paths, and say how many more there are."""
+    """Return a text that names the first paths and says how many more there are."""
     places = ", ".join("†" + ".".join(map(str, path)) for path in paths[:_MOST_NAMED])
     if len(paths) > _MOST_NAMED:
         places += f" and {len(paths) - _MOST_NAMED} more"
@@ -203,7 +203,7 @@ class Known:
     Attributes:
         answered: the run (or room) whose turn was answered; "" if a run was started.
         before: the Request of the answered turn, or None if a run was started.
-        sent: the messages in the call that started a run.
+        sent: the messages that were in the call that started a run.
     """
 
     answered: str = ""
@@ -225,7 +225,7 @@ def brief_requests(
         entries: the Requests of the run, in the form that `Run.answer` uses.
         tools: all tools that the bridge has.
         search: an index of those tools.
-        reader: what the reader of the answer knows already, which is not repeated.
+        reader: the information that the reader of the answer already has. It is not repeated.
     """
     asking = {
         open_run.runner.request.id: open_run
@@ -271,8 +271,8 @@ def _changed(
     tools: list[Tool],
     search: ToolSearch,
 ) -> JSONObject | None:
-    """Return a Request without what the host already knows from the previous turn. Return None if
-    its schema differs from the previous schema by more than added tools.
+    """Return a Request without the parts that the host already knows from the previous turn. Return
+    None if its schema differs from the previous schema by more than added tools.
     """
     messages = entry["context"]
     schema = entry["schema"]
@@ -322,8 +322,8 @@ _SINCE: Final = "; what is new since the previous turn"
 
 def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
     """Return a message without the lines that it already had in the previous turn, or None if
-    nothing has changed. A state has one line per member, and the text about calls has one line per
-    call.
+    nothing has changed. The text about a state has one line per member, and the text about calls
+    has one line per call.
     """
     if message in before or not isinstance(message, dict):
         return None if message in before else message
@@ -414,8 +414,8 @@ def _brief(
 
 
 def _lines(run: Run, all_tools: list[Tool], search: ToolSearch, tools: list[Tool]) -> list[str]:
-    """Describe the tools of a run, one line each. If there are too many, include only those that
-    best fit its task.
+    """Return a line for each tool of a run. If there are too many tools, include only those that
+    best fit the run's task.
     """
     listed = tools
     if len(tools) > _MOST_TOOLS:

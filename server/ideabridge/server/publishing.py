@@ -12,7 +12,8 @@ the run.
         (`program_mind`)
 
 Each program is judged by the recordings; see `publishing/rounds.py`. Judging can take longer than a
-host waits, so it continues after `wait_s`, and the same call made again gets the result.
+host waits, so it continues after `wait_s`. If the host makes the same call again, that call gets
+the result.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class Publishing:
 
     Args:
         running: runs on behalf of requests.
-        listed: the list of tools that hosts see.
+        listed: the list of tools that clients see.
         record: the direct calls of clients.
     """
 
@@ -333,8 +334,8 @@ class Publishing:
         """
         result, text = self._published(publication)
         if publication.report is not None and program_request is None:
-            # A Request for a program names the open points itself, so the report is needed only
-            # without one.
+            # A Request for a program names the open points itself, so the report is included only
+            # if there is no such Request.
             result["report"] = report_text(publication.report)
             text += f"\n{result['report']}"
 
@@ -565,8 +566,8 @@ class Publishing:
             version: the version without a program, if this request has already published one.
 
         Raises:
-            InputRequired: the client's model must be asked, and the request is repeated with its
-                answer.
+            InputRequired: the client's model must be asked. The client repeats the request with the
+                model's answer.
         """
         while True:
             if await self._running.wait(run, seconds, request) != "done":
@@ -584,13 +585,13 @@ class Publishing:
                 if len(self._rounds.refused(publish_request)) >= ROUNDS:
                     return await self._without_program(publish_request, version, run, str(error))
             run = await self._rounds.ask(publish_request, _BY_SAMPLING)
-            # The rounds of the request so far belong to another run.
+            # The previous rounds of the request belong to a different run.
             request.round = None
 
     async def _without_program(
         self, publish_request: PublishRequest, version: Publication | None, run: Run, reason: str
     ) -> ToolAnswer:
-        """Return the answer for when the client's model has not written a program that the
+        """Return the answer for the case that the client's model has not written a program that the
         recordings accept.
         """
         if run.status == "needs_solution":
@@ -629,7 +630,8 @@ class Publishing:
         return await sessions.part(ref, calls, request.caller)
 
     async def _decider(self, publish_request: PublishRequest, request: ToolRequest) -> Decider:
-        """Return who decides on an assistant's choices: the person, if the client shows forms.
+        """Return the decider of an assistant's choices. If the client shows forms, this is the
+        person.
 
         Raises:
             PublicationError: nobody has accepted the choices. The message says how a person can.

@@ -137,7 +137,7 @@ class IdeaResources:
         """Read an idea as its exported document.
 
         Raises:
-            MCPError: no idea has this URI, or it is too large for one answer.
+            MCPError: no idea has this URI, or the idea is too large for one answer.
         """
         uri = str(params.uri)
         match = _URI.match(uri)
@@ -190,7 +190,7 @@ class IdeaResources:
         )
 
     def _names(self, start: str, caller: str) -> list[str]:
-        # The list is ordered by name, so names that begin alike are adjacent.
+        # The list is ordered by name, so names that begin with the same text are adjacent.
         names: list[str] = []
         after = start[:-1] if is_safe_name(start[:-1]) else None
         while len(names) <= _COMPLETIONS:
@@ -279,7 +279,7 @@ class IdeaPrompts:
 
 
 def _prompt_message(role: str, text: str) -> types.PromptMessage:
-    # Prompts in the protocol have no system role.
+    # The protocol has no system role for the messages of prompts.
     prompt_role: Literal["user", "assistant"] = "assistant" if role == "assistant" else "user"
     return types.PromptMessage(role=prompt_role, content=types.TextContent(type="text", text=text))
 

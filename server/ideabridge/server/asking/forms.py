@@ -1,4 +1,4 @@
-"""Forms: the messages and fields that a person at the client sees for a decision or a
+"""Forms: writes the messages and fields that a person at the client sees for a decision or a
 module's question.
 
 A person can approve only what the form shows in full: a call or plan that does not fit cannot be
@@ -172,7 +172,7 @@ def _answers(request: ApprovalRequest, meanings: Mapping[Choice, str]) -> dict[s
 def _decision(
     title: str, answers: Mapping[str, str], fields: Mapping[str, Any]
 ) -> types.ElicitRequestedSchema:
-    # Every version of the protocol and most clients know titles in this form.
+    # Every version of the protocol and most clients support titles in this form.
     decision: dict[str, Any] = {
         "type": "string",
         "title": title,
@@ -363,8 +363,8 @@ def message(
     """Return the message of a form: the tool, its module, the resolved parameters as JSON, the
     reason for the question, and why the last answer was not accepted (`fault`).
 
-    If the parameters do not fit, the message contains the start, end, length and SHA-256 of each
-    long value, and the command that shows everything.
+    If the parameters do not fit, the message contains the start, the end, the length and the
+    SHA-256 of each long value, and a command that shows everything.
     """
     lines = [
         _headline(request),
@@ -408,7 +408,7 @@ def message(
 
 
 def _words_of_module(question: Inquiry) -> Iterator[str]:
-    """Return lines with a module's question, which also say what happens to the answer."""
+    """Return lines with a module's question. The lines also say where the answer goes."""
     for line in question.message.split("\n"):
         yield from _marked(visible(line))
     yield ""

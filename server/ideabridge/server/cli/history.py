@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from ideabridge.bridge.history.importer import HistoryImport
     from ideabridge.bridge.history.report import HistoryReport, HistoryRun
 
-app = typer.Typer(help="Import what assistants did with your tools before.", no_args_is_help=True)
+app = typer.Typer(
+    help="Import what assistants have done with your tools so far.", no_args_is_help=True
+)
 
 _SHOWN_ID = 13
 """Number of characters of a conversation's id that the table shows. Ids are UUIDs, and some begin

@@ -93,10 +93,10 @@ _FILTERS: Final[dict[str, Any]] = {
 
 
 def filtered(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Add the filter options to a command, which receives them as one argument, `chosen`: an
+    """Add the filter options to a command. The command receives them as one argument `chosen`, an
     `IdeaFilter`.
     """
-    # Only a running command imports the class itself, because the program must start quickly.
+    # The class itself is imported only when a command runs, because the program must start quickly.
     signature = inspect.signature(function, eval_str=True, locals={"IdeaFilter": object})
     own = [parameter for parameter in signature.parameters.values() if parameter.name != "chosen"]
     added = [
@@ -175,8 +175,8 @@ def list_ideas(
 
 
 def _lacks(options: Options, store: Store, published: list[Publication]) -> dict[str, str | None]:
-    """Return why each published tool cannot be called here; see `why_not_here`. Tool files are not
-    loaded, so tools from them are not looked up.
+    """For each published tool that cannot be called here, return the reason; see `why_not_here`.
+    Tool files are not loaded, so tools from them are not looked up.
     """
     from ideabridge.bridge.offer.missing_tools import lacking
     from ideabridge.bridge.runs.idea_needs import why_not_here
@@ -224,8 +224,8 @@ def _idea_json(idea: IdeaRecord | IdeaHit) -> JSONObject:
 
 
 def _shared(store: Store, publication: Publication) -> list[str]:
-    """Return the names of the users of a published tool besides its owner; `all`
-    means everybody.
+    """Return the names of the users, besides the owner, who can use a published tool; `all` means
+    everybody.
     """
     from ideabridge.bridge.store.users import person_of
 
@@ -430,7 +430,7 @@ async def suggest_ideas(
             show_line(
                 fit("  a program can settle this: add --program ask, FILE, or show", 4), "yellow"
             )
-        # A command is not wrapped, so that the person can copy it.
+        # A line with a command is not wrapped, so that the person can copy the command.
         show_line(f"  {suggestion.command}")
 
     if not suggestions:
@@ -442,7 +442,7 @@ async def suggest_ideas(
 async def _named_by_model(
     options: Options, store: Store, suggestions: list[Suggestion]
 ) -> NamedSuggestions:
-    """Let the configured model name suggestions. No server is started."""
+    """Let the configured model name suggestions, without starting a server."""
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.minds.errors import ModelSetupError
     from ideabridge.bridge.publishing.suggested_names import name_suggestions, unnamed
@@ -559,8 +559,8 @@ plans are always shown in full."""
 
 
 def idea_result(store: Store, stored: StoredIdea) -> JSONObject:
-    """Return the result of the idea's run. Return an empty object if this store does not have the
-    run, or if the run has a later idea.
+    """Return the result of an idea's run. Return an empty object if the store does not have the
+    run, or if a later idea of the same run exists.
     """
     from ideabridge.bridge.loop.event import JournalError, event_from_json
     from ideabridge.bridge.loop.machine import Machine
@@ -666,14 +666,14 @@ def _hanging(line: Line) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class _Doubts:
-    """The members of an answer that say what a run assumed, and what it noted."""
+    """The members of an answer that contain the assumptions and the notes of a run."""
 
     assumed: list[JSON] = field(default_factory=list[JSON])
     noted: list[JSON] = field(default_factory=list[JSON])
 
 
 def _doubts(result: JSONObject) -> list[Line]:
-    """Return lines about what a run assumed, and what it noted."""
+    """Return lines about the assumptions and the notes of a run."""
     from ideabridge.bridge.context.assumption import assumption_lines, note_lines
 
     doubts = read_as(_Doubts, result)
@@ -696,8 +696,8 @@ def _table_lines(publication: Publication) -> list[Line]:
 
 
 def _below_table(publication: Publication, records: list[JSONObject]) -> list[Line]:
-    """Return lines that say how many runs a published tool's plan fits, followed by the plan's
-    notes.
+    """Return lines about the plan of a published tool: the number of runs that the plan fits, and
+    then the plan's notes.
     """
     from ideabridge.bridge.context.assumption import fitting_lines
     from ideabridge.bridge.lifting.report import evidence_line
@@ -712,7 +712,7 @@ def _below_table(publication: Publication, records: list[JSONObject]) -> list[Li
 
 
 def document_lines(document: Document) -> list[Line]:
-    """Return an exported idea as lines, as it would be imported."""
+    """Return lines that show an exported idea in the form in which it would be imported."""
     lines: list[Line] = [(f"idea {document.idea.id}", "bold")]
     if document.meta.title:
         lines.append((f"  {'title:':<11}{visible(document.meta.title)}", None))
@@ -722,8 +722,8 @@ def document_lines(document: Document) -> list[Line]:
 
 
 def written_lines(written: WrittenIdea) -> list[Line]:
-    """Return an idea that was written by hand as lines, as it would be saved: everything that runs,
-    and everything that a mind receives.
+    """Return lines that show an idea that was written by hand in the form in which it would be
+    saved: everything that runs, and everything that a mind receives.
     """
     lines: list[Line] = [(f"idea {written.idea.id}", "bold")]
     runs = written.answer in ("plan", "program")
@@ -748,7 +748,7 @@ def written_lines(written: WrittenIdea) -> list[Line]:
 def _publication_lines(publication: dict[str, Any]) -> list[Line]:
     head = f"  {'name:':<11}{publication['name']}, answers by {publication['answer']}"
     lines: list[Line] = [(head, "green")]
-    # The mark prevents this line from passing for a line of the plan below.
+    # Because of the mark, this line cannot pass for a line of the plan below.
     for line in str(publication["description"]).split("\n"):
         lines.append((f"  | {visible(line)}", None))
 
@@ -803,8 +803,8 @@ def _titled_plan(solution: JSON) -> list[Line]:
 
 
 def _plan(solution: JSON) -> list[Line]:
-    """Return lines for a plan or Solution with every value in full: its program, or its calls and
-    output.
+    """Return lines that show a plan or Solution with every value in full: its program, or its calls
+    and its output.
     """
     body = object_or_empty(solution)
     plan = read_as(Solution, body)
@@ -846,7 +846,7 @@ def _message(message: JSON, *, whole: bool = False) -> list[Line]:
     # A mind also reads the other members, such as a document's schema and description.
     elsewhere = (kind_key, content_key, "_instance")
     members = {key: value for key, value in message.items() if key not in elsewhere}
-    # `visible` keeps the text from starting a new line.
+    # `visible` prevents the text from beginning a new line.
     return [(visible(head), "cyan"), *content, *_members(members, 4, whole=whole)]
 
 
@@ -876,7 +876,7 @@ def _call_lines(place: int, call: JSON) -> list[Line]:
     if call.get("_outputPath"):
         head += f" -> {call['_outputPath']}"
 
-    # `visible` keeps the text from starting a new line.
+    # `visible` prevents the text from beginning a new line.
     lines: list[Line] = [(visible(head), "cyan")]
     for key, value in call.items():
         if key not in ("_tool", "_module", "_outputPath", "_id"):

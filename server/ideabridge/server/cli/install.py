@@ -104,8 +104,9 @@ class _Entry:
 
     Attributes:
         content: the entry.
-        note: what the user must do to make it work; "" if nothing.
-        words: the command that it starts; empty if the entry connects to the service.
+        note: a text that says what the user must do before the entry works, or "" if nothing is
+            needed.
+        words: the command that the entry starts; empty if the entry connects to the service.
     """
 
     content: JSONObject
@@ -257,7 +258,7 @@ def serve_arguments(options: Options, scope: Scope, folder: str = ".") -> list[s
     Args:
         options: the options on the command line.
         scope: the scope of the file that the options are written to.
-        folder: how an entry in a project's file refers to the project's folder.
+        folder: the text with which an entry in a project's file refers to the project's folder.
     """
     project = options.folder()
     words: list[str] = []
@@ -295,8 +296,7 @@ def undo_last(
     environment: HostEnvironment,
     scope: Scope | None,
 ) -> int:
-    """Undo the last edit that a command made to a host's files, and print what happened to each
-    file.
+    """Undo the last edit that a command made to a host's files, and print the result for each file.
 
     Args:
         options: the options of the command.
@@ -322,7 +322,7 @@ def undo_last(
 
 
 def print_undone(options: Options, host: Host, files: Sequence[UndoneFile]) -> None:
-    """Print what happened to the files when an edit was undone."""
+    """Print the result for each file after an edit was undone."""
     if options.json:
         undone: list[JSON] = [
             {"file": str(file.path), "undone": file.how, "left": list[JSON](file.left)}

@@ -70,7 +70,8 @@ InputOption = Annotated[
         "--input",
         "-i",
         metavar="JSON|@FILE|KEY=VALUE",
-        help="The input (†input): a JSON object, @FILE with one, or key=value; may be repeated.",
+        help="The input (†input): a JSON object, @FILE for a file that contains one, or "
+        "key=value; may be repeated.",
     ),
 ]
 LimitOption = Annotated[
@@ -109,7 +110,7 @@ PlainOption = Annotated[
     typer.Option(
         "--plain",
         metavar="NAME",
-        help="A variable or header whose value is no secret although it looks like one; may be "
+        help="A variable or header whose value is not a secret although it looks like one; may be "
         "repeated.",
     ),
 ]

@@ -68,7 +68,7 @@ ToOption = Annotated[
     typer.Option(
         "--to",
         metavar="me|all|USER,...",
-        help="Who can use it. Default: as before; for a new name, everybody.",
+        help="Who can use the tool. Default: as before; for a new name, everybody.",
     ),
 ]
 TakeOption = Annotated[
@@ -78,7 +78,7 @@ TakeOption = Annotated[
         metavar="PATH=REFERENCE",
         help=(
             "Where a copied value comes from, such as calls.0.repo=†input.repo; "
-            "PATH=keep: it stays as it is."
+            "PATH=keep keeps the recorded value."
         ),
     ),
 ]
@@ -92,7 +92,9 @@ MergeOption = Annotated[
 ]
 FixOption = Annotated[
     list[str] | None,
-    typer.Option("--fix", metavar="NAME", help="Not a parameter: keep the recorded value."),
+    typer.Option(
+        "--fix", metavar="NAME", help="Keep the recorded value instead of making it a parameter."
+    ),
 ]
 DescribeOption = Annotated[
     list[str] | None, typer.Option("--describe", metavar="NAME=TEXT", help="Describe a parameter.")
@@ -477,7 +479,9 @@ async def publish_idea(
     ],
     description: Annotated[
         str | None,
-        typer.Option("--description", "-d", metavar="TEXT", help="What it does, for assistants."),
+        typer.Option(
+            "--description", "-d", metavar="TEXT", help="A description of the tool for assistants."
+        ),
     ] = None,
     answer: Annotated[
         Literal["auto", "recorded", "plan", "program", "solve"],
@@ -832,7 +836,9 @@ def show_history(options: Options, name: NameArgument) -> int:
 def diff_ideas(
     options: Options,
     old: RefArgument,
-    new: Annotated[str, typer.Argument(metavar="REF", help="What to compare it with.")],
+    new: Annotated[
+        str, typer.Argument(metavar="REF", help="The idea or version to compare it with.")
+    ],
 ) -> int:
     """Compare two ideas or versions: schemas, plan, constants, explanations, context. The exit code
     is 1 if they differ.

@@ -61,7 +61,9 @@ async def run(
     save_as: Annotated[
         str | None,
         typer.Option(
-            "--save-as", metavar="NAME", help="Publish the run as a tool; with --dry-run the plan."
+            "--save-as",
+            metavar="NAME",
+            help="Publish the run as a tool or, with --dry-run, the plan.",
         ),
     ] = None,
     lazy: Annotated[
@@ -70,13 +72,16 @@ async def run(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Run nothing: show order, reads, writes, approvals and missing input."
+            "--dry-run",
+            help="Show order, reads, writes, approvals and missing input, but run nothing.",
         ),
     ] = False,
     draw: Annotated[
         str | None,
         typer.Option(
-            "--draw", metavar="mermaid|text", help="Run nothing: print a drawing of the plan."
+            "--draw",
+            metavar="mermaid|text",
+            help="Print a drawing of the plan, without running anything.",
         ),
     ] = None,
 ) -> int:

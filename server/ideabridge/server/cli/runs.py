@@ -67,7 +67,7 @@ def list_runs(
     options: Options,
     status: Annotated[
         ListedStatus | None,
-        typer.Option("--status", "-s", metavar="STATUS", help="Only runs with this status."),
+        typer.Option("--status", "-s", metavar="STATUS", help="List only runs with this status."),
     ] = None,
     limit: LimitOption = 20,
     after: Annotated[

@@ -66,11 +66,13 @@ async def serve(
         ),
     ] = None,
     ui: Annotated[
-        bool, typer.Option("--ui", help="With --http: also the page for people, at /ui.")
+        bool, typer.Option("--ui", help="With --http: also serve the page for people, at /ui.")
     ] = False,
     metrics: Annotated[
         bool,
-        typer.Option("--metrics", help="With --http: also metrics for Prometheus, at /metrics."),
+        typer.Option(
+            "--metrics", help="With --http: also serve metrics for Prometheus, at /metrics."
+        ),
     ] = False,
     workers: Annotated[
         bool,

@@ -34,7 +34,7 @@ def import_servers(
     options: Options,
     host: HostArgument,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these servers.")
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Import only these servers.")
     ] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Copy them into ideabridge.json, and keep a backup.")

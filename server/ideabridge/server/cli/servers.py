@@ -61,7 +61,7 @@ app = typer.Typer(
 async def list_servers(
     options: Options,
     name: Annotated[
-        str | None, typer.Argument(metavar="[SERVER]", help="Only this server, in detail.")
+        str | None, typer.Argument(metavar="[SERVER]", help="Show only this server, in detail.")
     ] = None,
 ) -> int:
     """Show the state of every configured server, or connect to one and show everything about it.

@@ -29,10 +29,11 @@ def install_service(
         str, typer.Argument(metavar="[HOST:PORT]", help="A loopback address.")
     ] = DEFAULT_ADDRESS,
     ui: Annotated[
-        bool, typer.Option("--ui", help="Also the page for people, at /ui, for every workspace.")
+        bool,
+        typer.Option("--ui", help="Also serve the page for people, at /ui, for every workspace."),
     ] = False,
     metrics: Annotated[
-        bool, typer.Option("--metrics", help="Also metrics for Prometheus, at /metrics.")
+        bool, typer.Option("--metrics", help="Also serve metrics for Prometheus, at /metrics.")
     ] = False,
 ) -> None:
     """Start `serve --http` now and whenever you sign in, as a service of systemd or launchd.
@@ -79,7 +80,7 @@ def install_service(
 @app.command("status")
 @command("json")
 def show_service(options: Options) -> int:
-    """Say whether the service is installed, and whether it runs."""
+    """Show whether the service is installed, and whether it runs."""
     from ideabridge.server.service import user_service
 
     service = user_service()

@@ -50,7 +50,7 @@ async def setup(
         typer.Option(
             "--yes",
             "-y",
-            help="Do not ask. Changes only your own files and does not read histories.",
+            help="Do not ask, change only your own files, and do not read histories.",
         ),
     ] = False,
     shared: Annotated[
@@ -58,7 +58,7 @@ async def setup(
         typer.Option(
             "--shared",
             help="Let clients connect to one service (`ideabridge service`), which starts each "
-            "server once for all of them. Installs it if it is not there.",
+            "server once for all of them. If the service is not installed, setup installs it.",
         ),
     ] = False,
 ) -> int:

@@ -37,7 +37,8 @@ async def accept_changes(
         ),
     ] = None,
     own: Annotated[
-        bool, typer.Option("--own", help="The tools of the tool files instead of a server's.")
+        bool,
+        typer.Option("--own", help="Accept the tools of the tool files instead of a server's."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> int:

@@ -40,10 +40,10 @@ async def list_tools(
     options: Options,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[WORD]...", help="Only tools with all these words."),
+        typer.Argument(metavar="[WORD]...", help="List only tools that contain all these words."),
     ] = None,
     schemas: Annotated[
-        bool, typer.Option("--schemas", help="Print parameter schemas too.")
+        bool, typer.Option("--schemas", help="Also print the schemas of the parameters.")
     ] = False,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Start every server, and ask it for its tools.")

@@ -24,7 +24,8 @@ def trust(
     folder: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[DIR]", help="The folder with the ideabridge.json. Default: the project."
+            metavar="[DIR]",
+            help="The folder that contains the ideabridge.json. Default: the project.",
         ),
     ] = None,
     shows: Annotated[

@@ -202,7 +202,7 @@ def add_token(
 def list_tokens(
     options: Options,
     name: Annotated[
-        str | None, typer.Argument(metavar="[USER]", help="Only this user's tokens.")
+        str | None, typer.Argument(metavar="[USER]", help="List only this user's tokens.")
     ] = None,
 ) -> None:
     """List tokens: user, label, profile, state, expiry and last use. The text of a token is never

@@ -61,7 +61,9 @@ own."""
 
 
 class DemoSetupError(IdeabridgeError):
-    """The demo cannot start: there is no repository or no commit, or a server is not installed."""
+    """The demo cannot start because there is no repository or no commit, or because a server is not
+    installed.
+    """
 
 
 def example(name: str) -> Path:
@@ -86,8 +88,8 @@ class Repository:
     commits: int
 
     def newest(self, count: int) -> list[tuple[str, str, datetime]]:
-        """Return the hash, author and author date of the newest `count` commits, the newest
-        first.
+        """Return the hash, author and author date of the newest `count` commits, with the newest
+        commit first.
         """
         words = (
             "log",
@@ -131,8 +133,8 @@ class Repository:
 
 
 def find_repository(folder_given: Path | None) -> Repository:
-    """Return the given repository, or else this project's own checkout, or else the repository that
-    contains the current folder.
+    """Return the given repository. If none is given, return this project's own checkout or, if
+    there is no checkout, the repository that contains the current folder.
 
     Raises:
         DemoSetupError: there is no repository, it has no commits, or git is not installed.
@@ -210,7 +212,9 @@ class Checks:
         )
 
     def holds(self, check: str, truth: bool, otherwise: str) -> None:
-        """Record whether a check holds. `otherwise` says why it does not."""
+        """Record whether a check holds. `otherwise` is the explanation for a check that does not
+        hold.
+        """
         self.found.append({"check": check, "holds": truth, **({} if truth else {"why": otherwise})})
 
     @property
@@ -384,7 +388,7 @@ class Demo:
         self._show("assistant A", arguments, output, reply)
         self.checks.same("assistant A: errors", content["errors"], [])
         sizes = await anyio.to_thread.run_sync(_result_bytes, store, content["run"])
-        # In a shallow clone, there is no patch to measure.
+        # In a shallow clone, there might be no patch to measure.
         skipped = 1 if "message" in output["change"] else 0
         self.checks.same("assistant A: calls that ran", len(sizes), len(calls) - skipped)
         tokens = content.get("usage", {}).get("tokens", 0)
@@ -472,8 +476,8 @@ class Demo:
     async def _recorded(
         self, client: Client, first: Members, same: Members, changed: Members
     ) -> Members:
-        """Show the recorded answer: the same input returns the stored output immediately, and other
-        input is refused.
+        """Show the recorded answer: a call with the same input returns the stored output
+        immediately, and a call with different input is refused.
         """
         await self._publish(client, first["run"], RECORDED_NAME, "recorded")
         reply = await call(client, RECORDED_NAME, same)

@@ -24,7 +24,8 @@ class Program:
 
     Attributes:
         words: the program and its first arguments.
-        note: what the user must do before the command works; "" if nothing.
+        note: a text that says what the user must do before the command works, or "" if nothing is
+            needed.
     """
 
     words: tuple[str, ...]

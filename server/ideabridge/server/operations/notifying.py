@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Observer:
-    """Sees the questions of one run; see `RunObserver`."""
+    """Observes the questions of one run; see `RunObserver`."""
 
     def __init__(self, ask: Callable[[], None]) -> None:
         self._ask = ask
@@ -114,7 +114,9 @@ class Notifying:
                 await anyio.sleep(REST_SECONDS)
 
     async def _waiting(self) -> set[tuple[str, str]]:
-        """Return the run and the approval of each open question of the runs that have asked."""
+        """Return the run and the approval for each open question of the runs that have asked
+        one.
+        """
         waiting: set[tuple[str, str]] = set()
         for run_id in sorted(self._runs):
             approvals: set[tuple[str, str]] = set()

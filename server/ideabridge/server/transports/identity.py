@@ -67,7 +67,8 @@ class Identity:
 
     Attributes:
         issuer: the provider.
-        subject: the user's id at the provider. Together with the issuer it identifies the user.
+        subject: the user's id at the provider. The issuer and the subject together identify the
+            user.
         shown: the user's name at the provider, for display.
         scopes: the scopes of the token.
         expires: the time when the token expires, in seconds since 1970.
@@ -94,8 +95,8 @@ class IdentityProvider:
         self._lock = anyio.Lock()
 
     async def identify(self, token: str) -> Identity | None:
-        """Return the bearer of a token, or None if the token is invalid, or is for another issuer
-        or audience.
+        """Return the bearer of a token, or None if the token is invalid, or is for a different
+        issuer or audience.
 
         Raises:
             ProviderError: the provider's keys are not available.
@@ -159,7 +160,7 @@ class IdentityProvider:
     # -- keys --------------------------------------------------------------------------------------
 
     async def _key(self, kid: str | None, algorithm: str) -> JSONObject | None:
-        """Return the key with this id. Without an id, return the only suitable key."""
+        """Return the key with this id. If the token names no key, return the only suitable key."""
         keys = self._suitable(kid, algorithm)
         if self._clock() - self._fetched > FRESH_SECONDS or len(keys) != 1:
             await self._refresh()
@@ -210,8 +211,8 @@ class IdentityProvider:
         return objects_in(keys[:_MOST_KEYS])
 
     async def _discover(self, client: httpx.AsyncClient) -> str:
-        """Find the address of the keys in the issuer's metadata: by OpenID Connect Discovery, or
-        otherwise by RFC 8414.
+        """Find the address of the keys in the issuer's metadata. The metadata is found by OpenID
+        Connect Discovery or, if that fails, by RFC 8414.
         """
         parts = urlsplit(self.settings.issuer)
         path = parts.path.rstrip("/")
@@ -256,8 +257,8 @@ class _Claims:
     """The claims in a token that say who its bearer is.
 
     Attributes:
-        words: the scopes, if they are a string; separated by spaces.
-        scopes: the scopes, if they are a list.
+        words: the scopes, separated by spaces, if the claim is a string.
+        scopes: the scopes, if the claim is a list.
     """
 
     subject: str = field(default="", metadata=member("sub"))

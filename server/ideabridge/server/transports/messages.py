@@ -3,8 +3,8 @@
 A well-formed message needs one pass of the SDK's parser. A message that this parser rejects, or
 mistakes for another kind, is read again in this module. Odd but unambiguous forms are accepted: a
 byte order mark, NUL bytes at the ends of a line, several messages on a line, `7.0` as an id, `[]`
-where an object is meant. Everything else gets the error that JSON-RPC requires, so that a client
-does not wait for an answer that never comes. Notifications and responses are never answered.
+where an object is meant. The answer to anything else is the error that JSON-RPC requires, so that a
+client does not wait for an answer that never comes. Notifications and responses are never answered.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RefusedMessage:
     """A message that is not accepted.
 
     Attributes:
-        id: the id of the request, or None if it has no usable id.
+        id: the id of the request, or None if the request has no usable id.
         code: the JSON-RPC error code.
         why: a sentence that says what is wrong.
     """
@@ -58,8 +58,8 @@ class RefusedMessage:
 
 
 def read_wire_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
-    """Return the messages on a line or in a body, in order. If the list is empty, there is nothing
-    to do and nothing to answer.
+    """Return the messages on a line or in a body, in order. If the list is empty, there is no
+    message to process or to answer.
 
     `data` must already be within the limits that `problem` checks.
     """

@@ -1,10 +1,10 @@
-"""Idea folder: the idea documents that a project keeps beside its code, and which of them the store
-contains as tools.
+"""Idea folder: lists the idea documents that a project has beside its code, and says which of them
+the store contains as tools.
 
 The folder is `ideas` in the project folder, where `ideabridge ideas export --published --folder
-ideas` writes. A file takes effect only once its idea is saved in the store; until then, and after
-each change, the store has something else. Links are not followed, because a folder from elsewhere
-must not lead to other files.
+ideas` writes. A file takes effect only once its idea is saved in the store. Until then, and after
+each change to the file, the file and the store differ. Links are not followed, because a folder
+from elsewhere must not lead to other files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class IdeaFile:
 
     Attributes:
         name: the name of the file.
-        tool: the name of its tool, or "" if the file cannot be read.
+        tool: the name of the tool in the file, or "" if the file cannot be read.
         state: see `FileState`.
         why: the reason for the state, or "".
         is_written: whether a person wrote the file, so that it can be opened in the editor. A file
@@ -56,8 +56,8 @@ class IdeaFile:
 
 @dataclass(frozen=True, slots=True)
 class _ReadFile:
-    """The content of a file: the name of its tool, and the id of its idea. `members` contains what
-    only a document written by a person has.
+    """The content of a file: the name of its tool, and the id of its idea. `members` contains the
+    members that only a document written by a person has.
     """
 
     tool: str
@@ -76,12 +76,12 @@ class IdeaFolder:
         self.path = project / FOLDER
 
     def files(self, publications: Publications, viewer: Viewer) -> list[IdeaFile]:
-        """Return the files, sorted by name, with their states. There are none if there is no
+        """Return the files, sorted by name, with their states. The result is empty if there is no
         folder. This method blocks.
 
         Args:
             publications: the tools in the store.
-            viewer: whoever looks at the page.
+            viewer: the viewer who looks at the page.
         """
         try:
             paths = sorted(self.path.iterdir())

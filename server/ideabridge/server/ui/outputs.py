@@ -1,5 +1,5 @@
-"""Outputs: values in a form for people: a list of objects as a table, nested values as a tree, and
-Markdown as formatted text. The page shows the exact value as JSON below.
+"""Outputs: shows values in a form for people. A list of objects becomes a table, nested values
+become a tree, and Markdown becomes formatted text. The page shows the exact value as JSON below.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _NO_HTML: Final = Markup("")
 
 @dataclass(frozen=True, slots=True)
 class PlainValue:
-    """A value without members, on one line or as a text with several lines."""
+    """A value that has no members, on one line or as a text with several lines."""
 
     text: str
     is_long: bool = False
@@ -80,7 +80,7 @@ class ValueTree:
     """A value with members.
 
     Attributes:
-        summary: what it is, such as `3 members`.
+        summary: a short description of the value, such as `3 members`.
         members: the name and value of each member that is shown.
         omitted: the number of members that are not shown.
     """
@@ -98,7 +98,7 @@ class ShownTable:
         columns: the names of the members, in the order in which they first occur.
         rows: the cells of each row. A cell is empty if the object lacks the member.
         number_columns: the places of the columns that contain only numbers.
-        omitted_rows, omitted_columns: how many rows and columns are not shown.
+        omitted_rows, omitted_columns: the numbers of rows and of columns that are not shown.
     """
 
     columns: tuple[str, ...]
@@ -116,7 +116,7 @@ class ShownOutput:
     """A value as a page shows it.
 
     Attributes:
-        kind: what it is shown as.
+        kind: the form in which the value is shown.
         part: the content of a text, table or tree.
         html: the content of formatted Markdown.
         has_source: whether the page also has the exact value, folded.
@@ -169,7 +169,7 @@ def _formatted(text: str) -> Markup:
     tokens = markdown.parse(text)
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
-            # The page's own headings rank above those in the text.
+            # Headings in the text get a lower rank than the page's own headings.
             token.tag = f"h{min(6, int(token.tag[1]) + 2)}"
 
     # The renderer escapes the text, and none of the rules passes HTML on.
@@ -178,19 +178,19 @@ def _formatted(text: str) -> Markup:
 
 @dataclass(slots=True)
 class _Room:
-    """The number of members and characters that a page can still show."""
+    """The numbers of members and of characters that a page can still show."""
 
     members: int = _MOST_MEMBERS
     characters: int = _MOST_CHARACTERS
 
     def take(self, number: int) -> int:
-        """Return how many of a number of members fit."""
+        """Take room for members. Return how many of the given number fit."""
         taken = min(number, self.members)
         self.members -= taken
         return taken
 
     def take_text(self, text: str) -> str:
-        """Return the part of a text that fits."""
+        """Take room for a text. Return the part of the text that fits."""
         taken = text if len(text) <= self.characters else f"{text[: self.characters]}…"
         self.characters = max(0, self.characters - len(text))
         return taken

@@ -36,7 +36,9 @@ def run_view_of(read: KeptJournal) -> JSONObject:
 
 
 def run_view(store: Store, run_id: str, last: int) -> JSONObject:
-    """Return the `run_view_of` a run up to one of its events, in a worker process."""
+    """Run in a worker process: return the result of `run_view_of` for a run up to one of its
+    events.
+    """
     return run_view_of(read_until(store, run_id, last))
 
 

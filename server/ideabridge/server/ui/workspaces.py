@@ -36,11 +36,12 @@ class WorkspaceRow:
     """A workspace in the list.
 
     Attributes:
-        name: its name, or "" for the server itself, which has no project.
-        folder: its folder, or None for the server itself.
-        address: the path at which clients reach it.
-        pages: the path of its pages.
-        is_open: whether it is open. If not, its servers and profiles are not known.
+        name: the name of the workspace, or "" for the server itself, which has no project.
+        folder: the folder of the workspace, or None for the server itself.
+        address: the path at which clients reach the workspace.
+        pages: the path of the workspace's pages.
+        is_open: whether the workspace is open. If it is not open, its servers and profiles are not
+            known.
         servers: the statuses of its own servers, at most `_SHOWN_SERVERS` of them.
         more: the number of its own servers that are not shown.
         shared: the number of servers that it shares with `/mcp`.
@@ -84,7 +85,7 @@ class WorkspacePages:
         await pages(scope, receive, send)
 
     async def _pages(self, name: str, request: Request) -> ASGIApp:
-        """Return the pages of a workspace, or a page that says why there are none."""
+        """Return the pages of a workspace, or a page that says why they are not available."""
         if not sees_workspaces(visitor_of(request)):
             return self._refusal(request, "workspaces are for the user of this machine only", 404)
         try:
@@ -109,7 +110,7 @@ class WorkspaceList:
     Args:
         site: the pages of the server itself.
         workspaces: the workspaces.
-        folders: returns the registered folders by name. Raises `WorkspaceError`.
+        folders: returns the registered folders, keyed by name. Raises `WorkspaceError`.
     """
 
     def __init__(

@@ -50,10 +50,10 @@ class Pending:
         question: the question.
         asked: the time of the question in seconds since 1970, or None if the journal does not have
             it.
-        deadline: the time at which the question is refused if nobody has decided it, or None if it
-            has no time limit.
+        deadline: the time at which the question is refused if nobody has decided it by then, or
+            None if it has no time limit.
         at_work: whether a process executes the run.
-        grants: what people have allowed for later calls of the run that asks.
+        grants: the grants that people have made for later calls of the run that asks.
         instances: the number of instances of the run that asks.
         server: how the module of the question's tool starts, as a start definition (see
             `start_definitions`), or "" if the journal does not have it.
@@ -115,7 +115,7 @@ class OpenQuestions:
     Attributes:
         asked: the (question, time at which it was asked) of each open question; see
             `Pending.asked`.
-        seconds: how long a question waits, in seconds, or None for no limit.
+        seconds: the time that a question waits, in seconds, or None if there is no limit.
         grants, instances: see `Pending`.
         rooms: the executions that rooms are currently answering.
         servers: the start definition of each module, keyed by module; "" is for the Python tools.
@@ -213,9 +213,9 @@ def pending(store: Store, chosen: RunRecord | None = None, *, caller: Viewer) ->
 
     Args:
         store: the store of the journals.
-        chosen: a run or a room, or None. If there is one, only its decisions are returned.
-        caller: who looks up the runs. Whether this caller is allowed to see a chosen run is not
-            checked.
+        chosen: a run or a room whose decisions are returned, or None for the decisions of all runs.
+        caller: the caller who looks up the runs. This function does not check whether the caller is
+            allowed to see a chosen run.
     """
     roots = waiting_runs(store, caller) if chosen is None else [root_of(store, chosen)]
     for root in roots:

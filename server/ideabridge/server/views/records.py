@@ -34,7 +34,7 @@ _MOST_READ: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class CallOutcomes:
-    """How many of a run's calls ended, and how many of those failed.
+    """The number of calls of a run that ended, and the number of those that failed.
 
     Attributes:
         ended: the number of calls that ended.
@@ -66,9 +66,9 @@ def run_status(record: RunRecord) -> tuple[str, str | None]:
 
 
 def errors_of(record: RunRecord) -> int:
-    """Return the number of errors in the last Solution of a run that has ended: failed calls that
-    nothing caught, and an output or a Solution that is malformed. Errors of earlier Solutions do
-    not count. For a run that has not ended, return 0.
+    """Return the number of errors in the last Solution of a run that has ended. The errors are the
+    failed calls that nothing caught, and an output or a Solution that is malformed. Errors of
+    earlier Solutions do not count. For a run that has not ended, return 0.
     """
     return record.summary.errors
 
@@ -86,8 +86,7 @@ def listed_runs(
 
     Args:
         store: the store of the runs.
-        caller: who looks up the runs. Unless this is `SEES_ALL`, not all runs are visible to the
-            caller.
+        caller: the caller who looks up the runs. Only `SEES_ALL` sees all runs.
         limit: the maximum number of runs.
         status: the `run_status` of the runs to return, or None for all.
         after: the id of a run; only runs that follow it in the list are returned.
@@ -137,8 +136,8 @@ def lineage_of(store: Store, record: RunRecord) -> JSONObject:
 
 
 def solution_of_plan(store: Store, run_id: str) -> JSONObject:
-    """Return what a plan's run carries out: `{"calls", "output"}` or `{"program"}`, or an empty
-    object if the run has not begun.
+    """Return the Solution that the run of a plan carries out: `{"calls", "output"}` or
+    `{"program"}`. Return an empty object if the run has not begun.
     """
     from ideabridge.bridge.loop.event import ProgramProposed, SolutionProposed, event_from_json
 
