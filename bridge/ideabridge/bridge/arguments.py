@@ -1,9 +1,9 @@
 """Arguments: checks of the values that a Python program passes to a bridge.
 
-Each function raises `ArgumentError`, which names the argument, what was expected and what was
-found. If a value inside an argument is not JSON, it raises `InvalidJSONError` instead. The
-parameters have the type `object` because the checks are meant for programs that do not use a type
-checker.
+If a check fails, a function raises `ArgumentError`. The error names the argument, what was expected
+and what was found. If a value inside an argument is not JSON, it raises `InvalidJSONError` instead.
+The parameters have the type `object` because the checks are meant for programs that do not use a
+type checker.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A small plan is checked on the event loop. For a dry run or a drawing, a larger plan is rehearsed in
 a worker process with a deadline and a memory limit. A larger plan that is about to run is checked
-in a thread instead: the run needs the graph that the check builds, and building it again would take
-as long as the check itself.
+in a thread instead, because the run needs the graph that the check builds. Building the graph again
+would take as long as the check itself.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """ConfigurationChange: decides what a running bridge does when its configuration files change.
 
-`change_between` compares two configurations and starts nothing. For each server it decides:
+`change_between` compares two configurations. It does not start or stop anything. For each server it
+decides:
 
-    keep      its entry, its folders and its variables are the same, so its process stays
-    adjust    only settings of its calls differ (`timeout`, `retry`, ...), so its process stays
-    start     only the new configuration has it, or it was disabled
-    stop      only the old configuration has it, or it is now disabled
-    replace   anything else differs, or a stored secret has another value: a new process starts, and
-              calls that run end on the old one
+    keep its entry, its folders and its variables are the same, so its process stays adjust only
+    settings of its calls differ (`timeout`, `retry`, ...), so its process stays start only the new
+    configuration has it, or it was disabled stop only the old configuration has it, or it is now
+    disabled replace anything else differs, or a stored secret has another value: a new process
+    starts, and running calls end on the old process
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class ConfigurationChange:
     """The differences between two configurations.
 
     Attributes:
-        servers: the step for each server in either configuration, keyed by name and in the order of
-            the new configuration.
+        servers: the step for each server that either of the configurations contains. The steps are
+            keyed by name, in the order of the new configuration.
         tool_files: the absolute paths of the tool files that only one of the configurations names.
         settings: the top-level keys whose new values apply to everything that begins from now on.
         at_next_start: the top-level keys whose new values apply after the next start.

@@ -1,7 +1,7 @@
 """Plan: calls that references connect into a directed acyclic data-flow graph.
 
 `read_plan` reads a plan that a caller passes. `rehearse` binds and checks a plan as its run would,
-without running it; the resulting `Rehearsal` makes the dry run and the drawings. A `WaitingPlan`
+without running it. The resulting `Rehearsal` makes the dry run and the drawings. A `WaitingPlan`
 shows people the plan of a lazy run before they decide on it.
 """
 
@@ -78,8 +78,8 @@ class Plan:
         instances: initial states keyed by instance. A call without `_instance` runs once for each
             instance.
         output: a value with references, or None if the final state is the answer.
-        input_schema: JSON Schema of the input. With None, the schema is inferred from the input
-            when the plan becomes a tool.
+        input_schema: JSON Schema of the input. If None, the schema is inferred from the input when
+            the plan becomes a tool.
         output_schema: JSON Schema of the output.
         name, description: the name and the description of the tool, if the plan is published.
         tools: the tools that the plan's context defines in `tool` messages. If the plan was lifted,
@@ -159,8 +159,8 @@ class Plan:
         return "an empty plan" if self.program is None else "a program"
 
     def title_with(self, tools: Iterable[str]) -> str:
-        """Return the plan's `title`; for a program without a name, the names of the tools that it
-        can call, which only the catalogue of its run tells.
+        """Return the plan's `title`; for a program without a name, return the names of the tools
+        that it can call, which only the catalogue of its run contains.
         """
         names = title_of_tools(dict.fromkeys(tools))
         if self.program is None or self.name or not names:
@@ -245,8 +245,8 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
     """Read a plan: `{"calls": [...], "input"?, "instances"?, "output"?, ...}`.
 
     Raises:
-        PlanError: the plan does not have this form. The message says where, what was found and what
-            was expected.
+        PlanError: the plan does not have this form. The message names the place, what was found and
+            what was expected.
         InvalidJSONError, LimitExceededError: the plan is not JSON, is nested too deeply or is too
             large.
     """
@@ -390,7 +390,7 @@ def _reached(plan: JSONObject) -> list[JSON] | None:
     if "reached" not in plan:
         return None
     reached = plan["reached"]
-    # A value that is not a list names no places, so that every call that might change something
+    # A value that is not a list does not name any places, so every call that might change something
     # asks.
     return list_or_empty(reached)
 

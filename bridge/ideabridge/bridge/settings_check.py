@@ -1,6 +1,6 @@
-"""Settings check: checks an object in a configuration file against its model, explains what is
-wrong in plain words, and converts a value of another type, such as "5" for 5, if its meaning is
-clear.
+"""Settings check: checks an object in a configuration file against its model and explains what is
+wrong in plain words. If the meaning of a value of a wrong type is clear, such as "5" for 5, the
+value is converted.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Repaired:
 
     Attributes:
         members: the object.
-        notes: which values were converted to another type.
-        faults: what is still wrong.
+        notes: notes on the values that were converted to another type.
+        faults: the parts that are still wrong.
     """
 
     members: JSONObject
@@ -110,7 +110,8 @@ class Checker:
     Attributes:
         model: the model.
         hints: the text that follows "unknown key" for some keys of the object itself.
-        others: further keys of the object itself that can be suggested in place of an unknown key.
+        others: additional keys that the check can suggest in place of an unknown key of the object
+            itself.
     """
 
     model: type[BaseModel]
@@ -241,7 +242,7 @@ def _order(place: Place) -> list[tuple[int, str]]:
 
 
 def _remove(members: JSONObject, place: Place) -> None:
-    """Remove the value at a place, if there is one."""
+    """Remove the value at a place, if the place has a value."""
     holder = part_at(members, place[:-1])
     key = place[-1] if place else None
     if isinstance(holder, dict) and isinstance(key, str):
@@ -251,8 +252,8 @@ def _remove(members: JSONObject, place: Place) -> None:
 
 
 def _repair(members: JSONObject, error: ErrorDetails) -> str | None:
-    """If it is clear which value of the expected type is meant, replace the value that an error is
-    about. Return how the value was read, or None if it was left unchanged.
+    """Replace the value that an error is about, if it is clear which value of the expected type is
+    meant. Return a note on how the value was read, or None if it was left unchanged.
     """
     place = error["loc"]
     value = cast("JSON", error["input"])

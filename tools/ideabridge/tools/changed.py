@@ -2,8 +2,8 @@
 descriptions, and with defaults for parameters.
 
 A changed tool is a view. The author of a call sees it, but the call itself goes to the tool that
-the server lists, with the defaults filled in. Approvals, journals, rules and digests therefore know
-only that tool, and nothing depends on the view once the call is written.
+the server lists, with the defaults filled in. Approvals, journals, rules and digests therefore
+refer only to the tool that the server lists. Once the call is written, nothing depends on the view.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ class ToolChange:
     """How a tool is shown.
 
     Attributes:
-        name: another name, or None for the tool's own name.
-        description: another description, or None for the tool's own description.
+        name: the name that is shown, or None for the tool's own name.
+        description: the description that is shown, or None for the tool's own description.
         defaults: the values of parameters that a call leaves out.
         hidden: the parameters that are not shown. A call can still set them.
-        read_only: whether the tool is shown as one that only reads, or None for the tool's own
-            hint.
+        read_only: whether the tool is shown as read-only, or None for the tool's own hint.
     """
 
     name: str | None = None
@@ -130,7 +129,7 @@ def changed_tool(tool: Tool, change: ToolChange) -> Tool:
     annotations = tool.annotations
     wire = tool.wire
     if is_renamed:
-        # The title is another form of the name.
+        # The title is only a different form of the name.
         annotations = dataclasses.replace(annotations, title=None)
         wire = _without_titles(wire)
 

@@ -1,6 +1,6 @@
 """Errors: one base class, and one class for each cause.
 
-Every message says what is wrong, where, and what was expected. Models and people can see messages,
+Every message names the fault, its place, and what was expected. Models and people can see messages,
 so they contain no secrets and no tracebacks.
 """
 
@@ -26,8 +26,8 @@ class IdeabridgeError(Exception):
 
 
 class ArgumentError(IdeabridgeError, TypeError):
-    """A Python program passed an argument of the wrong type. The message says what was expected and
-    what was found.
+    """A Python program passed an argument of the wrong type. The message names what was expected
+    and what was found.
     """
 
     @classmethod
@@ -68,8 +68,8 @@ class SchemaError(IdeabridgeError):
 
 
 class ValueMismatchError(IdeabridgeError):
-    """A value does not satisfy its JSON Schema. The message lists paths with what was found and
-    what was expected.
+    """A value does not satisfy its JSON Schema. The message lists paths, each with what was found
+    and what was expected.
     """
 
 
@@ -94,7 +94,7 @@ class ActivityError(IdeabridgeError):
 
 
 class UnknownEffectError(ActivityError):
-    """Raised by an activity that cannot know whether something happened, for example because a
+    """Raised by an activity that cannot know whether its action took effect, for example because a
     request was not answered. The call then ends with an unknown outcome, as after a crash.
     """
 

@@ -25,7 +25,7 @@ def json_type(value: JSON) -> JSONType:
     """Return the type of a value, as JSON Schema names it. `1.0` is a number, not an integer. A
     value that is not JSON counts as an object.
     """
-    # Python lists the nearest base class first, so true and false count as booleans, not as
+    # Python lists the nearest base class first, so True and False count as booleans, not as
     # integers.
     for base in type(value).__mro__:
         if base in _TYPES:

@@ -1,5 +1,5 @@
-"""Keywords of JSON Schema: which of them contain schemas, how to walk over schemas, and how to
-describe a schema in words.
+"""Keywords of JSON Schema: says which keywords contain schemas, walks over schemas, and describes
+schemas in words.
 
 The keywords are those of 2020-12, and those of older drafts (`definitions`, `dependencies`,
 `additionalItems`), which remote tools still use.
@@ -92,7 +92,8 @@ def _no_values() -> list[JSON]:
 
 @dataclass(frozen=True, slots=True)
 class SchemaKeywords:
-    """The keywords of a JSON Schema that say what its values look like. Read them with `read_as`.
+    """The keywords of a JSON Schema that describe the values which satisfy the schema. Read them
+    with `read_as`.
 
     Attributes:
         title, description: texts for people and models.
@@ -422,9 +423,9 @@ class Problem:
 
     Attributes:
         found: the value that was found, as shortened JSON, or "nothing".
-        expected: what was expected instead, in words.
+        expected: a description of what was expected instead.
         place: the keys and indexes that lead to the problem in the value.
-        hint: " Did you mean 'x'?" or "".
+        hint: a suggestion such as " Did you mean 'x'?", or "".
     """
 
     found: str
@@ -467,8 +468,8 @@ _MORE_PARAMETERS: Final = (
 
 def all_parameters(schema: JSONObject) -> JSONObject | None:
     """Return the schema of each parameter, keyed by name. Return None if the schema declares no
-    parameters or might allow further parameters. A schema that says nothing about further
-    parameters counts as not allowing any.
+    parameters or might allow further parameters. A schema that does not say whether it allows
+    further parameters counts as not allowing any.
     """
     declared = schema.get("properties")
     is_open = any(word in schema for word in _MORE_PARAMETERS) or bool(

@@ -20,12 +20,12 @@ _AS_TEXT: Final = "the solution was given as JSON text; write the object itself"
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The answer to a Request, without members that do not say what runs. `read_as` reads it from
-    an idea, and from what `read_solution` returns.
+    """The answer to a Request, without the members that do not affect what runs. `read_as` reads a
+    Solution from an idea, or from the result of `read_solution`.
 
     Attributes:
-        calls: its calls, as they were written.
-        output: its output, in which references are not replaced, or None.
+        calls: the calls, as they were written.
+        output: the output, in which references are not replaced, or None.
         program: the text of the program that makes the calls and the output, or None.
     """
 
@@ -35,8 +35,8 @@ class Solution:
 
 
 def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
-    """Read a Solution `{"calls": [...], "output": ...}`. Return it with one sentence for each
-    deviation.
+    """Read a Solution `{"calls": [...], "output": ...}`. Return the Solution, and one sentence for
+    each deviation.
 
     These deviations are accepted:
     - The whole Solution, its `calls` or a single call is written as JSON text. The JSON can be in a
@@ -49,9 +49,9 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
     `calls` and `output`.
 
     Raises:
-        ValueMismatchError: the value cannot be read as a Solution; the message says where, what was
-            found and what was expected.
-        LimitExceededError: it is too large or too deeply nested.
+        ValueMismatchError: the value cannot be read as a Solution; the message names the place,
+            what was found and what was expected.
+        LimitExceededError: the value is too large or too deeply nested.
     """
     notes: list[str] = []
     if isinstance(raw, bytes):
@@ -59,7 +59,7 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
     else:
         value = raw
 
-    for _ in range(2):  # A JSON text inside a JSON text is read too.
+    for _ in range(2):  # JSON text inside JSON text is read as well.
         if isinstance(value, str):
             value = _read_text(value, _WHAT, notes)
 
@@ -109,8 +109,8 @@ def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
 
 
 def read_call_text(call: JSON, where: str, notes: list[str]) -> JSON:
-    """Return a call. If the call is written as JSON text, the text is read. Anything else is
-    returned unchanged.
+    """Return a call. If the call is written as JSON text, read the text. Return any other value
+    unchanged.
     """
     if not isinstance(call, str) or "{" not in call:
         return call
@@ -186,8 +186,8 @@ def _read_text(text: str, what: str, notes: list[str]) -> JSON:
     for candidate, note in readings:
         if candidate is not None:
             try:
-                # Embedded JSON is decoded just as strictly: unique keys, bounded depth, exact
-                # numbers.
+                # Embedded JSON is decoded as strictly as any other JSON: unique keys, bounded
+                # depth, exact numbers.
                 value = decode(candidate, what=what)
             except InvalidJSONError as error:
                 fault = f"found the text {show(candidate)}, expected JSON ({error})"

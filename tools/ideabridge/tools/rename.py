@@ -46,7 +46,7 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
 
     Returns:
         Two things: the schema with the new names, and a mapping from each new name to the module's
-        name. If no names collide, these are the same schema and {}.
+        name. If no names collide, return the same schema and {}.
 
     Raises:
         LimitExceededError: the schema is nested too deeply, or its chains of references are too
@@ -225,8 +225,8 @@ class ParameterNames:
         """Return a message for each wrong name in a call, keyed by the name. The message suggests
         the name that was probably meant.
 
-        `call` can also contain meta-properties. The messages suggest no names with `briefly`, and
-        for wrong names after the first few.
+        `call` can also contain meta-properties. If `briefly` is set, the messages do not suggest
+        names. Otherwise, only the messages for the first few wrong names suggest a name.
         """
         if self.known and call.keys() <= self._names.keys():
             return {}

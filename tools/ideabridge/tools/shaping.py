@@ -34,8 +34,8 @@ from ideabridge.tools.names import counted, did_you_mean
 from ideabridge.tools.worker import workers
 
 # -- queries ---------------------------------------------------------------------------------------
-# JMESPath queries are limited, because even a short query can take more time and memory than a
-# machine has.
+# JMESPath queries are limited, because even a short query can take a very long time and more memory
+# than a machine has.
 
 MAX_QUERY: Final = 2_000
 """Maximum number of characters in a query."""
@@ -67,7 +67,7 @@ class _TooMuchError(Exception):
 
 
 class OverBudgetError(Exception):
-    """The budget of a call is used up, so a worker must compute the result."""
+    """The budget of a call is used up, so a worker process must compute the result."""
 
 
 class Budget:
@@ -122,7 +122,8 @@ class _Bounded(_Interpreter):
 
     def visit_projection(self, node: Any, value: Any) -> Any:
         """Return what jmespath returns, and count the same steps. jmespath itself would visit each
-        item of `items[]` or `items[*]` only to return that item, which takes most of the time.
+        item of `items[]` or `items[*]` only to return that item, and these visits would take most
+        of the time.
         """
         left, right = node["children"]
         if right["type"] != "identity":
@@ -179,12 +180,12 @@ def _parse(text: str) -> Any:
 
 
 def check_query(text: str, *, what: str) -> None:
-    """Check that a string is a JMESPath expression with known functions. `what` names the parameter
-    in errors.
+    """Check that a string is a JMESPath expression that uses only known functions. `what` names the
+    parameter in errors.
 
     Raises:
-        ActivityError: the string is no such expression; the message says where, or suggests the
-            nearest function.
+        ActivityError: the string is not such an expression; the message names the place of the
+            fault, or suggests the nearest function.
     """
     if len(text) > MAX_QUERY:
         raise ActivityError(
@@ -247,7 +248,7 @@ def search(text: str, data: JSON, *, what: str) -> JSON:
 def _searches(
     text: str, values: Iterable[JSON], what: str, budget: Budget, *, only_truth: bool = False
 ) -> Iterator[JSON]:
-    """Yield the result of `search` for each of `values`. With `only_truth`, yield whether the
+    """Yield the result of `search` for each of `values`. If `only_truth` is set, yield whether the
     result counts as true (see `_holds`) instead of the result.
     """
     if len(text) > MAX_QUERY:
@@ -308,8 +309,8 @@ def _opened(data: JSON) -> JSON:
 
 
 def _holds(value: JSON) -> bool:
-    """Return whether a value counts as true in JMESPath. Only false, null, "", [] and {} do not, so
-    even 0 counts as true.
+    """Return whether a value counts as true in JMESPath. Only false, null, "", [] and {} do not
+    count as true, so 0 counts as true.
     """
     return value is not None and value is not False and value != "" and value != [] and value != {}
 
@@ -334,7 +335,7 @@ async def run_computation(tool: str, *arguments: JSON) -> JSON:
         arguments: its parameters, in the order of its function in `_COMPUTATIONS`.
 
     Raises:
-        ActivityError: an argument is wrong; the message says which.
+        ActivityError: an argument is wrong; the message names the argument.
         LimitExceededError: the computation takes too long or needs too much memory.
         WorkerError: no worker can compute the result.
     """

@@ -502,8 +502,8 @@ def check_definition(tool: Tool) -> None:
     """Check the schemas of a tool.
 
     Raises:
-        ToolDefinitionError: a schema is invalid; the message says where, what was found and what
-            was expected.
+        ToolDefinitionError: a schema is invalid; the message names the place, what was found and
+            what was expected.
     """
     # The import is here because programs that only read tools do not need the validator.
     from ideabridge.tools.schema import check_schema

@@ -4,9 +4,9 @@
 might still run code from an earlier load: a file and the modules in its folder become new module
 objects, and the old ones stay as they are.
 
-One process can have tool files from several folders, which know nothing of each other. So while a
-file runs, only the modules in its own folder can be imported, even if a module in another folder
-has the same name.
+One process can have tool files from several folders, which do not know of each other. Therefore,
+while a file runs, only the modules in its own folder can be imported, even if a module in another
+folder has the same name.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
     or `@message_handler`, that the file defines or names in `__all__`. The file runs as a new
     module each time. It can import modules from its folder, but installed modules take precedence.
     Everything that it prints goes to standard error, because standard output might carry a
-    protocol. If `digest` is given, the file must have this SHA-256 (in hex).
+    protocol. If `digest` is set, the file must have this SHA-256 (in hex).
 
     Raises:
         ToolFileError: the file cannot be read or run, has a different digest, or defines no tool.
@@ -130,8 +130,8 @@ def _alone(folder: Path) -> Generator[None]:
         sys.path[:] = [*before, *added]
         _known[str(folder)] = _helpers([folder])
         for name, helper in hidden.items():
-            # If both folders have a module with this name, keep the one that is registered now:
-            # each file already has its own.
+            # If both folders have a module with this name, keep the one that is registered now,
+            # because each file already has its own.
             sys.modules.setdefault(name, helper)
 
 
@@ -150,7 +150,7 @@ def _execute(file: Path, source: bytes, module: ModuleType) -> None:
             del sys.modules[name]
         else:
             sys.modules[name] = before
-        # The message about a wrong definition already says where it is.
+        # The message about a wrong definition already names its place.
         if isinstance(error, ToolDefinitionError):
             where = file
         else:
@@ -223,12 +223,12 @@ def load_tool_files_anew(
 
     Args:
         files: the path of each file, and the digest that it must have; see `load_tool_file`.
-        is_wanted: returns whether the caller still waits for the result. If it no longer waits, the
-            old modules in the folder are restored at the end.
+        is_wanted: returns whether the caller still waits for the result. If the caller no longer
+            waits, the old modules in the folder are restored at the end.
         seconds: the time to wait for an earlier load that has not ended.
 
     Returns:
-        The tools of each file, or why it could not be loaded, keyed by path.
+        The tools of each file, or the reason why the file could not be loaded, keyed by path.
     """
     files = list(files)
     if not _loading.acquire(timeout=seconds):
@@ -267,7 +267,7 @@ def _take_out(folders: Collection[Path]) -> dict[str, ModuleType]:
     """
     helpers = _helpers(folders)
     for folder in folders:
-        # A module from another folder might have taken the place of one of these.
+        # A module from a different folder might have taken the place of one of these modules.
         helpers = {**_known.pop(str(folder), {}), **helpers}
 
     for name, module in helpers.items():
@@ -301,7 +301,7 @@ def _helpers(folders: Collection[Path]) -> dict[str, ModuleType]:
         foreign = _foreign.get(place, frozenset())
         added = [name for name in added if name not in foreign]
 
-    # Another thread may import or remove modules meanwhile.
+    # Another thread might import or remove modules in the meantime.
     modules = {name: sys.modules.get(name) for name in added}
     own = {
         name

@@ -3,12 +3,12 @@ long time and only a process can be killed.
 
 A job is a name and one JSON argument. The name is either that of a job in `worker_process.py`, or
 `MODULE:FUNCTION`, a function that is allowed to read the store. A worker has a lower priority, an
-empty environment, bounded memory and no access to anything else. It is killed at the deadline, on
-cancellation, or when this process ends, whatever code it is running. An idle worker stops after a
-minute.
+empty environment, bounded memory and no access to anything else. Whatever code a worker is running,
+it is killed at the deadline, on cancellation, or when this process ends. An idle worker stops after
+a minute.
 
-On Linux the system kills a worker as soon as this process ends. On other systems an idle worker
-ends at once, and a busy one at its deadline at the latest.
+On Linux, the system kills a worker as soon as this process ends. On other systems, an idle worker
+ends immediately, and a busy worker ends at its deadline at the latest.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def _folders() -> list[str]:
 
 
 class _Worker:
-    """One process. Only one thread at a time gives it a job; any thread can kill it."""
+    """One worker process. Only one thread at a time can give it a job, but any thread can kill
+    it.
+    """
 
     def __init__(self) -> None:
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
@@ -153,8 +155,8 @@ class _Worker:
             out = self.process.stdout
             assert into is not None
             assert out is not None
-            # The worker ends by itself soon after the deadline, in case this process no longer
-            # exists by then.
+            # Tell the worker the deadline, so that it ends on its own soon after the deadline if
+            # this process no longer exists by then.
             into.write(len(job).to_bytes(8, "big") + int(seconds + 2).to_bytes(4, "big"))
             into.write(job)
             into.flush()
@@ -174,7 +176,7 @@ class _Worker:
 
     def failure(self, what: str, seconds: float) -> IdeabridgeError | None:
         """Return the error of a job whose process has ended without an answer, or None if the
-        process ended by itself before it received the job.
+        process ended on its own before it received the job.
         """
         code = self.process.returncode
         if self.late and not self.has_begun:
@@ -248,7 +250,7 @@ class Workers:
     def _take(self, start_seconds: float) -> _Worker:
         with self._lock:
             if self._owner != os.getpid():
-                # After a fork the workers belong to the parent process.
+                # After a fork, the workers belong to the parent process.
                 self._idle = []
                 self._all = set()
                 if self._owner == 0:
@@ -311,7 +313,9 @@ class Workers:
                     raise
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
-        """Like `run`, with the same errors, but block for at most `seconds`."""
+        """Return the result of a job as `run` does, with the same errors, but block for at most
+        `seconds`.
+        """
         while True:
             try:
                 job_at_work = _Job(self._take(BLOCKED_START_SECONDS))
@@ -400,7 +404,7 @@ def _of_loop() -> RunVar[FairPlaces]:
 
 
 def _turns() -> FairPlaces:
-    """Return the places that the callers of this event loop share, one for each worker that may
+    """Return the places that the callers of this event loop share, one for each worker that can
     compute at the same time.
     """
     from ideabridge.tools.turns import FairPlaces

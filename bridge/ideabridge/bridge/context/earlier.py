@@ -39,8 +39,8 @@ parameter.
 
 
 class _UnderEarlierRules(CopiedLiterals):
-    """Literals that get the value of the first explanation that has one. Every note about them is a
-    reason to ask.
+    """Literals that get the value of the first explanation that has a value. Every note about them
+    is a reason to ask.
     """
 
     def settle_literal(self, literal: Explained, read: Read) -> Settled:
@@ -81,14 +81,14 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
 
     @property
     def needs(self) -> Collection[str]:
-        """The references that the tests read. If one of them names the result of a failed call, the
-        tests decide nothing.
+        """The references that the tests read. If one of these references names the result of a
+        failed call, the tests do not decide anything.
         """
         return () if self._test is None else self._test.references
 
     @property
     def shared_reason(self) -> str | None:
-        """Always None, because in earlier plans each call asked separately."""
+        """Always None, because each call in an earlier plan asks separately."""
         return None
 
     def compute(self, values: Mapping[str, JSON], *, only_reads: bool) -> Computed:

@@ -476,7 +476,7 @@ def read_explanation(raw: JSON, *, where: str = "explanation") -> Explanation:
     """Read the JSON form of an explanation. The docstring of this file lists the forms.
 
     Raises:
-        ExplanationError: the form is wrong; the message says where and what was expected.
+        ExplanationError: the form is wrong; the message names the place and what was expected.
     """
     return _read(raw, where, 0)
 
@@ -630,7 +630,7 @@ def read_explained(
             `read_explanation`.
 
     Raises:
-        ExplanationError: the form is wrong; the message says where and what was expected.
+        ExplanationError: the form is wrong; the message names the place and what was expected.
     """
     if not isinstance(raw, dict):
         raise ExplanationError(f"{where}: expected an object with at and by, found {show(raw)}")

@@ -1,7 +1,7 @@
 """Payloads: finds and replaces the base64 of images, sounds and files, and the text of resources,
 in content blocks within values.
 
-Base64 tells nothing to people and minds who read a value as text.
+Base64 is useless to people and minds who read a value as text.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ Python expressions.
 
 Before version 2 of the rules for calls, a plan could also explain literals by guessed functions:
 parts of strings, dates, arithmetic, extremes, whole columns of lists, joined strings, and branches
-with tests. A program now expresses these directly. Two tasks still need the old forms, which only
-this file knows:
+with tests. A program now expresses these directly. Two tasks still need the old forms, and only
+this file reads these forms:
 
 - Folding an old journal under the rules of that time: `read_earlier_explained` reads its literals.
 - Migrating a stored plan: `store/removed_kinds.py` inserts a call of `compute` with the expression
@@ -111,7 +111,7 @@ def read_earlier_explained(raw: JSON, *, where: str = "explained") -> Explained:
     """Read an explained literal in a plan that can contain removed kinds.
 
     Raises:
-        ExplanationError: the form is wrong; the message says where and what was expected.
+        ExplanationError: the form is wrong; the message names the place and what was expected.
     """
     return read_explained(raw, where=where, reader=_read_earlier)
 
@@ -135,7 +135,7 @@ class Removed(Explanation):
     """An explanation of a removed kind.
 
     Attributes:
-        raw: its JSON form, which has been checked.
+        raw: the JSON form of the explanation, which has been checked.
         sources: the references that the explanation and its parts read.
     """
 
@@ -147,7 +147,9 @@ class Removed(Explanation):
 
     @property
     def family(self) -> str:
-        """A family of its own, because no other explanation can replace this one."""
+        """A family of its own, because no other explanation can replace an explanation of a removed
+        kind.
+        """
         return f"removed {self.shown}"
 
     @property
@@ -161,7 +163,7 @@ class Removed(Explanation):
         return encode_text(self.raw)
 
     def value(self, read: Read) -> JSON | Missing:
-        """Return the value, or MISSING if there is none."""
+        """Return the value, or MISSING if the explanation has no value."""
         return _value(self.raw, read)
 
     def positions(self, read: Read) -> bool:
@@ -169,7 +171,7 @@ class Removed(Explanation):
         return _positions(self.raw, read)
 
     def to_json(self) -> JSON:
-        """Return the JSON from which this was read."""
+        """Return the JSON from which this explanation was read."""
         return self.raw
 
 
@@ -561,7 +563,7 @@ def _python_step(inner: str, by: list[JSON]) -> str:
 
 
 def _python_each(inner: str, step: str) -> str:
-    """Return an expression that yields the list of a step's results, one for each value `v`."""
+    """Return an expression for a list that contains the result of a step for each value `v`."""
     return f"[w for v in {inner} for w in ({step})]"
 
 

@@ -1,4 +1,4 @@
-"""Seen: records which kinds of values a published plan has read so far, and finds out what is new
+"""Seen: records which kinds of values a published plan has read so far, and reports what is new
 about a value.
 
 No number of runs can prove that a task treats all kinds of values alike: it might transfer only
@@ -9,7 +9,7 @@ A profile is JSON, by type: `{"number": {"signs": [-1, 0, 1], "range": [least, m
 {"empty": [false], "plain": [step...]}, "list": {"empty": [...]}, "object": {"empty": [...],
 "always": [member...], "sometimes": [member...]}, "boolean": {"values": [...]}, "null": {}}`. It
 contains only the types that were seen. `plain` names the conversions that have not changed any text
-so far: `ann` might be a plain copy of the text or the text in lower case.
+so far: for example, `ann` might be a plain copy of the text, or the text in lower case.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ it changes.
 
 @dataclass(frozen=True, slots=True)
 class Novelty:
-    """Something that no run has seen.
+    """A property of a value that no run has seen.
 
     Attributes:
         text: what is new, in words.
-        mild: whether the novelty is only reported and is no reason to ask, such as a number outside
-            the range of the numbers seen.
-        lone: whether the runs had only one number, which does not yet make a range.
+        mild: whether the novelty is only reported and is not a reason to ask. An example is a
+            number outside the range of the numbers seen.
+        lone: whether the runs had only one number, so that there is no range yet.
         notation: whether the novelty matters only for a literal that was copied from the value: the
             copy might have been converted, although the conversion has changed nothing so far.
     """
@@ -108,7 +108,7 @@ def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
     kind = _KIND_OF[json_type(inner)]
     facts = read_whole(_Facts, before.get(kind))
     if facts is None:
-        # Only what is true of the first value can be true of all values.
+        # Record what is true of the first value, because nothing else can be true of all values.
         present = _present(object_or_empty(inner))
         facts = _Facts(plain=tuple(_STEPS), always=tuple(present))
 
@@ -116,8 +116,8 @@ def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
 
 
 def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
-    """Return what is new about a value compared with the profile. Nothing is new if the profile is
-    empty.
+    """Return what is new about a value compared with the profile. If the profile is empty, nothing
+    is new.
     """
     if not profile:
         return []
@@ -147,8 +147,8 @@ def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
 
 
 def _inner(value: JSON | Missing) -> JSON:
-    """Return the value, or the value that a string contains as JSON, or null if the value is
-    missing.
+    """Return the value. If the value is a string that contains JSON, return the parsed JSON. If the
+    value is missing, return null.
     """
     if isinstance(value, Missing):
         return None
@@ -177,7 +177,7 @@ def _present(members: JSONObject) -> list[str]:
 
 
 def _grown(facts: _Facts, inner: JSON) -> JSONObject:
-    """Return what a profile records about the values of one type, extended by one more value."""
+    """Return a profile's record of the values of one type, extended by one more value."""
     if inner is None:
         return {}
     if isinstance(inner, bool):

@@ -1,14 +1,15 @@
 """SharedCalls: enforces a module's `parallel` limit across all processes on a store.
 
 Theory of operation. The store lists the running and the waiting calls of each module, in the order
-in which they arrived. With a limit of N, the first N of them run. A call that has ended is removed
-and the next one starts, so calls take turns, whichever process makes them. PostgreSQL notifies the
-waiting processes; an SQLite file is read four times a second.
+in which they arrived. If the limit is N, the first N calls run. When a call ends, it is removed and
+the next call starts, so calls take turns, regardless of the processes that make them. PostgreSQL
+notifies the waiting processes. If the store is an SQLite file, the processes read it four times a
+second.
 
 A process has a heartbeat for its calls, as for its runs, and other processes judge it in the same
-way (`Watch`). The calls of a process that is gone are removed at once. If it is unclear whether the
-process is gone, its calls are removed after `LEASE_SECONDS` without a heartbeat. So if a process
-loses its connection to the store only briefly, its calls keep their places.
+way (`Watch`). The calls of a process that is gone are removed immediately. If it is unclear whether
+the process is gone, its calls are removed after `LEASE_SECONDS` without a heartbeat. So if a
+process loses its connection to the store only briefly, its calls keep their places.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class SharedCalls:
                 changed = await self._notices.wait(CALLS, _LOOKS_SECONDS)
                 for module in {call.module for call in self._waiting()}:
                     if changed is None or module in changed:
-                        # If the store fails, the next round reads the calls.
+                        # If the store fails now, the next round reads the calls.
                         with suppress(StoreError):
                             self._look(module)
 
@@ -184,7 +185,7 @@ class SharedCalls:
         def failed(_error: Exception) -> None:
             self._unwritten.append(call)
 
-        # Use the same key, so that a call that is cancelled while it joins is removed afterwards.
+        # Use the same key, so that a call which is cancelled while it joins is removed afterwards.
         self._write(
             call.id, lambda: self._store.call_places.leave(call.module, call.id), left, failed
         )

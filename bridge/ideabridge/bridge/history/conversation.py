@@ -87,17 +87,19 @@ class HistoryCall:
         tool: the tool, as the log names it.
         arguments: the arguments.
         line: the number of the call's line in the log, from 1.
-        time: when the call was made, in seconds since 1970, or None if the log does not say.
+        time: the time when the call was made, in seconds since 1970, or None if the log does not
+            contain the time.
         prompt: the person's request before the call.
         answer: the host's id for the model's answer that made the call, or "" if the log does not
             contain the id.
-        copied: True if the host copied the call from another conversation, perhaps with a different
-            time.
+        copied: True if the host copied the call from a different conversation, possibly with a
+            different time.
         ended: the number of the line with the result, or None if the log has no result.
-        ended_at: when the call ended, in seconds since 1970, or None if the log does not say.
+        ended_at: the time when the call ended, in seconds since 1970, or None if the log does not
+            contain the time.
         result: the value, in the form of a module's result (`ResultReader.value`).
         error: why the call failed, or None if it did not fail.
-        missing: why the result is not what the tool returned, because it is absent or the host has
+        missing: why the result is not what the tool returned: it is absent, or the host has
             truncated it. None if the result is complete.
         doubt: why the arguments or the result might have been changed, or "".
         rejected: True if a person did not allow the call, so that it never ran.
@@ -205,7 +207,7 @@ class CallsById:
         Args:
             call: the call.
             conversation: receives the call, or counts a call over the limit.
-            size: how much memory the call takes, in bytes.
+            size: the memory that the call takes, in bytes.
         """
         if self._knows(call):
             return False
@@ -218,7 +220,9 @@ class CallsById:
         return True
 
     def takes_result(self, size: int) -> bool:
-        """Count a result. Return False if it is too large to be kept with the other results."""
+        """Count a result. Return False if the result is too large to be kept together with the
+        other results.
+        """
         return self._bounds.takes_result(size)
 
     def _knows(self, call: HistoryCall) -> bool:
@@ -283,8 +287,8 @@ _EARLY: Final = 32
 
 
 def may_be_another(call: HistoryCall, conversation: Conversation) -> bool:
-    """Return whether a result with a call's id might belong to another call: models can repeat an
-    id, and an unread line after the call might contain another call with the same id.
+    """Return whether a result with a call's id might belong to a different call. Models can repeat
+    an id, and an unread line after the call might contain a different call with the same id.
     """
     return conversation.last_unread > call.line and is_numbered(call.id)
 
@@ -340,8 +344,8 @@ class Conversation:
         self.calls = [self.calls[place] for place in order]
 
     def time_of(self, timestamp: JSON) -> float | None:
-        """Return a line's time in seconds since 1970. If the time cannot be read, count this, and
-        read the line without a time.
+        """Return a line's time in seconds since 1970. If the time cannot be read, count the fault,
+        and read the line without a time.
         """
         seconds = seconds_of(timestamp)
         if seconds is None and timestamp is not None:
@@ -400,7 +404,7 @@ class Names:
         return self._exact.get(server) or self._of_plain(_plain(server))
 
     def tool(self, server: str, name: str) -> LoggedTool:
-        """Return a server's tool. Both names are in the log in plain form."""
+        """Return a server's tool. The log contains both names in plain form."""
         return LoggedTool(server, name, self.of(server))
 
     def _of_plain(self, server: str) -> str | None:
@@ -442,7 +446,7 @@ _CONNECTOR: Final = "claude_ai_"
 
 def _unambiguous(modules: list[str], written: Callable[[str], str]) -> dict[str, str]:
     """Return the module for each name as it is written. A name that matches two modules is left
-    out, unless a person has specified which one it means.
+    out, unless a person has specified which of the modules the name means.
     """
     meant: dict[str, set[str]] = {}
     for name in modules:
@@ -469,9 +473,9 @@ def _listed(modules: list[str]) -> str:
 
 
 def content_value(content: JSON, structured: JSON = None) -> JSON:
-    """Return the value of an MCP result in the form that a call to a module returns. This is the
-    structured content. If there is none, it is the text. If there is no text either, it is the list
-    of blocks, or null if there is no content.
+    """Return the value of an MCP result in the form that a call to a module returns. If the result
+    has structured content, return this content. Otherwise, return the text. If there is no text
+    either, return the list of blocks, or null if the result has no content.
     """
     if structured is not None:
         return structured
@@ -488,8 +492,8 @@ _TEXTS: Final = ("text", "input_text", "output_text")
 
 
 def text_in(value: JSON) -> str:
-    """Return the text in a message or a result. This is the value itself if it is a string,
-    otherwise the text of all its text blocks, or "" if there is no text.
+    """Return the text in a message or a result. If the value is a string, return it. Otherwise,
+    return the text of all text blocks in the value, or "" if there is no text.
     """
     if isinstance(value, str):
         return value
@@ -567,7 +571,7 @@ class Logs:
         files: the regular files, oldest first.
         links: the number of links, which are not followed.
         compressed: the number of compressed logs that this Python cannot read.
-        left_off: the number of older logs beyond the limit.
+        left_off: the number of older logs that exceed the limit.
     """
 
     files: list[Path]
@@ -587,8 +591,8 @@ COMPRESSED: Final = ".zst"
 
 def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) -> Logs:
     """Search the folders, and their subfolders if `deep` is set, for logs whose names match a
-    pattern such as `rollout-*.jsonl`. Logs may be compressed. A root can be a link, but links below
-    it are not followed.
+    pattern such as `rollout-*.jsonl`. The logs can be compressed. A root can be a link, but links
+    below it are not followed.
     """
     logs: list[tuple[float, Path]] = []
     links = 0
@@ -803,7 +807,9 @@ class HistoryBounds:
         return self._calls <= MAX_CALLS and self._bytes <= MAX_HELD
 
     def takes_result(self, size: int) -> bool:
-        """Count a result. Return False if it is too large to be kept with the other results."""
+        """Count a result. Return False if the result is too large to be kept together with the
+        other results.
+        """
         if self._bytes + size > MAX_HELD:
             return False
         self._bytes += size

@@ -16,16 +16,17 @@ class HistoryRun:
 
     Attributes:
         conversation: the host's id of the conversation.
-        time: when the stretch began, in ISO 8601 and UTC, or "" if the log does not say.
+        time: the time when the stretch began, as ISO 8601 in UTC, or "" if the log does not contain
+            the time.
         calls: the number of calls in the stretch that are imported.
         modules: the modules that these calls use.
         title: the person's request, on one line, or "" if the log does not contain the request or
             the request contains a secret.
         unread: the number of lines in the log that were not understood.
         run: the id of the run, or None if the stretch was not imported.
-        why: why the stretch was not imported, or "" if it was or would be imported.
+        why: the reason why the stretch was not imported, or "" if it was or would be imported.
         left: the number of calls that were not imported, keyed by reason.
-        incomplete: the number of results that are not what the tools returned.
+        incomplete: the number of results that differ from what the tools returned.
     """
 
     conversation: str
@@ -66,7 +67,7 @@ class HistoryReport:
         unread: the number of lines in all logs that were not understood, keyed by reason.
         repaired: the number of damaged lines from which records were read.
         others: the number of MCP calls to servers that are not modules, keyed by server.
-        failed: why logs could not be read, keyed by log.
+        failed: the reasons why logs could not be read, keyed by log.
     """
 
     runs: list[HistoryRun] = field(default_factory=list[HistoryRun])

@@ -1,5 +1,5 @@
-"""Choices: a person's decisions about the copied values in a draft, and about the runs that it is
-based on.
+"""Choices: a person's decisions about the copied values in a draft, and about the runs on which the
+draft is based.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def read_choices(raw: JSONObject | None) -> Choices:
     """Read `{"take": {path: reference | explanation | "keep" | "mind"}, "runs": [ids]}`.
 
     Raises:
-        PublicationError: the value does not have this shape; the message says where it differs and
-            what was expected.
+        PublicationError: the value does not have this shape; the message names the place that
+            differs and what was expected.
     """
     raw = raw or {}
     for key in raw:

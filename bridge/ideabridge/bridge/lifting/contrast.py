@@ -82,7 +82,7 @@ def _members(value: JSON) -> Mapping[str, JSON] | None:
 
 
 def _window(text: str, begin: int, size: int) -> str:
-    """Return a part of a string, with dots where the string was cut."""
+    """Return a part of a string, with an ellipsis where the string was cut."""
     before = "..." if begin else ""
     after = "..." if len(text) > begin + size else ""
     return encode_text(f"{before}{text[begin : begin + size]}{after}")

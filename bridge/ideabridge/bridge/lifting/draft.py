@@ -86,7 +86,7 @@ class PlanDraft:
         inputs: the tool's input.
         parameters: the parameters that literals became.
         explained: the literals that have several possible explanations.
-        chosen: what a person chose to replace literals with, keyed by the literals' paths.
+        chosen: the replacements that a person chose for literals, keyed by the literals' paths.
         asks_mind: the places of the calls that ask a mind each time.
         strict: True if a run of the plan asks about every undetermined value.
     """
@@ -133,8 +133,8 @@ class PlanDraft:
         call after the value, and by each later call that might change something.
         """
         if not self.lifted.requests:
-            # The author wrote the plan for any input, before there were results to see, so no part
-            # can be the reason for a call.
+            # The author wrote the plan for any input, before there were results to see. Therefore,
+            # no part can be the reason for a call.
             return {}
 
         calls = self.lifted.aligned.calls
@@ -227,7 +227,7 @@ class PlanDraft:
 
     def arguments(self, run: AlignedRun) -> JSONObject:
         """Return the arguments with which the tool repeats a run: the run's input, and the run's
-        values for the parameters that have a default. Followed values need not be passed.
+        values for the parameters that have a default. Followed values do not have to be passed.
         """
         arguments: JSONObject = {}
         for key, value in (run.function.input or {}).items():
@@ -373,7 +373,7 @@ def make_draft(
 
     Args:
         lifted: the run.
-        choices: what a person chose to replace literals with.
+        choices: the replacements that a person chose for literals.
         decisions: what a person decided about parameters.
         strict: see `PlanDraft`.
 
@@ -610,7 +610,7 @@ class _Making:
 
     def _explain_output(self, leaf: Leaf) -> None:
         if not self._lifted.requests:
-            # The author of a plan wrote its output before seeing any result.
+            # The author of a plan wrote the plan's output before seeing any result.
             return
 
         explanations = self._lifted.explanations_by_path.get(leaf.path) or Found(

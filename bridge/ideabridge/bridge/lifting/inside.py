@@ -3,9 +3,9 @@ an address within a page.
 
 Theory of operation. `Texts` holds the strings in the input, the results and the earlier literals
 that an author had seen. A part is found only if it begins and ends at word boundaries, so `cat` is
-not found in `concatenate`. This means that each word of the part is also a word of the string.
-`Texts` lists the strings that contain each word, and searches only those that contain the rarest
-word of the part. The lists are built on the first search.
+not found in `concatenate`. Therefore, each word of the part is also a word of the string. `Texts`
+lists the strings that contain each word, and searches only those that contain the rarest word of
+the part. The lists are built on the first search.
 
 Limits per run: the words in the first `LISTED_CHARACTERS` characters are listed, and
 `_SEARCHED_CHARACTERS` characters are searched. Parts beyond these limits are not found.

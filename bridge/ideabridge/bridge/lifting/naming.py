@@ -4,8 +4,8 @@ A parameter is named after the tool parameter that it fills. If several paramete
 same name, each gets a prefix from the first of the following that distinguishes it: the object
 around it (`from_city`), the key that its value was copied from (`owner_id`), its tool
 (`write_file_path`), or the file or folder named by the parameter (`notes_folder`) or by its call
-(`notes_content`). If nothing distinguishes them, they are numbered, up to ten with words
-(`first_city`) and then with digits.
+(`notes_content`). If nothing distinguishes them, they are numbered: the first ten with words
+(`first_city`), the others with digits.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Filled:
         keys: the keys that lead to the value in that call.
         value: the recorded value.
         source: the keys, below the result or the input, that lead to the value that was copied.
-            Empty if the value was not copied.
+            They are empty if the value was not copied.
         call: the place of the first call that the parameter fills, or None if the parameter belongs
             to the output.
     """
@@ -281,8 +281,8 @@ def _last_segment(text: str) -> str:
 
 
 def _name_after(before: Iterable[str], parameter: Filled) -> str:
-    """Return a parameter's name with words in front of it, or an empty string if these words add
-    nothing to it.
+    """Return a parameter's name with words in front of it, or an empty string if these words do not
+    add anything to the name.
     """
     words = [word for text in before for word in words_of(text)]
     own = own_name(parameter.keys)
@@ -317,9 +317,9 @@ def _without_accents(text: str) -> str:
 
 
 def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection[str] = ()) -> str:
-    """Return a name for calls that were made repeatedly. It consists of the names of the first and
-    last tools and, if that name is taken, the first parameter. The text of the task is not used,
-    because few of its words say what was done.
+    """Return a name for calls that were made repeatedly. The name consists of the names of the
+    first and last tools. If that name is taken, the name of the first parameter is added. The text
+    of the task is not used, because few of its words describe what was done.
 
     Args:
         tools: the tools that were called, in order, at least one.
@@ -369,8 +369,8 @@ def _words_of_tool(name: str) -> list[str]:
 
 
 def _without_prepositions(words: list[str]) -> list[str]:
-    """Return words without the prepositions and articles at their end, because the words after
-    these were left out.
+    """Return words without the prepositions and articles at their end, because the words after the
+    prepositions and articles were left out.
     """
     while len(words) > 1 and words[-1] in _PREPOSITIONS:
         words = words[:-1]

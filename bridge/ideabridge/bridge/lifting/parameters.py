@@ -124,8 +124,8 @@ def read_decisions(raw: JSONObject | None) -> dict[str, ParameterDecision]:
     """Read `{NAME: {"rename"?, "merge"?, "fix"?, "description"?, "required"?, "default"?, "at"?}}`.
 
     Raises:
-        PublicationError: the value does not have this shape; the message says where it differs and
-            what was expected.
+        PublicationError: the value does not have this shape; the message names the place that
+            differs and what was expected.
     """
     return {name: _decision(name, value) for name, value in (raw or {}).items()}
 

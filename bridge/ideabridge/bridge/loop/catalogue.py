@@ -27,14 +27,14 @@ class Catalogue:
 
     A tool that the user's configuration changes (`Tool.is_changed`) is listed as the configuration
     shows it, but a look-up returns the tool as the server lists it. `as_real` turns a call to the
-    changed tool into a call to the real one.
+    changed tool into a call to the real tool.
 
     Args:
-        tools: the tools. If two have the same name and module, the later one counts.
+        tools: the tools. If two tools have the same name and module, the later one counts.
         latent: keys of the tools without an activity, for which the mind writes `_output`.
         missing: a sentence about modules that are not connected. The error for an unknown tool or
             module ends with it.
-        unlisted: tools that calls can name although nobody is shown them.
+        unlisted: tools that are not shown to anybody, but that calls can name.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class Catalogue:
                 self._by_key.setdefault((tool.module, tool.remote_name), tool)
 
     def _index_unshown(self, tools: list[Tool]) -> None:
-        """Index the tools that calls can name but nobody is shown. The listed tools, indexed first,
-        take precedence.
+        """Index the tools that calls can name but that are not shown to anybody. The listed tools
+        take precedence, because they are indexed first.
         """
         shown_names = frozenset(self._by_name)
         for tool in tools:
@@ -96,7 +96,9 @@ class Catalogue:
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools, each listed once, in the order given to the constructor."""
+        """The tools without duplicates, in the order in which they were passed to the
+        constructor.
+        """
         return [*self._listed.values()]
 
     def find(self, name: str, module: str | None, *, briefly: bool = False) -> Tool:
@@ -375,7 +377,7 @@ class Catalogue:
 
     @classmethod
     def from_json(cls, tools: list[JSON], latent: list[JSON], missing: str = "") -> Catalogue:
-        """Read the catalogue that `to_json` wrote. `missing` is as in the constructor."""
+        """Read the catalogue that `to_json` wrote. For `missing`, see the constructor."""
         definitions = [Tool.from_json(tool) for tool in objects_in(tools)]
         return cls(definitions, read_keys(latent), missing)
 
@@ -459,7 +461,7 @@ def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
 
 
 def _is_query(schema: JSON) -> bool:
-    """Return whether a parameter takes a JMESPath expression, perhaps an optional one."""
+    """Return whether a parameter takes a JMESPath expression. The parameter can be optional."""
     schemas = [schema, *list_or_empty(object_or_empty(schema).get("anyOf"))]
     return any(object_or_empty(part).get("format") == QUERY_FORMAT for part in schemas)
 

@@ -81,8 +81,8 @@ class _Reads:
 
     Attributes:
         values: the values that the call itself reads.
-        known: the values that the call itself reads, plus the values that its computed literals
-            read, as far as these exist.
+        known: the values that the call itself reads, and those of the values its computed literals
+            read that exist.
         by_item: the reads of `†item`, whose value differs from execution to execution.
         absent: why values that the call itself reads do not exist.
         failing: why computed literals lack a value, if the call that would provide the value has
@@ -142,7 +142,9 @@ class Readiness:
         return self._items_of(call, reads, computed.values)
 
     def _evaluate(self, call: Call) -> _Reads | Wait:
-        """Return the values that a call's references read, or what the call is waiting for."""
+        """Return the values that a call's references read, or the object that says what the call is
+        waiting for.
+        """
         reads = _Reads()
         for read in call.reads:
             text = read.expression.text
@@ -195,7 +197,7 @@ class Readiness:
         return items
 
     def _compute(self, call: Call, reads: _Reads) -> Computed | Absent:
-        """Return a call's computed literals, or why the call does not run."""
+        """Return a call's computed literals, or the reason why the call does not run."""
         computation = self._graph.computations.calls.get(call.place)
         if computation is None:
             return Computed()
@@ -344,7 +346,7 @@ class OutputSchema:
     """The schema of a run's output.
 
     Attributes:
-        memory: roughly how many bytes of memory the values in the last output take.
+        memory: the approximate number of bytes of memory that the values in the last output take.
 
     Args:
         schema: the user's schema. None means text for a mind and any value for a plan.
@@ -514,7 +516,9 @@ def _resolve(
 
 
 def error_message(kind: str, message: str) -> JSONObject:
-    """Return an error that belongs to no call: `{"call": null, "error": {"kind", "message"}}`."""
+    """Return an error that does not belong to a call: `{"call": null, "error": {"kind",
+    "message"}}`.
+    """
     return {"call": None, "error": {"kind": kind, "message": message}}
 
 

@@ -61,8 +61,8 @@ class Item:
         size: the total size of the values that the execution's references read.
         imports: (path, value) for each value in `_imports`, which the call's room can read.
         unchecked: whether the executor still has to check the parameters, because the check might
-            take long.
-        content: the content blocks of the result, if they say more than the value does.
+            take a long time.
+        content: the content blocks of the result, if they contain more than the value.
         asked: the open question that the execution is waiting for, either about its outcome or from
             its module. `doubts` counts the answered questions about the outcome, and `questions`
             those from the module.
@@ -113,7 +113,8 @@ class Approval:
         approval: its id.
         digest: the hash of `resolved`. A decision is bound to it.
         resolved: the call with its references resolved, as a person sees it.
-        why: the reason for the question. If there are several, each has its own line.
+        why: the reason for the question. If there are several reasons, each is on a line of its
+            own.
     """
 
     approval: str
@@ -129,14 +130,14 @@ class Progress:
     Attributes:
         status: see `CallStatus`.
         items: the call's executions, once its references are resolved.
-        error: `{"kind", "message", ...}` if it failed, was caught or was skipped.
-        wrote: the full paths that the call wrote.
+        error: `{"kind", "message", ...}` if the call failed, was caught or was skipped.
+        wrote: the full paths to which the call wrote.
         staged: whether only the call's group sees what the call wrote.
         approval: the question whether the call may run, while a person is asked.
-        granted: the call whose grant approves this one without anyone being asked. Set until the
-            approval is journaled.
-        approved_by: who approved the call. None if nobody has approved it yet, or if the policy
-            allows it.
+        granted: the call whose grant approves this one without anyone being asked. This attribute
+            is set until the approval is journaled.
+        approved_by: who approved the call. None if nobody has approved the call yet, or if the
+            policy allows it.
         forbidden: whether the call has begun although later rules would not let it run without a
             question.
         value: the result, once the call is done.
@@ -267,7 +268,7 @@ def running_item(progress: Mapping[int, Progress], call: int, number: int | None
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """There is no value yet. `on` is the call that must settle first. If it is None, the answer
+    """There is no value yet. `on` is the call that must settle first. If `on` is None, the answer
     must end first.
     """
 
@@ -276,7 +277,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """There will never be a value, for the reason that this object contains."""
+    """There will never be a value. This object contains the reason."""
 
     why: Literal["failed", "skipped", "missing"]
     message: str
@@ -288,8 +289,8 @@ class Judge:
     def __init__(self, memory: Memory, progress: Mapping[int, Progress]) -> None:
         self._memory = memory
         self._progress = progress
-        # Keyed by the `id()` of the tuple that an operand is bound to. Each entry keeps its tuple
-        # alive, so the id cannot be reused.
+        # The keys are the `id()` of the tuple that an operand is bound to. Each entry keeps its
+        # tuple alive, so the id cannot be reused.
         self._open: dict[int, tuple[tuple[int, ...], int]] = {}
         self._failing: dict[int, tuple[tuple[int, ...], int]] = {}
         self._remaining: dict[int, tuple[tuple[int, ...], int]] = {}
@@ -335,7 +336,7 @@ class Judge:
         return None
 
     def _first_open(self, writers: tuple[int, ...], *, or_failed: bool = False) -> int | None:
-        """Return the first writer, in listed order, that has not settled. With `or_failed`, a
+        """Return the first writer, in listed order, that has not settled. If `or_failed` is set, a
         writer that has failed also counts.
 
         A settled call stays settled. Each settled call is therefore skipped only once, no matter
@@ -417,7 +418,9 @@ class Judge:
     def _outcome(
         self, operand: Reference, writers: tuple[int, ...], instance: str
     ) -> JSON | Absent:
-        """Return the final value of an operand, all of whose calls have settled."""
+        """Return the final value of an operand. All calls that the operand is bound to must have
+        settled.
+        """
         where = operand.instance or instance
         value = self._memory.read(where, operand.full, writers)
         if not isinstance(value, Missing):

@@ -1,8 +1,8 @@
 """Question: the questions that a run asks people, and the answers that the run accepts.
 
 A run asks whether a call may run, whether a lazy run's plan is accepted, and what the outcome of an
-interrupted call was. A module can also ask something while it runs a call. A question is bound to
-the digest of what it shows, so an answer counts only for exactly what was shown. Both the digest
+interrupted call was. A module can also ask a question while it runs a call. Each question is bound
+to the digest of what it shows, so an answer applies only to exactly what was shown. Both the digest
 and the answer are journaled.
 """
 
@@ -76,7 +76,8 @@ class Question:
         approval: its id.
         digest: the hash of what is shown. An answer is bound to it.
         shown: the call with its references resolved, or the plan as `{"calls", "output"}`.
-        why: the reason for the question. If there are several, each has its own line.
+        why: the reason for the question. If there are several reasons, each is on a line of its
+            own.
         call: the index of the call in the run, or None for a plan.
         item: the item of the call's `_each`.
         tool: the tool of the call.
@@ -328,7 +329,8 @@ def read_edit(
 
     Args:
         progress: the call.
-        edited: the resolved call that should run instead. Without `_tool`, the tool stays the same.
+        edited: the resolved call that should run instead. If `_tool` is missing, the tool stays the
+            same.
         catalogue: the tools that the person can choose from.
         policy: the policy of the run. A person cannot approve a call that the policy denies.
     """
@@ -473,7 +475,7 @@ def asked(
         "message": inquiry.message,
         "schema": inquiry.schema,
     }
-    # If the module asks the same thing again later, that counts as a new question.
+    # If the module later asks the same question again, it counts as a new question.
     digest = digest_of(
         {"call": executed_call(progress, item.parameters), **shown, "time": item.questions}
     )

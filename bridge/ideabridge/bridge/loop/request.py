@@ -62,8 +62,8 @@ class Guidance:
         "tool", "writes"?, "done"}` for each call.
 
         If there are instances, `done` is the number of instances in which the call is done, `of` is
-        the number of all instances, and `not_done` lists some of those in which it is not. At the
-        first step, the message is returned unchanged if no call in the plan is done.
+        the number of all instances, and `not_done` lists some of the instances in which it is not
+        done. At the first step, the message is returned unchanged if no call in the plan is done.
         """
         plan = message.members or {"calls": message.value}
         if not isinstance(plan.get("calls"), list):
@@ -112,7 +112,7 @@ def _paths(call: WrittenCall) -> tuple[Path, ...]:
     try:
         return parse_target(call.output_path).paths
     except ReferenceSyntaxError:
-        # A plan in a context is only guidance, so it need not be a plan that can run.
+        # A plan in a context is only guidance, so it does not have to be a plan that can run.
         return ()
 
 
@@ -145,8 +145,8 @@ class SchemaCache:
 
     def get(self, key: str, compose: Callable[[], JSONObject]) -> SolutionValidator:
         """Return the schema with this key. If it is not in the cache, `compose` creates it."""
-        # The schema is removed and added again so that it counts as the newest. A thread and the
-        # event loop can compose at the same time; at worst, both compose the same schema.
+        # Remove the schema and add it again, so that it counts as the newest. A thread and the
+        # event loop can compose at the same time. In the worst case, both compose the same schema.
         schema = self._schemas.pop(key, None)
         if schema is None:
             schema = SolutionValidator(compose())
@@ -167,7 +167,7 @@ class _Messages:
     bodies: list[Body] = field(default_factory=list[Body])
 
     def add(self, message: Message, body: Body | None = None) -> None:
-        """Add a message. Without `body`, the message is encoded here."""
+        """Add a message. If `body` is not passed, encode the message here."""
         stored = message.to_json()
         self.messages.append(message)
         self.stored.append(stored)
@@ -259,7 +259,7 @@ class Composer:
             texts=draft.texts,
             model=draft.model,
             offered=offered,
-            # A plan's author is not asked anything.
+            # The author of a plan is not asked for a Solution.
             shown=machine.shown.to_json() if machine.mode == "solve" else None,
             members=draft.properties,
             schema_size=schema.size,
@@ -363,7 +363,7 @@ class Composer:
             output = (offered or {}).get("output_schema", machine.offer.initial_schema)
             tools, latent = catalogue.to_json()
             parts: list[JSON] = [machine.mode, tools, latent, output, dict[str, JSON](properties)]
-            # Without tools, a program can do no more than the mind can do itself.
+            # If there are no tools, a program can do no more than the mind can do on its own.
             if machine.offers_programs and catalogue.tools:
                 programs = self._program_schema
             else:
@@ -454,8 +454,8 @@ def messages_around_calls(machine: Machine) -> tuple[list[Message], list[Message
 
 
 def _errors(errors: Sequence[JSONObject]) -> list[Message]:
-    """Return the messages about errors: all of them if they fit, and otherwise the first ones and a
-    count of the rest.
+    """Return the messages about errors. If not all of them fit, return the first ones and the
+    number of the others.
     """
     messages: list[Message] = []
     room = _SHOWN_ERRORS
@@ -481,8 +481,8 @@ def _errors(errors: Sequence[JSONObject]) -> list[Message]:
 
 
 def _program_texts(solution: CurrentSolution) -> list[str]:
-    """Return what the next Request says about the last program: what it printed and, if it failed,
-    the program itself. A Request never refers to an earlier Request.
+    """Return the texts in the next Request about the last program: what the program printed and, if
+    it failed, the program itself. A Request never refers to an earlier Request.
     """
     texts: list[str] = []
     if solution.program is not None and solution.failed:
@@ -539,7 +539,7 @@ def _call_entry(progress: Progress) -> JSONObject:
         if progress.status is CallStatus.DONE and progress.wrote[0][0] == "results":
             summary["result"] = progress.value
 
-    # If an idea that the mind called only assumed something, the mind must not take it for certain.
+    # If a called idea only assumed something, the mind must not take the assumption for certain.
     assumed = assumption_lines(progress.doubts.assumed, _DOUBT_BYTES)
     if assumed:
         summary["assumed"] = list[JSON](assumed)

@@ -1,5 +1,5 @@
-"""Settings: the limits and choices with which the machine can repeat the same steps, and how much a
-run has used.
+"""Settings: the limits and choices of a run, with which the machine can repeat the same steps, and
+the amounts that a run has used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ModuleOrder:
     """The order of one module's calls, as configured.
 
     Attributes:
-        ordered: whether its calls keep their listed order.
+        ordered: whether the calls of the module keep their listed order.
         reads: names or patterns of tools that only read, no matter what their annotations say.
         changes: names or patterns of tools that might change something, no matter what their
             annotations say. This takes precedence over `reads`.
@@ -62,11 +62,13 @@ class Settings:
         planning: `eager`: calls run as soon as they are listed. `lazy`: a Solution runs only after
             a person has accepted it as a whole.
         depth: the maximum number of levels of rooms within rooms.
-        cost: how many US dollars the run's minds can spend at most, or None for no limit.
-        wall_seconds: how long a run can work, in seconds. The runner measures this time.
+        cost: the maximum amount, in US dollars, that the run's minds can spend, or None for no
+            limit.
+        wall_seconds: the maximum time, in seconds, for which a run can work. The runner measures
+            this time.
         output_by_instance: whether the output is a map keyed by instance.
-        thought_process: whether minds write their reasoning before the calls. It is journaled and
-            has no other effect.
+        thought_process: whether minds write their reasoning before the calls. The reasoning is
+            journaled and has no other effect.
         programs: whether Solutions and plans can be programs. A journal that lacks this setting
             counts as False, because no mind was offered programs when it was written.
         groups: whether an application writes the Solutions. If so, a Solution can combine its calls
@@ -180,7 +182,7 @@ class Spending:
         self.input_tokens += _count(usage, "input_tokens")
         self.output_tokens += _count(usage, "output_tokens")
         self.cost += number_or_none(usage.get("cost")) or 0.0
-        # A room reports a number, and a single answer a boolean.
+        # A room reports a number, and a single answer reports a boolean.
         self.partial += _count(usage, "partial")
         self.last = usage
 

@@ -6,8 +6,8 @@ Theory of operation
 A call waits for one other call at a time: one that writes what it reads, or one that the listed
 order puts before it. `_waiting` maps each call that others wait for to the calls that wait for it.
 When a call settles, exactly those calls are considered again, so there is no polling and no barrier
-between layers. After every event `_drain` considers calls until nothing moves, and leaves new
-effects in `due`.
+between layers. After every event, `_drain` considers calls until no call changes its status, and
+leaves new effects in `due`.
 
 The statuses of a call (`CallStatus`), and what leads from one to the next:
 
@@ -35,13 +35,13 @@ Invariants:
   that are waiting for a person. Only `_take_place`, `_free_place`, `_pause`, `_resume`,
   `_open_approval` and `_end_asking` change them.
 - At most `settings.parallel_calls` executions have a place.
-- When nothing can move and nobody is being asked, circles of calls that wait for each other are
-  broken up, and data wins over order. If only the order holds a call back, the call runs. If data
-  alone forms the circle, its calls fail.
+- When no call can change its status and nobody is being asked, circles of calls that wait for each
+  other are broken up. Data then takes precedence over order. If only the order holds a call back,
+  the call runs. If data alone forms the circle, its calls fail.
 
-Example: `a` writes `state.x`, `b` reads it. Both start as WAITING. `a` becomes QUEUED, then
-RUNNING, and `due` holds its `Execute`; `_waiting` is `{a: [b]}`. `CallFinished` of `a` settles it,
-`b` is considered and is RUNNING before `finished` returns.
+Example: `a` writes `state.x`, and `b` reads it. Both start as WAITING. `a` becomes QUEUED, then
+RUNNING, and `due` holds its `Execute`; `_waiting` is `{a: [b]}`. `CallFinished` of `a` settles `a`.
+`b` is then considered, and is RUNNING before `finished` returns.
 """
 
 from __future__ import annotations
@@ -150,15 +150,15 @@ class Group:
 
     @property
     def catches(self) -> bool:
-        """Return whether `p || q` catches a failure. In a group of alternatives, a failed call
-        writes nothing, because another might succeed.
+        """Return whether `p || q` catches a failure. In a group of alternatives, a failed call does
+        not write anything, because a different call might succeed.
         """
         return self.pattern != "any"
 
     @property
     def reports_failures(self) -> bool:
-        """Return whether a failed call counts as an error. It does not if another alternative has
-        succeeded.
+        """Return whether a failed call counts as an error. If another alternative has succeeded,
+        the call does not count as an error.
         """
         return not (self.pattern == "any" and self._won)
 
@@ -187,7 +187,7 @@ class Tick:
         due: the effects that no event has acknowledged.
         progress: the progress of each call, keyed by index.
         rooms: the executions that rooms answer and that have not ended.
-        corrections: the calls that people changed or denied.
+        corrections: reports on the calls that people changed or denied.
         settled: the calls in the order in which they settled.
         program: whether a program proposes the calls and waits for their results.
         unheard: the calls whose results a program had not received when the program ended, or None
@@ -224,7 +224,7 @@ class Tick:
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
         # The calls that share a reason to ask with other calls, in listed order.
         self._sharing: list[int] = []
-        # The first of these maps each call to the other calls that its question names. The second
+        # The first attribute maps each call to the other calls that its question names. The second
         # contains the calls that an approved question named.
         self._named_in_common: dict[int, list[int]] = {}
         self._approved_in_common: set[int] = set()
@@ -245,8 +245,8 @@ class Tick:
         self._drain()
 
     def _doubt_site(self, progress: Progress, line: int) -> None:
-        """Record the uncertainty that no recorded run shows what this call does. Calls that only
-        read are exempt.
+        """Unless the call is read-only, record the uncertainty that no recorded run shows what this
+        call does.
         """
         if progress.tool is not None and progress.hints.read_only is not True:
             reason = f"no recorded run has made the call in line {line} of the program"
@@ -381,7 +381,7 @@ class Tick:
         progress.unasked.append(f"{progress.call.label}: {refused}")
 
     def outcome_decided(self, event: OutcomeDecided) -> None:
-        """Record what a person says about the unknown outcome of an execution."""
+        """Record a person's decision about the unknown outcome of an execution."""
         item = running_item(self.progress, event.call, event.item)
         self._end_question(item, item.in_doubt, event)
         item.doubts += 1
@@ -720,7 +720,8 @@ class Tick:
             self.due["commit", -1, None] = Commit(tuple(self.progress))
 
     def _stuck(self) -> bool:
-        """Break up circles of calls that wait for each other, once nothing else can move.
+        """Break up circles of calls that wait for each other, once no other call can change its
+        status.
 
         Data takes precedence over order: if only the order holds a call back, the call runs. If
         data alone forms the circle, its calls fail.

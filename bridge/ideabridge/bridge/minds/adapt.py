@@ -129,7 +129,7 @@ def _object(schema: JSONObject, depth: int) -> JSONObject:
         elif keyword in ("items", "additionalProperties"):
             result[keyword] = _adapted(value, depth + 1)
         elif keyword in ("anyOf", "oneOf") and isinstance(value, list):
-            # If there is both an `anyOf` and a `oneOf`, keep only the first, because each of them
+            # If there are both an `anyOf` and a `oneOf`, keep only the first, because each of them
             # alone is wider than both together.
             result.setdefault("anyOf", [_adapted(item, depth + 1) for item in value])
 
@@ -162,9 +162,9 @@ def _keep_open(schema: JSONObject, result: JSONObject) -> None:
 
 
 def _merge_all(result: JSONObject, parts: list[JSON]) -> None:
-    """Merge the parts of an `allOf`. If two parts have the same keyword, keep the first, because
-    one of them alone is wider than both together. A closed object is opened, because it would
-    refuse the properties in the other parts.
+    """Merge the parts of an `allOf`. If two parts have the same keyword, keep only the first,
+    because each keyword alone is wider than both together. A closed object is opened, because it
+    would refuse the properties in the other parts.
     """
     for part in parts:
         if not isinstance(part, dict):

@@ -70,9 +70,9 @@ _NEWER: Final = ("openai.com", "azure.com")
 def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Model, bool]:
     """Return two things: the model; and whether its address is the user's own.
 
-    Keys come from the environment or, if it does not contain them, from the keyring. From then on,
-    the keys are masked. A provider's key is never sent to a different address: with `base_url`,
-    only the key that `key_env` names is sent.
+    Keys come from the environment or, if it does not contain them, from the keyring. After this
+    call, the keys are masked. A provider's key is never sent to a different address: if `base_url`
+    is set, only the key that `key_env` names is sent.
 
     Raises:
         ModelSetupError: a package or a key is missing, or the provider is unknown.
@@ -162,7 +162,7 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
     # Bedrock is an exception: it signs requests with AWS credentials, which it does not send, and a
     # key would replace the signature.
     if url is not None and key is None and kind != "bedrock":
-        # Without a key, the library would send the provider's own key from the environment to this
+        # If no key is passed, the library sends the provider's own key from the environment to this
         # address.
         key = _NO_KEY
 
@@ -205,7 +205,7 @@ class Endpoint:
         self._place = host_and_port(self._model.base_url)
         client: Any = getattr(self._model, "client", None)
         if hasattr(client, "max_retries"):
-            # By default, these SDKs repeat failed requests by themselves. Only `ModelAnswer` is
+            # By default, these SDKs repeat failed requests on their own. Only `ModelAnswer` is
             # allowed to repeat a request, because it knows the reason for the failure.
             client.max_retries = 0
 
@@ -228,7 +228,7 @@ class Endpoint:
 
     def shows(self, form: Form) -> bool:
         """Return whether the endpoint shows the enforced schema to the model. If so, the prompt
-        need not describe the schema.
+        does not have to describe the schema.
         """
         return form is Form.NATIVE and not self._is_elsewhere and self._model.system in _SHOWN_BY
 
@@ -426,8 +426,8 @@ async def models_of(model: Model) -> list[str] | None:
     /models`. Return None if the server has no such list or speaks a different protocol.
 
     Raises:
-        ModelUnavailableError: the server cannot be reached within 5 seconds, failed, or sent
-            something else.
+        ModelUnavailableError: the server cannot be reached within 5 seconds, fails, or sends a
+            different answer.
         ModelRefusalError: the server refuses the key.
     """
     if not isinstance(model, OpenAIChatModel | OpenAIResponsesModel):

@@ -35,14 +35,14 @@ class FunctionMind:
 
     def __init__(self, function: MindFunction) -> None:
         self._function = function
-        called = getattr(function, "__call__", None)  # noqa: B004 - it can be async
+        called = getattr(function, "__call__", None)  # noqa: B004 - the function can be async
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             called
         )
 
     @property
     def name(self) -> str:
-        """The mind's name in runs and ideas: `function`."""
+        """The name of the mind in runs and ideas: `function`."""
         return FUNCTION
 
     @property
@@ -54,7 +54,7 @@ class FunctionMind:
         """Yield the Solution for a Request, in one piece.
 
         Raises:
-            MindError: the function returned something else.
+            MindError: the function returned a value that is not a Solution.
         """
         call = partial(self._function, request)
         answer: object = call() if self._is_async else await run_tool_in_thread(call)

@@ -122,8 +122,8 @@ class _Brief:
 
         keywords = read_as(SchemaKeywords, schema)
         if "anyOf" in schema and "properties" not in schema:
-            # Leave out the alternative of a reference, because the instructions say once that a
-            # reference may replace any value.
+            # Leave out the alternative that accepts a reference, because the instructions state for
+            # all values that a reference can replace them.
             kinds = dict.fromkeys(
                 self._type(branch, depth + 1)
                 for branch in list_or_empty(schema["anyOf"])
@@ -170,7 +170,9 @@ class _Brief:
 
 
 def _said(schema: JSON) -> str:
-    """Return the descriptions of a schema and of its alternatives. They mention the limits."""
+    """Return the descriptions of a schema and of its alternatives. The descriptions mention the
+    limits.
+    """
     keywords = read_as(SchemaKeywords, schema)
     parts = [keywords, *(read_as(SchemaKeywords, part) for part in keywords.any_of)]
     return "; ".join(
@@ -270,7 +272,7 @@ _TURNS: Final = (
 
 
 def _program_hint(schema: JSONObject) -> str:
-    """Return a sentence about programs if the schema offers them, otherwise ""."""
+    """Return a sentence about programs, or "" if the schema does not offer programs."""
     return _PROGRAMS if "program" in SolutionSchema.read(schema).properties else ""
 
 

@@ -2,8 +2,8 @@
 
 A `ModelAnswer` obtains one Solution. It asks in the strictest `Form` that the endpoint accepts,
 waits and retries after failures, and sends unreadable answers back with the error. An
-`AnswerBuffer` holds the text back until the first call is complete. Until then nothing has run, so
-the Request can be repeated. After that, the Request is never repeated.
+`AnswerBuffer` holds the text back until the first call is complete. Until that time, nothing has
+run, so the Request can be repeated. Afterwards, the Request is never repeated.
 """
 
 from __future__ import annotations
@@ -193,8 +193,8 @@ class ModelAnswer:
         reach: returns the endpoint of the model that a handler chose or, for None, of the
             configured model.
         configuration: timeouts, retries, repairs, settings.
-        taken: the forms that the endpoint has accepted, keyed by the schema's hash. The answer adds
-            the form that works to this mapping.
+        taken: the forms that the endpoint has accepted, keyed by the hash of the schema. When a
+            form works, the answer adds the form to this mapping.
         sleep: waits between two attempts.
         request: the Request. Settings from its handlers override those in the configuration.
     """
@@ -296,7 +296,7 @@ class ModelAnswer:
                             yield passed
 
                     if buffer.is_whole:
-                        # Only the usage follows the Solution, so an error no longer matters.
+                        # Ignore the error, because only the usage follows the Solution.
                         with anyio.move_on_after(_AFTERWARDS), suppress(IdeabridgeError):
                             while await stream.next() is not None:
                                 pass
@@ -359,13 +359,14 @@ class ModelAnswer:
             raise ModelTimeoutError(f"the model sent nothing for {idle:g} seconds")
 
     async def _prepare_retry(self, error: ModelUnavailableError | SchemaRefusalError) -> None:
-        """Choose the next form, or wait before the Request is sent again. Raise the error if
-        neither of these would help.
+        """Choose the next form, or wait before the Request is sent again. If neither would help,
+        raise the error.
         """
         untried = self._schema not in self._taken
         lower = next(iter(self._forms[self._forms.index(self._form) + 1 :]), None)
         if isinstance(error, SchemaRefusalError):
-            # If the form has never worked, it might be the cause of a refusal without a reason.
+            # If the endpoint refuses the Request without a reason, the form might be the cause,
+            # unless it has worked before.
             if lower is None or not (error.certain or untried):
                 raise error
             self._form = lower
@@ -445,7 +446,7 @@ class ModelMind:
     Args:
         configuration: the model, its address and its settings.
         secrets: where the key is registered, so that journals and messages mask it.
-        sleep: waits between two attempts. Tests replace it.
+        sleep: waits between two attempts. Tests replace this function.
 
     Raises:
         ModelSetupError: pydantic-ai is not installed.
@@ -469,10 +470,10 @@ class ModelMind:
             )
 
         self._secrets = secrets or Secrets()
-        # Mask the keys now, because a run stores text before it first asks the model.
+        # Mask the keys now, because a run stores text before it asks the model for the first time.
         mask_keys(self.configuration, self._secrets)
         self._sleep = sleep
-        # The endpoint of each model, and the forms that work there.
+        # The endpoint of each model, and the forms that work at this endpoint.
         self._taken: dict[str, dict[str, Form]] = {}
         self._endpoints: dict[str, Endpoint] = {}
         self._opening = anyio.Lock()
@@ -502,7 +503,7 @@ class ModelMind:
 
     def check(self) -> tuple[str, bool]:
         """Return two things: the model with its address; and whether the address is the user's own.
-        This method sends nothing.
+        This method does not send anything.
 
         Raises:
             ModelSetupError: a package or a key is missing, or the provider is unknown.

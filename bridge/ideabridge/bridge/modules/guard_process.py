@@ -1,12 +1,12 @@
 """Guard process: ends the registered process groups after its parent has ended (see `stdio.Guard`).
 
-Runs as `python -I -S guard_process.py`. Each server starts one, so it stays small and imports only
-modules that are built into the interpreter: importing `signal` and `re` would double its start-up
-time.
+The guard process runs as `python -I -S guard_process.py`. Each server starts one, so it must stay
+small. It imports only modules that are built into the interpreter, because importing `signal` and
+`re` would double its start-up time.
 
-Standard input contains lines `+PGID` and `-PGID`. Between them, it contains one byte for each
-signal that the parent received: the signal's number. When standard input ends, the parent has
-ended.
+Standard input contains lines `+PGID` and `-PGID`. Between these lines, it contains one byte for
+each signal that the parent received: the number of the signal. When standard input ends, the parent
+has ended.
 """
 
 import os
@@ -76,8 +76,8 @@ def main() -> None:
             # Signal numbers can precede the sign.
             start = max(line.rfind(b"+"), line.rfind(b"-"))
             group = line[start + 1 :]
-            # Ignore the numbers 0 and 1: 0 would mean the group of this process, and 1 would mean
-            # all processes.
+            # Ignore the numbers 0 and 1, because 0 would mean the group of this process, and 1
+            # would mean all processes.
             if start >= 0 and group.isdigit() and int(group) > 1:
                 (groups.add if line[start] == ord("+") else groups.discard)(int(group))
 

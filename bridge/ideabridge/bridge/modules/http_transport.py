@@ -1,16 +1,14 @@
 """HTTPTransport: connects `mcp.Client` to a module at an address.
 
-    HTTPTransport       starts a task for each message, and answers the calls that fail
-      StreamableHTTP    the transport since version 2025-03-26
-      OlderSSE          the transport before it. If the configuration names none, it is tried after
-                        the server has refused the POST of `initialize`, or has answered it like a
-                        server of the older transport
-        ModuleHTTPClient  sends the requests
-        Mailbox           passes on what the module sends
+    HTTPTransport starts a task for each message, and answers the calls that fail StreamableHTTP the
+      transport since version 2025-03-26 OlderSSE the transport before it. If the configuration
+      names no transport, it is tried after the server has refused the POST of `initialize`, or has
+      answered it like a server of the older transport ModuleHTTPClient sends the requests Mailbox
+      passes on what the module sends
 
 The SDK's transport does less: it assigns an answer to the call on whose stream it arrives, loses an
-answer that follows an odd event, and, in the older transport, reports no error to a call whose POST
-fails.
+answer that follows a malformed event and, in the older transport, does not report an error to a
+call whose POST fails.
 """
 
 from __future__ import annotations
@@ -65,9 +63,9 @@ class HTTPTransport:
         launch: the address and the headers.
         kind: "http", or "sse" for the older transport.
         oddities: receives notes on what is skipped or repaired.
-        may_choose: True if the kind is only a guess. If the server refuses, the older transport is
-            tried.
-        connect_timeout: how long, in seconds, connecting to the host can take.
+        may_choose: True if the kind is only a guess. In this case, the older transport is tried if
+            the server refuses the first.
+        connect_timeout: the maximum time, in seconds, for connecting to the host.
         max_bytes: maximum size, in bytes, of one message.
         auth: puts tokens into the requests.
 
@@ -215,7 +213,7 @@ class HTTPTransport:
             self._mailbox.give_up(call)
 
     async def _answer(self, call: PendingCall) -> None:
-        """Send a request. If the server does not answer the request, answer it with an error."""
+        """Send a request. If the server does not answer, answer the request with an error."""
         try:
             try:
                 await self._way.request(call)
@@ -254,7 +252,7 @@ class HTTPTransport:
         except OlderServerError:
             raise
         except (UnansweredError, TimeoutError):
-            return False  # the first refusal says more
+            return False  # the first refusal is more informative
 
         return True
 
@@ -288,4 +286,4 @@ class _Outgoing(ObjectSendStream[SessionMessage]):
         await self._transport.send(item)
 
     async def aclose(self) -> None:
-        """Do nothing: leaving the transport closes it."""
+        """Do nothing, because leaving the transport closes the stream."""

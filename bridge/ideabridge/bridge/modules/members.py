@@ -486,7 +486,7 @@ def asks(result: Object) -> bool:
 
 
 def object_of(value: object) -> Object | None:
-    """Return the value if it is an object, otherwise None."""
+    """Return the value if it is an object. Otherwise, return None."""
     return cast("Object", value) if isinstance(value, dict) else None
 
 

@@ -8,9 +8,9 @@ layers:
     text      prompts and banners around messages, several messages, one message on several lines
     envelope  `jsonrpc`, `id`, `method`, `params`, `result` and `error`, each by itself
 
-An answer belongs to the request with its id, whatever else is odd about it. A repair never turns an
-error into a success: an answer that might be an error counts as one. Everything that is skipped or
-repaired is recorded.
+An answer belongs to the request with the same id, even if the rest of the answer is malformed. A
+repair never turns an error into a success: an answer that might be an error counts as an error. The
+reader records everything that it skips or repairs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Replaced(Enum):
     `Replaced` is not JSON.
 
     Attributes:
-        OVERSIZED: the answer is over the limit.
+        OVERSIZED: the answer is larger than the limit.
         UNREADABLE: the answer is not a message, or not a valid result of its method.
     """
 
@@ -260,7 +260,8 @@ class MessageReader:
                 after_noise = True
 
         if not messages and parts and parts[0].is_noise:
-            # The string might be a malformed answer with well-formed parts, which are no messages.
+            # The string might be a malformed answer. The well-formed parts of such an answer are
+            # not messages.
             messages = _unreadable(text, _NO_MESSAGE)
 
         return [_deep(message) for message in messages] if is_deep else messages
@@ -444,7 +445,7 @@ class _BegunMessage:
     def add(self, line: str) -> None:
         self._lines.append(line)
         self.size += len(line)
-        # Without escaped characters, every quote begins or ends a string.
+        # If there are no escaped characters, every quote begins or ends a string.
         plain = line.replace("\\\\", "").replace('\\"', "")
         pieces = plain.split('"')
         for piece in pieces[self._in_string :: 2]:
@@ -459,8 +460,9 @@ class _BegunMessage:
 
     @property
     def goes_on(self) -> bool:
-        """Return whether the next line belongs to the message. A line that ends within a string
-        does not continue, because programs that write JSON do not break lines within strings.
+        """Return whether the next line belongs to the message. If a line ends within a string, the
+        message does not continue, because programs that write JSON do not break lines within
+        strings.
         """
         return self._depth > 0 and not self._in_string
 
@@ -529,7 +531,9 @@ def _deep(message: JSONRPCMessage) -> JSONRPCMessage:
 
 
 def _is_odd_message(text: str) -> bool:
-    """Return whether a line is an object that claims to be a message, however odd it is."""
+    """Return whether a line is an object that claims to be a message, even if the object is
+    malformed.
+    """
     if not (text.startswith("{") and text.endswith("}") and '"jsonrpc"' in text):
         return False
     try:
@@ -572,8 +576,8 @@ def _parts(text: str) -> Iterator[_Part]:
             value, end = cast("tuple[object, int]", _DECODER.raw_decode(text, match.start()))
         except (ValueError, RecursionError) as error:
             tries -= 1
-            # Skip what was read: a well-formed part of something malformed is not a message of its
-            # own.
+            # Skip the text that was read, because a well-formed part of malformed text is not a
+            # message of its own.
             read = error.pos if isinstance(error, json.JSONDecodeError) else 0
             looked = max(read, match.start() + 1)
             continue
@@ -597,8 +601,8 @@ def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
     any other string.
     """
     if not text.startswith("{"):
-        # Text that does not begin with `{` is not treated as an answer: it may be a log line that
-        # quotes the start of one.
+        # Do not treat text that does not begin with `{` as an answer, because it might be a log
+        # line that quotes the beginning of an answer.
         return []
 
     start = text[:_ENDS].encode("utf-8", "replace")
@@ -617,8 +621,8 @@ def answer_instead(start: bytes, end: bytes, what: str, data: Replaced) -> JSONR
 
     Args:
         start: the first bytes of the answer.
-        end: the last bytes of the answer. Empty if the answer is cut off, because the last bytes
-            could then belong to anything.
+        end: the last bytes of the answer. It is empty if the answer is cut off, because the last
+            bytes could then belong to any value.
         what: the message of the error.
         data: the data of the error.
     """
@@ -677,8 +681,8 @@ def _integer(value: object) -> int | None:
 
 
 def _shown(value: object) -> str:
-    """Return a JSON value as text. The text is cut well after the part that is shown, because
-    masking would not recognise half a secret at the cut.
+    """Return a JSON value as text. The text is cut well after the part that is shown, because the
+    mask would not recognise a secret that the cut divides.
     """
     if isinstance(value, str):
         text = value

@@ -3,18 +3,15 @@
 One task (`run`) enters and leaves every connection; any number of tasks `call`. The states
 (`ModuleState`) change like this:
 
-    idle       -> connecting  its first use starts it (`start`)
-    connecting -> up          the module has listed its tools
-    connecting -> failed      it could not be reached; the next attempt follows after a pause that
-                              grows
-    up         -> down        the connection has ended; the next call reconnects. A call in flight
-                              is sent again if it may run twice (`retry`), and fails otherwise
-    failed, down -> up        an attempt succeeded
-    up         -> idle        nobody has used it for `idle` seconds
+    idle -> connecting its first use starts it (`start`) connecting -> up the module has listed its
+    tools connecting -> failed it could not be reached; the next attempt follows after a pause that
+    grows up -> down the connection has ended; the next call reconnects. A call in flight is sent
+    again if it can run twice (`retry`), and fails otherwise failed, down -> up an attempt succeeded
+    up -> idle nobody has used it for `idle` seconds
 
 A module begins as idle if its list of tools is known from an earlier process, unless its entry
-demands a connection at the start. A failed module is tried again until this process ends, and at
-once if a call needs it.
+demands a connection at the start. Attempts to connect to a failed module continue until this
+process ends, and an attempt begins immediately if a call needs the module.
 """
 
 from __future__ import annotations
@@ -237,7 +234,7 @@ class Module:
         self.authorization: Authorization | None = None
         self.place: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
         self._watched: set[str] = set()
-        # Who watches each resource; see `watch`.
+        # The clients that watch each resource; see `watch`.
         self._watchers: dict[str, set[Hashable]] = {}
         self._log_level: types.LoggingLevel | None = None
         self._limiter = FairLimiter(configuration.parallel)
@@ -275,7 +272,7 @@ class Module:
         # True if both eras were tried and failed since the module was last up.
         self._tried_both = False
         self._way_before: Way | None = None
-        # True once a tool has asked a question in the way of the handshake era. The module is then
+        # True once a tool has asked a question as in the handshake era. The module is then
         # connected in the handshake era as soon as it is idle.
         self._asks_legacy = False
         self._closed = False
@@ -401,8 +398,8 @@ class Module:
 
     def recall(self, recollection: Recollection) -> None:
         """Use what an earlier process has stored about the module. The tools and instructions are
-        valid until the module lists its tools again. Because they are known, the module starts only
-        when it is first used, unless its entry says otherwise.
+        valid until the module lists its tools again. Because the tools are known, the module starts
+        only when it is first used, unless its entry says otherwise.
         """
         self._recalled = recollection
         self._offered = dict(recollection.offered)
@@ -580,7 +577,7 @@ class Module:
 
     def memory(self) -> int | None:
         """Return how many bytes of memory the module's program uses, including the processes that
-        it has started; see `memory_of_sessions`. Return None if it has no processes on this
+        it has started; see `memory_of_sessions`. Return None if the module has no processes on this
         machine. Blocks for some milliseconds.
         """
         connection = self._connection
@@ -650,7 +647,9 @@ class Module:
         return anyio.current_time() - self._out_since
 
     async def run(self) -> None:
-        """Connect and reconnect until `stop` is called. Raises nothing but cancellation."""
+        """Connect and reconnect until `stop` is called. This method raises no errors except
+        cancellation.
+        """
         if self.configuration.disabled:
             return
 
@@ -894,8 +893,8 @@ class Module:
             self._legacy = not first.legacy
             second = self._new_connection(launch)
             later_error = await self._hold(second, is_second=True)
-            # If the program ended, report the second error, which says more about it. If the module
-            # answered, the first error says more.
+            # If the program ended, report the second error, which is more informative. If the
+            # module answered, report the first error.
             if later_error is None:
                 error = None
             elif first.program_ended:
@@ -994,7 +993,7 @@ class Module:
         return None
 
     def _way_of(self, connection: Connection, *, is_second: bool) -> Way | None:
-        """Return the way to remember, or None. A way is worth remembering if another way has just
+        """Return the way to remember, or None. Remember a way only if a different way has just
         failed. If the server has changed, the stored way is forgotten, and every way is tried
         again.
         """
@@ -1018,7 +1017,7 @@ class Module:
         return None
 
     def _note_offered_kinds(self, connection: Connection) -> None:
-        """Record which kinds of entries a connected module says it has."""
+        """Record the kinds of entries that a connected module declares."""
         for kind in OFFERED_KINDS:
             if not connection.offering.has(kind):
                 self._offered[kind] = None
@@ -1069,8 +1068,8 @@ class Module:
             await self._settled.wait()
 
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
-        """Report when the module is first up or has failed, and each later change between these two
-        states.
+        """Report the first time that the module is up or has failed, and each later change between
+        these two states.
         """
         last: ModuleState | None = None
         while True:
@@ -1107,8 +1106,8 @@ class Module:
             raise self._again()
 
     def _again(self, *, tried: bool = False) -> ModuleError:
-        """Return a copy of the module's error. With `tried`, the copy contains the time of the next
-        attempt.
+        """Return a copy of the module's error. If `tried` is set, the copy contains the time of the
+        next attempt.
         """
         error = self._error
         if error is None or (self._closed and not isinstance(error, ModuleConfigurationError)):
@@ -1123,7 +1122,7 @@ class Module:
 
     @property
     def _passes(self) -> bool:
-        """True if the module might soon be up without the user's help, for example because it is
+        """True if the module might soon be up without help from the user, for example because it is
         starting.
         """
         error = self._error
@@ -1158,8 +1157,8 @@ class Module:
                 module.
 
         Raises:
-            ModuleError: an attempt has failed since this wait began, and waiting for another is
-                useless.
+            ModuleError: an attempt has failed since this wait began, and it is not worth waiting
+                for another attempt.
         """
         failed_before = self._failed_connects
         while True:
@@ -1271,7 +1270,7 @@ class Module:
 
     async def offered(self, kind: Kind) -> list[JSONObject]:
         """Return the resources, templates or prompts, as protocol JSON. If the module is idle,
-        return the ones that were read last. Otherwise, connect if the module is not up.
+        return the entries that were read last. Otherwise, connect if the module is not up.
 
         Raises:
             ModuleError: the module cannot be reached, or its list cannot be read.
@@ -1349,8 +1348,8 @@ class Module:
         raise AssertionError("the second attempt returns or raises")
 
     def _unreached(self, error: MCPError) -> MCPError | ModuleError:
-        """Return the error for a request. An error from the module is returned as it was sent, and
-        an error that the transport created is returned as a `ModuleError`.
+        """Return the error for a request. If the module sent the error, return it unchanged. If the
+        transport created the error, return it as a `ModuleError`.
         """
         text = f"server {self.name!r} {shown(error.message, self._secrets)}"
         if error.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
@@ -1396,7 +1395,7 @@ class Module:
         self._watchers.setdefault(uri, set()).add(watcher)
 
     async def unwatch(self, uri: str, watcher: Hashable = None) -> None:
-        """Stop reporting changes to a resource, unless somebody else watches it."""
+        """Stop reporting changes to a resource, unless somebody else watches the resource."""
         watchers = self._watchers.get(uri, set())
         watchers.discard(watcher)
         if watchers:
@@ -1407,7 +1406,8 @@ class Module:
         self._note_activity()
         connection = self._connection
         if connection is not None and connection.usable:
-            # If the module refuses, it still sends notifications, but they do not reach `on_event`.
+            # If the module refuses, it still sends notifications, but these do not reach
+            # `on_event`.
             with suppress(MCPError):
                 await connection.unwatch(uri)
 
@@ -1484,7 +1484,8 @@ class Module:
         """Wait for a usable connection.
 
         Raises:
-            ModuleError: as for `reach`; also if there is no connection at the deadline.
+            ModuleError: as for `reach`. This error is also raised if there is no connection at the
+                deadline.
         """
         with anyio.move_on_at(deadline) as scope:
             await self.reach()
@@ -1492,9 +1493,9 @@ class Module:
             raise self._again()
 
     async def _send(self, tool: Tool, call: ModuleCall, seconds: float) -> Answer:
-        """Send a call, at most twice. The call is sent again if the server has lost the HTTP
-        session. It is also sent again if the tool can ask its question only in the handshake era,
-        and running the tool twice is harmless.
+        """Send a call, at most twice. Send the call again if the server has lost the HTTP session.
+        Also send it again if the tool can ask its question only in the handshake era, and running
+        the tool twice is harmless.
         """
         for again in (True, False):
             connection = await self._connection_for(tool, call)
@@ -1520,8 +1521,8 @@ class Module:
                     text = f"{error}\n{_CONNECTED_ANEW}: call the tool again"
                     raise LegacyQuestionError(self.name, text, repeatable=repeatable) from None
             except SessionLostError as error:
-                # The server refused the request because it lost the session. Nothing ran, so
-                # it is sent again.
+                # The server refused the request because it lost the session. The call did not run,
+                # so send it again.
                 await self._forget(connection)
                 if not again:
                     # Do not raise a `ModuleDownError` here, because the call would then be sent
@@ -1557,8 +1558,8 @@ class Module:
         return connection
 
     async def era_of_calls(self) -> Era | None:
-        """Return the era for the next call. If a tool of the module has asked a question in the way
-        of the handshake era, connect in the handshake era first, provided that no call is running.
+        """Return the era for the next call. If a tool of the module has asked a question as in the
+        handshake era, connect in the handshake era first, provided that no call is running.
         """
         connection = self._connection
         if (
@@ -1638,7 +1639,7 @@ class _Attempts:
 
 
 def _report_to_nobody(*_report: object) -> None:
-    """Ignore what a module reports. Used where nobody needs the report."""
+    """Ignore a report from a module. This function is used where nobody needs the report."""
 
 
 def _has_view(tool: Tool) -> bool:

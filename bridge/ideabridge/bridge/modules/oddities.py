@@ -1,8 +1,8 @@
 """Oddities: notes on a module's messages that violate the protocol, and on how they were repaired.
 
-A slightly non-conforming module still works: the reader of its messages skips or repairs the odd
-member, and records a note. People see the notes in `ideabridge servers list`, in `doctor` and on
-the page; models never do.
+A slightly non-conforming module still works: the reader of its messages skips or repairs the
+malformed member, and records a note. People see the notes in `ideabridge servers list`, in `doctor`
+and on the page. Models never see them.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ class Oddities:
         """Record an oddity.
 
         Args:
-            text: what was odd and what was done, such as "tools[2].icons: expected a list; left
-                out".
+            text: the deviation and the repair, such as "tools[2].icons: expected a list; left out".
             example: what the module wrote. People see it only where they are allowed to see the
                 module's output.
         """
@@ -71,8 +70,8 @@ class Oddities:
             self._others += 1
 
     def forget(self, beginning: str) -> None:
-        """Forget the notes that begin with this prefix, because the module sends the things that
-        the notes are about again.
+        """Forget the notes that begin with this prefix, because the module will send the messages
+        that the notes are about again.
         """
         self._oddities = {
             text: oddity

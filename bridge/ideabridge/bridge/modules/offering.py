@@ -2,8 +2,8 @@
 tools.
 
 A list is read when someone asks for it, and stored until the module reports a change. If the module
-reports no changes, the list is read each time. A list with a late page is read again in the
-background (`read_again`).
+does not report changes, the list is read each time. If a page of a list is late, the list is read
+again in the background (`read_again`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Offering:
     Args:
         client: the client of the connection.
         secrets: the values that are replaced in the entries.
-        describe: returns the text for an error that reading a page raised.
+        describe: returns the text for an error that occurred while a page was read.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Offering:
 
     async def read_again(self, changed: Callable[[ServerEvent], None]) -> None:
         """Read incomplete lists again after growing pauses, and report the lists that have changed.
-        Do this until cancelled.
+        This method runs until it is cancelled.
         """
         pause = _AGAIN_SECONDS
         while True:

@@ -20,7 +20,7 @@ _PS_SECONDS: Final = 5.0
 
 
 def memory_of_sessions(sessions: Collection[int]) -> dict[int, int]:
-    """Return how many bytes of memory the processes of each session use. Blocks.
+    """Return the number of bytes of memory that the processes of each session use. Blocks.
 
     On Linux, this is the proportional set size, in which memory that several processes share counts
     in equal parts. On other systems, it is the resident size of the process group. The result omits
@@ -62,7 +62,7 @@ def _size_of(folder: Path) -> int:
     try:
         match = _PSS.search((folder / "smaps_rollup").read_bytes())
     except PermissionError:
-        # The maps of a process with other rights cannot be read.
+        # The memory maps of a process with different rights cannot be read.
         match = None
 
     if match is None:

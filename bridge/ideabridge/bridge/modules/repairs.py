@@ -1,10 +1,11 @@
-"""Repairs: makes a module's messages fit the SDK's models, and records what was odd.
+"""Repairs: makes a module's messages fit the SDK's models, and records the deviations from the
+protocol.
 
 `Repairs` works between a transport and the SDK. It compares each message with the models of its
 method (`members`). Where the meaning matters, a rule is applied first (`_RULES`): a result that
-might be an error counts as one, a block of a type that the protocol does not know is shown as text,
-and an unknown version becomes one that both sides know. No rule invents a value that a plan could
-read, renames anything, or adds a hint to a tool.
+might be an error counts as an error, a block of a type that the protocol does not know is shown as
+text, and an unknown version becomes one that both sides know. A rule never invents a value that a
+plan could read, never renames a member, and never adds a hint to a tool.
 """
 
 from __future__ import annotations
@@ -326,7 +327,7 @@ def _prompt_result(repair: MessageRepair, value: Any, shape: Shape, place: str) 
 
 def _payload(repair: MessageRepair, value: Any, name: str, of_text: Callable[[str], Any]) -> Any:
     """Return a result whose member `name` is a list. A missing list is added, and an item that was
-    sent without a list is put into one.
+    sent without a list is put into a list.
     """
     members = object_of(value)
     if members is None:
@@ -573,8 +574,8 @@ class Repairs:
             self._sent.pop(next(iter(self._sent)), None)
 
     def repaired(self, message: JSONRPCMessage, version: str) -> JSONRPCMessage | None:
-        """Return the message in a form that the SDK accepts. This is the same object if nothing is
-        odd. Return None if the message must be skipped.
+        """Return the message in a form that the SDK accepts. If nothing has to be repaired, this is
+        the same object. Return None if the message must be skipped.
         """
         match message:
             case JSONRPCResponse() | JSONRPCError():
@@ -660,8 +661,8 @@ class Repairs:
 def repair_result(
     method: str, version: str, result: Object, oddities: Oddities, params: Object | None = None
 ) -> Object | Unusable:
-    """Return the result of a request in a form that the SDK accepts. This is the same object if
-    nothing is odd.
+    """Return the result of a request in a form that the SDK accepts. If nothing has to be repaired,
+    this is the same object.
 
     Args:
         method: the method of the request.
@@ -719,7 +720,7 @@ def restore_structured(result: types.CallToolResult) -> None:
 
 
 def repair_odd_result(method: str, value: object) -> Object | None:
-    """Return the result that a module means by a value that is not an object. Return None if the
+    """Return the result for which a module sent a value that is not an object. Return None if the
     value might be a failure.
     """
     if method in _EMPTY:

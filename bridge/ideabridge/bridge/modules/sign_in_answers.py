@@ -79,8 +79,8 @@ def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[byt
 
 def fault_of_server(content: bytes) -> str | None:
     """Return why the metadata of an authorization server cannot be used, or None if it can be used.
-    Also return None if the document is something other than metadata, because some servers answer
-    every address with a document.
+    Also return None if the document is not metadata, because some servers answer every address with
+    a document.
     """
     document = _read(content)
     if document is None or document.keys().isdisjoint(_DECIDES):
@@ -113,7 +113,7 @@ def repair_tokens(content: bytes, note: Note) -> bytes:
 
 
 def _read(content: bytes) -> dict[str, Any] | None:
-    """Return the JSON value if it is an object, otherwise None."""
+    """Return the JSON value if it is an object. Otherwise, return None."""
     try:
         document: object = from_json(content.removeprefix(_BYTE_ORDER_MARK))
     except ValueError:

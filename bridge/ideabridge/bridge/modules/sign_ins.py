@@ -3,8 +3,8 @@ the user can read.
 
 Sign-ins are in the folder `sign-ins` of the user's configuration folder, never in a store. Each
 belongs to one module at one address: if the address changes, the sign-in is not found, so no server
-gets another server's tokens. It belongs to the person who starts the servers, or to one named user
-of the servers on one store.
+gets another server's tokens. A sign-in belongs to the person who starts the servers, or to one
+named user of the servers on one store.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class SignIn(BaseModel):
         expires_at: the time when the access token expires, in seconds since 1970, or None if that
             is unknown.
         scope: the scopes that the next sign-in asks for, separated by spaces: the scopes of the
-            tokens, and the scopes that the module has demanded since. None means the scopes that
-            the module names.
-        client: the client that the tokens were issued to.
+            tokens, and the scopes that the module has demanded since then. None means the scopes
+            that the module names.
+        client: the client to which the tokens were issued.
         server: the authorization server that issued the tokens.
         resource: the module's metadata (RFC 9728).
     """
@@ -108,8 +108,8 @@ class SignIn(BaseModel):
 
 class _Kept(BaseModel):
     """The content of a file. The address, without credentials, is for people who look at the file.
-    The sign-in comes last, so that the start of the file says who the file belongs to, however
-    large the sign-in is.
+    The sign-in comes last, so that the beginning of the file names the owner of the file even if
+    the sign-in is large.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -232,14 +232,16 @@ class SignInFile:
             raise SignInError(f"{path}: cannot be written: {error.strerror or error}") from None
 
         try:
-            while not _take(descriptor):  # noqa: ASYNC110 - another process holds it
+            while not _take(descriptor):  # noqa: ASYNC110 - another process holds the lock
                 await anyio.sleep(_LOCK_PAUSE)
             yield
         finally:
             os.close(descriptor)
 
     def _to_keyring(self, text: str) -> str | None:
-        """Put the sign-in into the keyring. Return why this does not work, or None if it works."""
+        """Put the sign-in into the keyring. Return the reason if this fails, or None if it
+        succeeds.
+        """
         keyring = Keyring()
         try:
             keyring.write(self._key, text)
@@ -373,7 +375,7 @@ def _delete_from_keyring(key: str, url: str) -> None:
         if keyring.read(key) is not None:
             keyring.delete(key)
     except NoKeyringError:
-        # Without a keyring on this machine, the stored sign-in cannot be deleted from here.
+        # If this machine has no keyring, the stored sign-in cannot be deleted from here.
         pass
     except KeyringError as error:
         raise SignInError(f"the keyring cannot delete the sign-in to {url}: {error}") from error

@@ -21,8 +21,8 @@ class ToolChanges:
     Attributes:
         shown: how tools are shown, keyed by the names that the server gives them. Other tools are
             shown unchanged.
-        hidden: the names of tools that are not shown.
-        notes: human-readable notes on what does not fit.
+        hidden: the names of the tools that are not shown.
+        notes: human-readable notes on the changes that do not fit.
     """
 
     shown: Mapping[str, ToolChange] = field(default_factory=dict[str, ToolChange])
@@ -46,8 +46,8 @@ def tool_changes(
         tools: the tools that the server lists.
         settings: the changes in its entry.
         is_whole: whether the list is complete. In a complete list, a missing tool does not exist.
-        decides_hints: whether the entry is allowed to declare that a tool only reads. An entry in a
-            project's file is not allowed to do so.
+        decides_hints: whether the entry is allowed to declare that a tool is read-only. An entry in
+            a project's file is not allowed to do so.
     """
     if not settings:
         return NO_CHANGES

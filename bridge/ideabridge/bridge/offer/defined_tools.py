@@ -83,7 +83,7 @@ def _read_definition(value: JSON) -> Tool:
 
 
 def defined_by_plan(plan: Plan) -> list[Tool]:
-    """Return the tools that a plan defines. Raises as `defined_tools` does."""
+    """Return the tools that a plan defines. Raises the same errors as `defined_tools`."""
     if not plan.tools:
         return []
     return defined_tools(read_context([{"type": "tool", "tool": tool} for tool in plan.tools]))

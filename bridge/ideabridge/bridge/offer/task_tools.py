@@ -43,8 +43,9 @@ class TaskTools:
         offer: everything that a run could call now.
         patterns: names or patterns such as `git_*`, `anonymous.solve` for clean rooms, and
             `idea:NAME` for an idea; or None for all tools.
-        defined: tools that `tool` messages define. Each replaces the tool with the same name.
-        caller: whose task it is. Ideas must be published to this caller.
+        defined: tools that `tool` messages define. Each of these tools replaces the tool with the
+            same name.
+        caller: the caller who started the task. Ideas must be published to this caller.
     """
 
     def __init__(
@@ -62,7 +63,8 @@ class TaskTools:
         self._caller = caller
 
     async def catalogue(self) -> Catalogue:
-        """Return the result of `present`, once the modules of these tools are up or have failed.
+        """Wait until the modules of these tools are up or have failed, and return the result of
+        `present`.
 
         Raises:
             PlanError: no tool matches the patterns, or too many patterns have wildcards.

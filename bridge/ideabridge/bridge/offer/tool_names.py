@@ -1,4 +1,4 @@
-"""Tool names: chooses names for modules' tools in plans so that no two collide."""
+"""Tool names: chooses names for the tools of modules in plans, so that no two names collide."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def offered_tools(
     Args:
         toolbox: the tools of this process, which keep their names.
         remote: the tools of the modules.
-        away: the names of the tools of each module that is not up, and whose tools are therefore
-            not in `remote`. The set of names can be empty.
+        away: for each module that is not up, and whose tools are therefore not in `remote`, the
+            names of its tools. A set of names can be empty.
     """
     own = list(toolbox.tools.values())
     listed = list(remote)
@@ -44,8 +44,8 @@ def offered_tools(
         else:
             names_in_use.add(tool.name)
 
-    # Sort the names: two prefixed names can differ only in a number, which must not depend on which
-    # module came up first.
+    # Sort the names. Two prefixed names can differ only in a number, and this number must not
+    # depend on which module came up first.
     doubtful.sort(key=lambda place: (listed[place].module or "", listed[place].name))
     for place in doubtful:
         tool = listed[place]

@@ -107,7 +107,7 @@ def _mapped(
     reserved: Collection[str] = (),
     identify: Callable[[str], str] = identifier,
 ) -> dict[str, str]:
-    """Return the real names, keyed by their identifiers. Names that need no change are mapped
+    """Return the real names, keyed by their identifiers. Names that do not need a change are mapped
     first, so that they stay as they are.
     """
     listed = dict.fromkeys(names)
@@ -223,7 +223,7 @@ class ProgramNames:
                     journaled[function] = _journaled(tool)
             modules[module] = journaled
 
-        # Sleeping is also a call, so its tool is needed.
+        # A program that sleeps makes a call, so include the tool for it.
         sleep = self.find(TOOLS, "sleep")
         if "sleep" in words and sleep is not None:
             own = modules.setdefault(TOOLS, {})
@@ -237,7 +237,7 @@ class ProgramNames:
 
     @property
     def listed(self) -> list[Tool]:
-        """Return the tools, each listed once."""
+        """Return the tools without duplicates."""
         return [tool for functions in self.tools.values() for tool in functions.values()]
 
     @cached_property
@@ -364,8 +364,8 @@ LISTED_CHARACTERS: Final = 4_000
 
 
 def program_schema(tools: Sequence[Tool]) -> JSONObject:
-    """Return the schema of a program in a Solution. It tells a mind how to write a program, and
-    what the modules contain.
+    """Return the schema of a program in a Solution. The schema describes to a mind how to write a
+    program, and what the modules contain.
 
     Only names are listed, because the schema of calls contains the parameters and the result of
     each tool.
@@ -424,8 +424,8 @@ def ask_call(arguments: JSONObject) -> JSONObject:
 
 
 def _key_of(tool: Tool) -> ToolKey:
-    """Return the key of a tool in journals. A tool that passes on its calls has its own key, which
-    differs from the key of the tool that answers the calls.
+    """Return the key of a tool in journals. A tool that passes on its calls has a key of its own,
+    which differs from the key of the tool that answers the calls.
     """
     return tool.origin if tool.passes_to is None else tool.key
 

@@ -3,8 +3,8 @@
 
 Such a call is answered by a separate run (a room), which begins with the program as its plan. The
 run of the plan includes the tools that its programs can call, so the room uses the definitions in
-the journal of that run, whatever servers list later. The program text is part of the plan itself,
-so the result of a tool never becomes a program.
+the journal of that run, regardless of what servers list later. The program text is part of the plan
+itself, so the result of a tool never becomes a program.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ async def expect_sound(
 
     Raises:
         PlanError: the program is malformed.
-        ProgramError: there is no interpreter.
+        ProgramError: the interpreter is missing.
     """
     values: JSONObject = {"input": arguments, "state": {}}
     setting = setting_of(names, values, time.time(), "")

@@ -1,7 +1,7 @@
 """Drafting: lifts runs into plans without blocking the event loop.
 
-Reading a run, explaining its literals, and checking its plan with the recorded results takes longer
-with more calls and results; see `reading`.
+The more calls and results a run has, the longer it takes to read the run, to explain its literals,
+and to check its plan with the recorded results; see `reading`.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ class Drafted:
         run: the run.
         runs: the other runs of the same task that were named.
         plan: the plan in the form of a publication.
-        calls: its calls, with the tool names of the run.
+        calls: the calls of the plan, with the tool names of the run.
         schema: the input schema of the tool.
         renamed: the new names of parameters, keyed by their names in the run.
         arguments: the input with which the tool repeats the run.
-        places: for each call, its number in the run; several numbers if calls were merged; null if
-            only another run made it. None for a run over instances.
+        places: for each call, its number in the run, a list of several numbers if calls were
+            merged, or null if only a different run made the call. None for a run over instances.
         difference: why the plan is not self-consistent, or None if it is.
         fault: why it is not known whether the plan is self-consistent, or None if it is known.
         confirmed: the named runs that the plan reproduces.
         records: the evidence of the named runs.
         report: see `report_of`.
-        open: the points that the plan leaves open; see `lifting/plain.py`. Empty if the plan is
-            plain.
+        open: the points that the plan leaves open; see `lifting/plain.py`. The list is empty if the
+            plan is plain.
     """
 
     run: str
@@ -80,9 +80,9 @@ class OutlinedRun:
 
     Attributes:
         outline: the facts that publishing needs to know about the run.
-        draft: its plan. None if the run has no plan, is a program, or is solved again for each
-            input.
-        no_plan: why the run has no plan, or "" if it has a plan or needs none.
+        draft: the plan of the run. None if the run has no plan, is a program, or is solved again
+            for each input.
+        no_plan: why the run has no plan, or "" if the run has a plan or does not need one.
         function: the run itself, or None if another process read it.
     """
 
@@ -167,8 +167,8 @@ class Drafting:
         return await compute_in_thread(_read_outlined, outlined)
 
     async def guide(self, ref: str, caller: str, task: str, name: str) -> JSONObject | str:
-        """Return the guide of a run to publish under a name, or why it cannot have one; see
-        `guide_of`.
+        """Return the guide for a run that is published under a name, or the reason why the run
+        cannot have a guide; see `guide_of`.
         """
         guide = await self._compute([ref], caller, run_guide, ref, caller, task, name)
         return guide if isinstance(guide, dict) else str(guide)
@@ -192,7 +192,7 @@ class Drafting:
             asked_by.reset(before)
 
     def _are_small(self, refs: Sequence[str], caller: str) -> bool:
-        # Read the idea only to find its run.
+        # Read the idea only in order to find its run.
         runs = [
             ref if self._store.runs.get(ref) else find_idea(self._store, ref, caller)[1]
             for ref in refs

@@ -28,17 +28,18 @@ class Outline:
 
     Attributes:
         run: its id.
-        idea: the id of the idea that it ended with.
-        status: the status with which it ended.
-        has_results: whether at least one of its calls succeeded.
-        description: the description of its idea in one sentence, or "" if it called no tool and has
-            no task.
+        idea: the id of the idea with which the run ended.
+        status: the status with which the run ended.
+        has_results: whether at least one call of the run succeeded.
+        description: the description of the run's idea in one sentence, or "" if the run called no
+            tool and has no task.
         input: the value of `†input`, or None if the idea takes no input.
         input_schema: the parameters of the tool.
         output_schema: the schema of the tool's result, or None if none was declared.
         result: the run's result as a function, or None if the run is not done.
-        program: the program that it consists of, or None if anything else made calls as well.
-        catalogue: its tools.
+        program: the program of which the run consists, or None if calls were also made outside a
+            program.
+        catalogue: the tools of the run.
     """
 
     run: str
@@ -124,6 +125,6 @@ def _description_of(function: Function) -> str:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """Return the first few names in a list, and the number of the others."""
+    """Return the first few names in a list, and the number of the other names."""
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return f"{', '.join(names[:_MOST_NAMED])}{more}"

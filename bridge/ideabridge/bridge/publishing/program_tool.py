@@ -52,7 +52,7 @@ class ProgramTrial:
     task.
 
     Attributes:
-        written: the program, and its author's words about it.
+        written: the program, and the author's words about the program.
         functions: the runs as functions.
         recorded: the results of each run. Each recording has the tools of all runs.
         inputs: the input that the program gets for each run.
@@ -86,7 +86,7 @@ class ProgramTrial:
 
     @property
     def is_own(self) -> bool:
-        """True if the published run consists of this very program."""
+        """True if the published run consists of exactly this program."""
         return own_program(self.functions[0]) == self.written.program
 
     @property
@@ -126,8 +126,8 @@ class ValuesInText:
     Attributes:
         copied: the values that might differ for other input: values from results, and defaults that
             only one run had.
-        sent: other strings that the runs sent. Most such strings are the same for every input, so
-            they are listed, but nobody is asked about them.
+        sent: other strings that the runs sent. Most of these strings are the same for every input.
+            Therefore, they are listed, but nobody is asked about them.
         open_defaults: the parameters whose defaults are among `copied`, unless the author says that
             the default is the same for every input.
     """
@@ -180,7 +180,7 @@ def expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON
 
     One run cannot show whether a value is the same for other input: a program that merely writes
     down a run's values does what that run did, and nothing else. A program that a person wrote is
-    published as it is, and its report lists the values.
+    published unchanged, and its report lists the values.
     """
     open_ = [literal for literal in copied if not _is_declared(literal, constants)]
     if open_:
@@ -207,10 +207,10 @@ class AcceptedProgram:
 
     Attributes:
         trial: the program and its runs.
-        schema: the parameters of its tool.
+        schema: the parameters of the program's tool.
         arguments: the input with which it reproduces the published run.
         judgements: the judgement of each run.
-        values: the recorded values that its text contains.
+        values: the recorded values that the program's text contains.
     """
 
     trial: ProgramTrial
@@ -308,8 +308,9 @@ def with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResult
     """Return an input schema in which each parameter without a description has its value in the run
     as an example.
 
-    Everybody with access to the tool sees the example. So it must be a value that the publisher
-    passed to the run, not a value that might come from a result, because results are private.
+    Everybody with access to the tool sees the example. The example must therefore be a value that
+    the publisher passed to the run, not a value that might come from a result, because results are
+    private.
     """
     values = object_or_empty(arguments)
     described = dict(read_as(SchemaKeywords, schema).properties)

@@ -136,7 +136,7 @@ class RecordedResults:
         run: its id.
         calls: the calls of the Solution. A call with `_each` is listed once for each item.
         output: its result.
-        catalogue: its tools.
+        catalogue: the tools of the run.
         output_counts: False if nobody specified what its result should be, so that a program can
             return something else.
         now: the time at which it began, in seconds since 1970.

@@ -4,7 +4,7 @@ recordings accept one.
 Theory of operation. A mind that saw a run submits a program. `hand_in` publishes it or reports how
 it differs from the run. Each program is journaled as a separate run, with the Request that the mind
 received and its answer as the Solution. A record in the store lists the runs of these rounds with
-the differences, so the count holds across processes. The record belongs to the run to publish,
+the differences, so all processes share the count. The record belongs to the run to publish,
 regardless of the tool's name, and is emptied once a program is accepted.
 """
 
@@ -38,7 +38,8 @@ _RECORD: Final = "program_rounds."
 
 def _setting_of(request: PublishRequest) -> str:
     """Return the key under which the store records the rounds of a run. The key does not depend on
-    the tool's name or the additional runs, so changing those does not grant further rounds.
+    the tool's name or on the additional runs, so someone who changes these does not get further
+    rounds.
     """
     digest = sha256(f"{request.caller}\0{request.ref}".encode()).hexdigest()
     return _RECORD + digest[:32]
@@ -51,7 +52,7 @@ class ProgramRound:
     Attributes:
         run: the id of the run that contains the Request and the program.
         program: the program.
-        why: how it differs from the recording.
+        why: how the program differs from the recording.
     """
 
     run: str
@@ -86,16 +87,16 @@ class Rounds:
         """Publish a mind's program, if the recordings accept it.
 
         Args:
-            request: the request to publish it.
+            request: the request to publish the program.
             answer: the program.
-            run: the run in which the mind wrote it, or None if it was submitted without a run. In
-                that case, a run is created.
+            run: the run in which the mind wrote the program, or None to create a run for a program
+                that was submitted without one.
 
         Raises:
             ConstantsOpenError: the program does what the runs did, but contains recorded values.
                 This does not count as a round.
-            ProgramRefusedError: the program differs from the runs. The message says how, and how
-                many rounds are left.
+            ProgramRefusedError: the program differs from the runs. The message states the
+                difference and the number of rounds that are left.
             PublicationError: see `Bridge.publish`.
         """
         journaled = run.id if run is not None else await self._journal(request, answer)

@@ -1,8 +1,8 @@
 """Suggested names: asks a mind, in one Request, to name the tools that were suggested.
 
-The Request contains the names of the tools that were called and of the parameters. It contains no
-values and nothing that people wrote, because imported histories stay in the store. The mind decides
-only the names. If one of them is invalid or already taken, only that name is refused.
+The Request contains the names of the tools that were called and of the parameters. It does not
+contain values or text that people wrote, because imported histories stay in the store. The mind
+decides only the names. If one of them is invalid or already taken, only that name is refused.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class NamedSuggestions:
 async def name_suggestions(
     bridge: _Solver, suggestions: Sequence[Suggestion], caller: str
 ) -> NamedSuggestions:
-    """Ask the bridge's mind to name suggestions, in one Request that can take 30 seconds. Without a
-    mind, or without an answer from it, the suggestions keep their names.
+    """Ask the bridge's mind to name suggestions, in one Request that can take 30 seconds. If there
+    is no mind, or the mind does not answer, the suggestions keep their names.
     """
     if bridge.mind is None or not suggestions:
         return NamedSuggestions([*suggestions], [])
@@ -110,7 +110,9 @@ async def name_suggestions(
 
 
 def unnamed(suggestions: Sequence[Suggestion], error: IdeabridgeError) -> NamedSuggestions:
-    """Return the suggestions with their current names, and why the mind chose none."""
+    """Return the suggestions with their current names, and the reason why the mind chose no
+    names.
+    """
     reason = "; ".join(str(error).splitlines())
     note = f"the names combine the tools' names, because the model gave none: {reason}"
     return NamedSuggestions([*suggestions], [note])

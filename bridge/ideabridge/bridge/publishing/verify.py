@@ -31,8 +31,8 @@ class Verdict:
 
     Attributes:
         name, version, answer: as in the publication.
-        faults: one sentence for each problem. Empty if it still works.
-        notes: what was checked, and what was not.
+        faults: one sentence for each problem. The list is empty if the publication still works.
+        notes: notes on what was checked and what was not.
     """
 
     name: str
@@ -50,7 +50,7 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
     Args:
         publication: the publication, whose run is in the store.
         store: holds the run.
-        checked: the state of the tools that it calls.
+        checked: the state of the tools that the publication calls.
     """
     verdict = Verdict(publication.name, publication.version, publication.answer)
     verdict.faults += checked.faults

@@ -12,7 +12,7 @@ answers:
 | an output alone | `recorded`: the output, for the input in the context |
 | nothing | `solve`: a mind is asked, with the context and the schema |
 
-Nothing runs when a document is read or saved.
+Reading or saving a document does not run anything.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ class WrittenIdea:
     Attributes:
         idea: the triple in the form in which it is stored.
         name: the name of its tool, or None if the document has none.
-        description: what it is for, or "" if the document does not say.
-        answer: how its tool answers: `plan`, `program`, `recorded` or `solve`.
-        messages: its context.
+        description: the purpose of the idea, or "" if the document does not state it.
+        answer: how the idea's tool answers: `plan`, `program`, `recorded` or `solve`.
+        messages: the context of the idea.
         schema: the schema of the output, or None.
         solution: its solution. An output that can be null is not wrapped, unlike in `idea`.
         tools: names or patterns of the tools that a mind can call, or None for the tools that its
@@ -114,8 +114,8 @@ class WrittenIdea:
 
     @property
     def title(self) -> str:
-        """One line for people: the first part of its description, or of the first text in its
-        context.
+        """One line for people: the first part of the idea's description, or of the first text in
+        its context.
         """
         texts = [str(message.value) for message in self.messages if message.type == "text"]
         lines = [line.strip() for line in "\n".join([self.description, *texts]).splitlines()]
@@ -123,7 +123,7 @@ class WrittenIdea:
 
     @property
     def meta(self) -> IdeaMeta:
-        """The metadata with which it is saved."""
+        """The metadata with which the idea is saved."""
         return IdeaMeta(
             title=self.title,
             description=self.description,
@@ -133,20 +133,22 @@ class WrittenIdea:
 
     @property
     def example(self) -> JSONObject:
-        """The input in its context, or an empty object if it has none."""
+        """The input in the idea's context, or an empty object if the context has none."""
         value = next((message.value for message in self.messages if _is_input(message)), None)
         return object_or_empty(value)
 
     @property
     def input_schema(self) -> JSONObject:
-        """The parameters of its tool: the schema of the input in its context, or else a schema
-        inferred from the input's value.
+        """The parameters of the idea's tool: the schema of the input in the idea's context or, if
+        there is no schema, one inferred from the value of the input.
         """
         return function_schemas(self.idea)[0] or dict(_NO_INPUT)
 
     @property
     def output_schema(self) -> JSONObject | None:
-        """The schema of its tool's result, or None if the document does not say."""
+        """The schema of the result of the idea's tool, or None if the document does not state
+        it.
+        """
         if self.schema is None:
             return {"type": "string"} if self.answer == "solve" else None
         if self.answer == "plan" and self._plan(self.example).output_by_instance:
@@ -158,13 +160,13 @@ class WrittenIdea:
 
     @property
     def has_example(self) -> bool:
-        """True if the context contains an input that satisfies the input schema. Authors can leave
-        the input empty; then there is no example.
+        """True if the context contains an input that satisfies the input schema. If the author
+        leaves the input empty, there is no example.
         """
         return Validator(self.input_schema, what="input").is_valid(self.example)
 
     def published_plan(self) -> JSONObject:
-        """Return the plan in the form of a publication, see `read_published`. A program is returned
+        """Return the plan in the form of a publication; see `read_published`. A program is returned
         without the names of its tools.
         """
         plan = _as_stored(self.solution)
@@ -199,8 +201,8 @@ class WrittenIdea:
         )
 
     def guide(self, tools: list[JSON]) -> JSONObject:
-        """Return the guide for a run that solves it; see `Publication.guide`. Each of the `tools`
-        is `[module or null, name]`.
+        """Return the guide for a run that solves the idea; see `Publication.guide`. Each of the
+        `tools` is `[module or null, name]`.
         """
         context: list[JSON] = []
         for message in self.messages:
@@ -235,8 +237,8 @@ def read_idea(
             idea was checked when the idea was saved.
 
     Raises:
-        IdeaDocumentError: a property is unknown, missing or malformed. The message says which, and
-            what was expected.
+        IdeaDocumentError: a property is unknown, missing or malformed. The message names the
+            property and what was expected.
         PublicationNameError: the name cannot be published.
         PublicationError: the idea cannot be answered as `answer` says.
         MessageError, SchemaError, ValueMismatchError: a message, a schema or the solution is
@@ -563,7 +565,7 @@ def _answer(requested: str, solution: Solution) -> Answer:
 
     Raises:
         PublicationError: the solution lacks something that the requested answer needs. The message
-            says what.
+            names what is missing.
     """
     has_references = _has_references(solution.output)
     if requested != "auto":
@@ -622,7 +624,7 @@ def _composed(
     properties = cast("JSONObject", schema["properties"])
     is_any = output_schema is None and answer != "solve"
     if is_any:
-        # Without a schema, an output from calls or from a person can be anything.
+        # If there is no schema, an output from calls or from a person can be any value.
         schema = {key: value for key, value in schema.items() if key != "$defs"}
         properties["output"] = {}
 

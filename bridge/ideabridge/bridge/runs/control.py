@@ -77,7 +77,7 @@ def _who(record: RunRecord) -> str:
 
 
 class Control:
-    """Cancels and decides on the runs of a store.
+    """Cancels the runs of a store, and decides on their approvals.
 
     Args:
         runs: the runs of this process.
@@ -170,7 +170,7 @@ class Control:
         the run that are already waiting.
 
         Raises:
-            StandingRuleError: it cannot be stored.
+            StandingRuleError: the rule cannot be stored.
         """
         if rule is None:
             return
@@ -272,8 +272,8 @@ class Control:
             self._taking.discard(key)
 
         with contextlib.suppress(StoreError):
-            # If the answer cannot be stored, the requesting process waits a few seconds and then
-            # reads the journal.
+            # Ignore the error: if the answer cannot be stored, the requesting process waits a few
+            # seconds and then reads the journal.
             self._runs.store.requests.answer(key, error)
 
     async def left_by_driver(self, run: Run) -> None:
@@ -331,8 +331,8 @@ class Control:
                 self._take_asked()
 
     def end(self, run: Run, reason: str) -> None:
-        """Cancel a run that this process drives, and forget the request to cancel it. If that
-        fails, the process stops driving the run.
+        """Cancel a run that this process drives, and forget the request to cancel it. If the run
+        cannot be ended, this process stops driving it.
         """
         try:
             run.cancel(reason)

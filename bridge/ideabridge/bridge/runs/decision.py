@@ -6,8 +6,8 @@ performs the outcome. The rooms of the run follow in the same way. `decide_next`
 store, no clock and no task.
 
 The facts can be out of date by the time the outcome is performed. So each outcome that writes takes
-the lease of the run in the same transaction. If another process was faster, `Runs` serves the run
-as it is. If the journal has grown, `Runs` reads it again and makes a new decision.
+the lease of the run in the same transaction. If another process has taken the lease first, `Runs`
+serves the run as it is. If the journal has grown, `Runs` reads it again and makes a new decision.
 
 The first row that fits is the decision:
 
@@ -90,7 +90,7 @@ class ToEnd:
     """The run should end without being continued first.
 
     Attributes:
-        reason: why it should end.
+        reason: why the run should end.
     """
 
     reason: str
@@ -128,16 +128,16 @@ class Facts:
     """What a process knows about a run after reading its journal.
 
     Attributes:
-        record: its row in the store.
+        record: the run's row in the store.
         root: the row of the outermost run that the room belongs to. For a run that is not a room,
             its own row.
         purpose: what someone wants to happen to the run.
-        has_events: True if its journal contains an event.
-        is_lost: True if its Request cannot be composed because a message handler fails in this
-            process.
-        ended: the final status in its journal, or None if it has not ended.
+        has_events: True if the run's journal contains an event.
+        is_lost: True if the run's Request cannot be composed because a message handler fails in
+            this process.
+        ended: the final status in the run's journal, or None if the run has not ended.
         is_orphan: True for a room whose call ended before the room did.
-        is_held: True if another process, which might be alive, holds its lease.
+        is_held: True if a different process, which might be alive, holds the run's lease.
         drives: True if this process performs the effects of the run: it has the role `alone`, or it
             is a worker that has claimed the run.
         standing: the state of the run, or None until its rooms are opened.
@@ -192,7 +192,7 @@ class EndRun:
     """End the run without continuing it first.
 
     Attributes:
-        reason: why it ends.
+        reason: why the run ends.
     """
 
     reason: str
@@ -200,10 +200,10 @@ class EndRun:
 
 @dataclass(frozen=True, slots=True)
 class StayAside:
-    """Leave a run as it is, because it is set aside, and say why it does not continue.
+    """Leave a run as it is, because it is set aside, and report why it does not continue.
 
     Attributes:
-        reason: why it was set aside.
+        reason: why the run was set aside.
     """
 
     reason: str
@@ -223,16 +223,18 @@ class OpenRooms:
 
 @dataclass(frozen=True, slots=True)
 class KeepWaiting:
-    """Return a run that is waiting for someone, and refuse its questions whose time is up."""
+    """Return a run that is waiting for someone, and refuse those of its questions whose deadline
+    has passed.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Return a waiting run that could not continue in this process. Nothing is written, because
-    another process might be able to continue it.
+    """Return a waiting run that could not continue in this process. Do not write to the store,
+    because a different process might be able to continue the run.
 
     Attributes:
-        fault: the reason why it cannot continue.
+        fault: the reason why the run cannot continue.
     """
 
     fault: str
@@ -244,7 +246,7 @@ class Interrupt:
     outcomes.
 
     Attributes:
-        fault: the reason why it cannot continue.
+        fault: the reason why the run cannot continue.
     """
 
     fault: str
@@ -255,7 +257,8 @@ class Enqueue:
     """Queue a run that its process left behind, so that a worker continues it.
 
     Attributes:
-        handover: the handover for its row, to which the needs of the run are added later.
+        handover: the handover for the run's row. The needs of the run are added to the handover
+            later.
     """
 
     handover: Handover
@@ -279,7 +282,7 @@ class TakeUp:
     """Continue the run in this process.
 
     Attributes:
-        handover: the handover for its row, which counts how often the run was taken up, or None
+        handover: the handover for the run's row, which counts how often the run was taken up. None
             for a room.
     """
 
@@ -360,7 +363,7 @@ def _counted(before: Handover, standing: Standing) -> TakeUp | SetAside:
     if before.events == standing.events:
         times = before.taken_up or 0
 
-    # The process that queued the run handed it over on purpose, which does not count as a failed
+    # The process that queued the run handed it over on purpose. This does not count as a failed
     # attempt.
     was_handed_over = before.needs is not None and before.taken_up is None
     taken_up = 0 if was_handed_over else times + 1

@@ -140,7 +140,7 @@ class PlanStarts:
 
         Raises:
             PlanError: the program is malformed, or programs are not allowed in this process.
-            ProgramError: there is no interpreter.
+            ProgramError: the interpreter is missing.
         """
         expect_programs(settings)
         names = await self._checked_program(plan, caller)

@@ -1,13 +1,13 @@
 """Recorded defaults: marks as assumptions those recorded values that a published plan uses for
 absent parameters and that might not fit.
 
-A default was recorded together with the other values of its call, so it might not fit if one of
-them is replaced. A default that is a string, list or object is an assumption if the caller passes
-another value of the call. Any default is an assumption if the caller passes a value that was a
-member of the same object in an earlier result, such as the other coordinate of a place. A default
-of several words is always an assumption, because a mind wrote it for the recorded values. A default
-is not an assumption if two runs had the same value, or if the author of the plan wrote it for any
-input.
+A default was recorded together with the other values of its call, so the default might not fit if
+one of these values is replaced. A default that is a string, list or object is an assumption if the
+caller passes another value of the call. Any default is an assumption if the caller passes a value
+that was a member of the same object in an earlier result, such as the other coordinate of a place.
+A default of several words is always an assumption, because a mind wrote it for the recorded values.
+A default is not an assumption if two runs had the same value, or if the author of the plan wrote
+the default for any input.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
     if plan.get("copied") == 1:
         reasons = _reasons(plan, arguments, schema, literals)
 
-    # Explanations that are no longer needed, or that one with a reason replaces. They are compared
-    # by identity, because two literals can have equal explanations.
+    # Explanations that are no longer needed, or that are replaced by an explanation with a reason.
+    # They are compared by identity, because two literals can have equal explanations.
     dropped = {
         id(literal.form) for literal in literals if literal.is_whole or literal.at in reasons
     }
@@ -151,7 +151,8 @@ class _Companions:
 
     def __init__(self, literals: Iterable[_Literal]) -> None:
         self.passed_for_followed: dict[Path, list[str]] = {}
-        # Maps each object in an earlier result to the parameter passed for one of its members.
+        # Maps each object in an earlier result to the parameter that is passed for one of the
+        # object's members.
         self._by_holder: dict[str, str] = {}
         for literal in literals:
             if literal.passed is None:

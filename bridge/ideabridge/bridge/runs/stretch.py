@@ -54,12 +54,13 @@ class EndedCall:
 
     Attributes:
         tool: its tool.
-        parameters: its parameters as literal values: no string in them is a reference.
-        step: the number of its step. Calls of the same step were listed together.
+        parameters: the parameters of the call as literal values. None of the strings in them is a
+            reference.
+        step: the number of the call's step. Calls of the same step were listed together.
         value: its value.
-        error: `{"kind", "message"}` if it failed, or None if it succeeded.
-        began: the time when it began, in seconds since 1970, or None if that is not known.
-        ended: the time when it ended, or None if that is not known.
+        error: `{"kind", "message"}` if the call failed, or None if it succeeded.
+        began: the time when the call began, in seconds since 1970, or None if that is not known.
+        ended: the time when the call ended, in seconds since 1970, or None if that is not known.
     """
 
     tool: Tool
@@ -86,11 +87,11 @@ class EndedRun:
     """A run that consists of ended calls.
 
     Attributes:
-        context: the messages with which it begins.
+        context: the messages with which the run begins.
         events: its journal.
         times: the times, in seconds since 1970, when its events happened, or None if no time is
             known.
-        solution: all of its calls and its output, as one Solution.
+        solution: all calls and the output of the run, as one Solution.
         tools: the names of its tools.
         unkept: the reasons why some of the calls cannot be published, keyed by place. If a call
             succeeded but does not fit its tool, so that no run could make it, it counts as failed
@@ -208,7 +209,7 @@ class _Writing:
         return times
 
     def propose(self, calls: list[JSON], output: JSON = None) -> None:
-        # Nobody was asked, so the id of the Request only has to be unique to the step.
+        # No mind was asked, so the id of the Request only has to be unique to the step.
         step = self.machine.step
         self.take(RequestMade(step, content_hash([self._digest, step])))
         self.take(SolutionProposed(calls, output))
@@ -249,8 +250,8 @@ def keep_ended(
     fingerprint: str,
     origin: JSONObject,
 ) -> None:
-    """Store a run of ended calls, with one idea whose Solution contains all of these calls. Its
-    events must already have been screened.
+    """Store a run of ended calls, with one idea whose Solution contains all of these calls. The
+    events of the run must already have been screened.
 
     Args:
         store: the store.

@@ -1,7 +1,7 @@
 """Backup: writes a backup file so that it is either complete or does not exist.
 
-The backup is written under another name and then renamed. The next backup to the same name removes
-the incomplete files that killed processes left behind.
+The backup is written under a temporary name and then renamed. The next backup to the same name
+removes the incomplete files that killed processes left behind.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def _name(part: Path, target: Path) -> None:
     except FileExistsError:
         raise
     except OSError:
-        # Without hard links, two simultaneous backups to the same name are not detected.
+        # If the file system has no hard links, two simultaneous backups to the same name are not
+        # detected.
         if os.path.lexists(target):
             raise FileExistsError from None
         part.rename(target)
@@ -102,7 +103,7 @@ def _sweep(target: Path) -> None:
             if fcntl is not None:
                 descriptor = os.open(part, os.O_RDWR)
                 try:
-                    # This fails if another process is still writing the file.
+                    # This fails if a different process is still writing the file.
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 finally:
                     os.close(descriptor)

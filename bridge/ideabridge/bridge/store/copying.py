@@ -108,7 +108,8 @@ def copy_into(source: Database, target: Database, report: Callable[[str], None])
     """Copy all tables except the indexes of words, tools and shapes.
 
     Args:
-        source: the store to copy, as it is when the copy begins. Others can use it in the meantime.
+        source: the store to copy, in its state at the beginning of the copy. Other processes can
+            use the store in the meantime.
         target: an empty store, or an unfinished copy of the same source. No other process must use
             the target in the meantime.
         report: called with the name of each table before it is copied.
@@ -151,7 +152,7 @@ def expect_whole(database: Database) -> None:
 
 
 def release(target: Database) -> None:
-    """Remove the mark of an unfinished copy, which is now complete and checked."""
+    """Remove the mark of an unfinished copy, because the copy is now complete and checked."""
     with target.transaction():
         target.execute("DELETE FROM counters WHERE key = ?", (MARK,))
 
@@ -220,8 +221,8 @@ def _extend(source: Database, target: Database, table: _Table) -> None:
 
 
 def _finish(source: Database, target: Database) -> None:
-    """Write everything that is derived from the tables: the words of names, the keys of contents,
-    and the next free row numbers.
+    """Write the data that is derived from the tables: the words of names, the keys of contents, and
+    the next free row numbers.
     """
     catalogue = source.counter("catalogue")
     names = target.execute(

@@ -44,8 +44,8 @@ class Decoded:
         return value
 
     def keep(self, text: str, value: JSON) -> None:
-        """Cache the value of a string, unless it would take more than half of the memory for all
-        values.
+        """Cache the value of a string, unless this value would take more than half of the memory
+        for all values.
         """
         if len(text) < LONG_TEXT:
             return

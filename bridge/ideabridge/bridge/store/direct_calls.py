@@ -29,19 +29,20 @@ class DirectCall(NamedTuple):
     Attributes:
         at: the time when the call arrived, in seconds since 1970.
         caller: who made the call.
-        client: name and version of the client; "" if it sent none.
-        session: hash of the MCP session's id; "" if the transport has no sessions.
+        client: the name and version of the client, or "" if the client sent none.
+        session: the hash of the MCP session's id, or "" if the transport has no sessions.
         name: the name under which this server exposes the tool.
         module: the module of the tool, or None if a tool file defines it.
         tool: the name of the tool in its module or file.
         parameters: the first 32 hex digits of the SHA-256 of its arguments as compact JSON, with
             secrets replaced.
-        seconds: its duration in seconds.
+        seconds: the duration of the call in seconds.
         outcome: see `DirectOutcome`.
         run: the run that the call became if it needed approval.
         bytes_in: the size of the arguments, in bytes of JSON.
         bytes_out: the size of the answer's content, in bytes.
-        number: its row number, which grows with each call; 0 if it is not stored yet.
+        number: the row number of the call, which grows with each call, or 0 if the call is not
+            stored yet.
     """
 
     at: float
@@ -82,7 +83,7 @@ class DirectCallTable:
                 f"INSERT INTO direct_calls({_COLUMNS}) VALUES ({_PLACES})",  # noqa: S608 - constants
                 [call[:-1] for call in calls],
             )
-            # The rows are ordered by time, so the old ones form one range at the start.
+            # The rows are ordered by time, so the old rows form one range at the start.
             self._database.execute(
                 "DELETE FROM direct_calls WHERE number <= (SELECT max(number) "
                 "FROM direct_calls) - ?1 "

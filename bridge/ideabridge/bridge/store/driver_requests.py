@@ -80,7 +80,7 @@ class DriverRequests:
 
     def answer(self, key: str, error: str | None) -> None:
         """Answer a request with None if the driver accepted the event, otherwise with the reason
-        why the driver did not accept it. The answer has no effect if the request was deleted.
+        why the driver did not accept it. If the request was deleted, the answer has no effect.
         """
         self._settings.replace(key, encode({"error": error}))
 

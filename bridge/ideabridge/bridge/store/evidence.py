@@ -1,4 +1,4 @@
-"""EvidenceTable: stores what later runs of published versions showed."""
+"""EvidenceTable: stores what later runs of published versions showed about these versions."""
 
 from __future__ import annotations
 

@@ -101,8 +101,8 @@ class IdeaFilter:
         module: a server whose tools a step of its run calls.
         since, until: the time when it was saved: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
             `3d`, `12h`, `2w`.
-        outcome: how its run ended: `done`, `failed`, ...
-        mind: who answered: `turns`, `sampling`, `model`, ...; a plan's author is "".
+        outcome: how the idea's run ended: `done`, `failed`, ...
+        mind: who answered: `turns`, `sampling`, `model`, ..., or "" for the author of a plan.
         tag: a tag of the idea.
     """
 
@@ -116,7 +116,7 @@ class IdeaFilter:
 
     @property
     def empty(self) -> bool:
-        """Return whether every idea passes."""
+        """Return whether the filter has no conditions, so that every idea passes."""
         return all(getattr(self, name) is None for name in self.__slots__)
 
     def columns(self, now: datetime | None = None) -> SQL:
@@ -306,8 +306,8 @@ class Ideas:
 
     def get(self, ref: str, *, caller: Viewer) -> StoredIdea:
         """Read an idea, with the metadata that the caller is allowed to see. Values from results of
-        another caller's run are left out; then the content no longer has the idea's id, and
-        `meta.left_out` lists the missing values.
+        another caller's run are left out. In this case, the content no longer has the idea's id,
+        and `meta.left_out` lists the missing values.
 
         Args:
             ref: an id, a unique prefix of an id (at least 6 hex digits), a published NAME or
@@ -539,8 +539,8 @@ class Ideas:
         """
         if chosen is not None and (chosen.tool is not None or chosen.module is not None):
             self.index_all()
-        # Without a snapshot, an idea that another process indexes in the meantime could be listed
-        # twice, or not at all.
+        # Read in a snapshot: otherwise, an idea that another process indexes in the meantime could
+        # be listed twice, or not at all.
         with self._database.snapshot():
             below = SQL("", [])
             if after is not None:
@@ -611,8 +611,8 @@ class Ideas:
             return [self.read(number, SEES_ALL) for (number,) in rows]
 
     def of_run(self, run_id: str) -> list[IdeaRecord]:
-        """Return the ideas of a run in the order of its steps, with the metadata of that run, or []
-        if there is no such run.
+        """Return the ideas of a run in the order of the run's steps, with the metadata of that run,
+        or [] if the run does not exist.
         """
         with self._database.snapshot():
             rows = self._database.execute(f"{_RECORD} WHERE ideas.run = ?", (run_id,)).fetchall()
@@ -628,8 +628,8 @@ class Ideas:
             return [record for _, record in records]
 
     def solutions_of(self, run_id: str) -> list[Solution]:
-        """Return the Solutions of a run in the order of its steps, or [] if there is no such
-        run.
+        """Return the Solutions of a run in the order of its steps, or [] if the run does not
+        exist.
         """
         with self._database.snapshot():
             rows = self._database.execute(
@@ -659,16 +659,16 @@ class Ideas:
     def search(
         self, words: str, limit: int = 20, chosen: IdeaFilter | None = None, *, caller: Viewer
     ) -> list[IdeaHit]:
-        """Search ideas, best first: published ideas, then ideas with all words, then ideas
-        with some of them.
+        """Search ideas, best first: published ideas first, then ideas with all words, then ideas
+        with some of the words.
 
         The search covers titles, descriptions, tasks, tags, tool names and published names. The
         last idea of a run represents the run. Words that occur in almost every idea are ignored if
         the query has rarer words.
 
         Args:
-            words: any text. If it contains no word, the result is the newest ideas that
-                pass the filter.
+            words: any text. If the text contains no word, return the newest ideas that pass the
+                filter.
             limit: the maximum number of hits.
             chosen: a filter.
             caller: who searches.
@@ -715,8 +715,8 @@ class Ideas:
         """Return those of the given rows that a caller sees: a run of the caller made the idea, or
         the idea is published to the caller.
 
-        The owner of the store imported the ideas that no run in this store made. Users, except
-        admins, see these only if they are published.
+        The owner of the store imported the ideas that no run in this store made. Users who are not
+        admins see these ideas only if they are published.
         """
         if caller is SEES_ALL or not numbers:
             return numbers
@@ -788,7 +788,9 @@ class Ideas:
         return self._select(using, own, uses[1:], limit)
 
     def _select(self, source: SQL, own: SQL, uses: list[str], limit: int) -> list[Place]:
-        """Return the newest ideas from a source that meet a condition and have all these uses."""
+        """Return the newest ideas from a source. The ideas meet a condition and have all these
+        uses.
+        """
         rows = self._database.execute(
             f"SELECT ideas.time, ideas.number FROM {source.text} WHERE {own.text}{_HAS_USE * len(uses)}1 = 1 "  # noqa: S608
             "ORDER BY ideas.time DESC, ideas.number DESC LIMIT ?",

@@ -85,7 +85,8 @@ class PastEvents:
 
     Attributes:
         events: the events.
-        times: the times when they happened, in seconds since 1970, or None if these are not known.
+        times: the times when the events happened, in seconds since 1970, or None if these times are
+            not known.
     """
 
     events: Sequence[JSONObject]
@@ -94,8 +95,8 @@ class PastEvents:
 
 @dataclass(frozen=True, slots=True)
 class RunSource:
-    """When a run began, in seconds since 1970, or None if it begins now; and the program that asked
-    for it, see `RunRecord.client`.
+    """Two facts about the origin of a run: the time when it began, in seconds since 1970, or None
+    if it begins now; and the program that asked for it (see `RunRecord.client`).
     """
 
     began: float | None = None
@@ -147,9 +148,9 @@ class Journal:
         events: Sequence[JSONObject],
         times: Sequence[float] | None = None,
     ) -> int:
-        """Append events to a run's journal, either all or none. Return the sequence number of the
-        last event; numbers start at 1. `times`, in seconds since 1970, says when they happened; by
-        default, they happen now.
+        """Append events to a run's journal, either all of them or none. Return the sequence number
+        of the last event. Sequence numbers start at 1. `times` contains the times when the events
+        happened, in seconds since 1970. If `times` is None, the events happen now.
 
         Raises:
             StaleDriverError: the epoch is not the run's current one, or was released. Nothing is
@@ -158,7 +159,8 @@ class Journal:
             InvalidJSONError: an event is not JSON.
         """
         if times is None and len(events) == 1 and events[0].get("event") not in PARTS:
-            # A single statement is a transaction of its own, so it also checks the epoch.
+            # A single statement is a transaction of its own, so this statement also checks the
+            # epoch.
             body = encode_text(events[0])
             append = _APPEND + self._database.for_update
             event = self._database.insert(append, (run_id, body, epoch, time.time()), "id")
@@ -209,7 +211,7 @@ class Journal:
         order.
 
         Raises:
-            UnknownRunError: the run does not exist. The first `next` raises it.
+            UnknownRunError: the run does not exist. The first call to `next` raises this error.
         """
         for number, body, _, parts in self._stored_events(run_id, after):
             yield number, self._contents.unpack(body, parts)
@@ -220,7 +222,7 @@ class Journal:
         item, because what a call returned is not decoded.
 
         Raises:
-            UnknownRunError: the run does not exist. The first `next` raises it.
+            UnknownRunError: the run does not exist. The first call to `next` raises this error.
         """
         for number, body, at, parts in self._stored_events(run_id, after):
             event = _call_event(body)
@@ -299,7 +301,7 @@ class Journal:
     def is_small(self, run_id: str, most_events: int, most_bytes: int) -> bool:
         """Return whether the journal of a run is within a number of events and an approximate
         number of bytes. The bytes include the contents that events refer to (the context and
-        Solutions). Nothing is decoded.
+        Solutions). This method does not decode anything.
 
         Raises:
             UnknownRunError: the run does not exist.
@@ -347,8 +349,8 @@ class Journal:
         at: int,
         fingerprint: str,
     ) -> None:
-        """Create a run that has no driver. It begins with the first events of another run, some of
-        which may have been changed.
+        """Create a run that has no driver. The run begins with the first events of a different run.
+        Some of these events might have been changed.
 
         Args:
             run_id: the id of the fork.
@@ -484,7 +486,7 @@ class Journal:
     def set_status(
         self, run_id: str, epoch: int, status: str, summary: StoredSummary | None
     ) -> None:
-        """Set a run's status and summary. A summary of None removes the stored summary.
+        """Set a run's status and summary. If the summary is None, the stored summary is removed.
 
         Raises:
             StaleDriverError: the epoch is not the run's current one, or it was released.
@@ -533,7 +535,7 @@ class Journal:
 
         Raises:
             UnknownRunError: no run has this id, or it belongs to someone else. The message is the
-                same for both.
+                same in both cases.
         """
         record = self.get(run_id)
         if record is None or not sees_run_of(caller, record.caller):
@@ -620,14 +622,14 @@ class Journal:
         return number
 
     def outlines(self, run_ids: Sequence[str]) -> dict[str, list[CallMark]]:
-        """Return what the first events of runs say about their calls, keyed by run. No values are
-        read.
+        """Return what the first events of runs say about the calls of these runs, keyed by run. The
+        method does not read any values.
         """
         outlines: dict[str, list[CallMark]] = {}
         for run_id in run_ids:
             with self._database.guard:
                 rows = self._database.execute(
-                    # PostgreSQL takes no bigint here, so the number is in the text.
+                    # PostgreSQL does not accept a bigint here, so the number is in the text.
                     f"SELECT substr(events.body, 1, {_MARK_CHARACTERS}), events.at "  # noqa: S608
                     "FROM runs JOIN events ON events.id BETWEEN (runs.number << 32) + 1 "
                     "AND (runs.number << 32) + ?1 WHERE runs.id = ?2 ORDER BY events.id",
@@ -680,8 +682,9 @@ class TimedEvent(NamedTuple):
     """An event of a journal.
 
     Attributes:
-        number: its sequence number, from 1.
-        at: when it was journaled, in seconds since 1970, or None if the store does not have it.
+        number: the sequence number of the event, from 1.
+        at: the time when the event was journaled, in seconds since 1970, or None if the store does
+            not contain the time.
         event: the event; see `Journal.timed_events`.
         size: the approximate memory, in bytes, that the whole event takes once it is decoded.
     """

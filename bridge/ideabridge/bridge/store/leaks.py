@@ -63,10 +63,11 @@ def check_leaks(document: JSONObject, find_secrets: FindSecrets | None = None) -
         find_secrets: finds the configured secrets.
 
     Raises:
-        SecretInIdeaError: the message says where each secret is and of which kind, but does not
-            contain it.
+        SecretInIdeaError: the document contains a secret. The message names the place and the kind
+            of each secret, but does not contain the secret itself.
     """
-    # A key that might itself be a secret is not named, so two places can share a name.
+    # The name of a place does not contain a key that might itself be a secret, so two places can
+    # share a name.
     places: dict[str, None] = {}
     for path, text in _texts(document):
         secrets = shapes_in(text)

@@ -1,10 +1,10 @@
 """Pruning: deletes old runs and ideas while other processes use the store (`docs/store.md`).
 
-1. `Families` groups what must be kept or deleted together: a run, the rooms that answered its
-   calls, its forks, and their ideas. An idea that no run in this store made is a family of its own,
-   but ideas that name the same run of another store form one family.
-2. `Pruning` deletes families, a few in each transaction, unless a publication or tag needs them by
-   then. Then it deletes the events of the deleted runs.
+1. `Families` groups the runs and ideas that must be kept or deleted together: a run, the rooms that
+   answered its calls, its forks, and the ideas of all of these. An idea that no run in this store
+   made is a family of its own, but ideas that name the same run of another store form one family.
+2. `Pruning` deletes families, a few in each transaction, unless a publication or a tag has begun to
+   need them. It then deletes the events of the deleted runs.
 3. `Sweep` deletes the rows of `contents` that no idea and no event references any more.
 
 Each transaction takes about 10 ms and leaves a consistent store. If a pruning is killed, the next
@@ -47,8 +47,8 @@ class Family:
 
     Attributes:
         members: ids of runs, in this store or another; or the row of a single idea without a run.
-        time: the time when its latest member ended or was saved, ISO 8601 in UTC.
-        why: the reason to keep it regardless of age, or "" if there is none.
+        time: the time when the latest member of the family ended or was saved, as ISO 8601 in UTC.
+        why: the reason to keep the family regardless of its age, or "" if there is no reason.
     """
 
     members: list[Key] = field(default_factory=list[Key])
@@ -123,8 +123,8 @@ class Families:
             if status not in ENDED or (driver is not None and lease_until > now):
                 self._keep(key, UNFINISHED)
 
-        # SQLite continues numbering from the newest row. If the newest row were deleted, its number
-        # would be reused, while other processes might still remember it.
+        # SQLite continues the numbering from the newest row. If the newest row were deleted, its
+        # number would be reused, while other processes might still remember the old row.
         newest = execute(
             "SELECT id, NULL FROM runs WHERE number = (SELECT max(number) FROM runs) UNION ALL "
             "SELECT run, number FROM ideas WHERE number = (SELECT max(number) FROM ideas)"
@@ -151,8 +151,8 @@ def holders(
 
     Args:
         database: the store. Call this inside a guard or transaction.
-        ideas: consider only these rows of ideas, and publications after the row `since`. None means
-            all.
+        ideas: consider only these rows of ideas, and publications after the row `since`, or None to
+            consider all.
         since: see `ideas`.
     """
     execute = database.execute
@@ -263,7 +263,8 @@ class Reach:
                 row = self._database.execute(
                     "SELECT body FROM contents WHERE number = ?", (number,)
                 ).fetchone()
-                # A missing list means that the store is damaged. Reading the idea reports that.
+                # A missing list means that the store is damaged. The method that reads the idea
+                # reports this.
                 entries += cast("list[int]", decode_trusted(row[0])) if row is not None else []
 
         pieces = self._pieces(new)
@@ -426,9 +427,9 @@ class Prunable:
     """The runs and ideas that a pruning would delete.
 
     Attributes:
-        runs: the number of runs that it would delete.
-        ideas: the number of ideas that it would delete.
-        used: how many bytes of the store are currently in use.
+        runs: the number of runs that the pruning would delete.
+        ideas: the number of ideas that the pruning would delete.
+        used: the number of bytes of the store that are currently in use.
         oldest, newest: the times when the earliest and the latest of these runs ended, ISO 8601 in
             UTC; "" if there is nothing to delete.
         kept: the number of runs of the same age that are kept, by reason: `published`, `tagged`,
@@ -466,8 +467,8 @@ class Pruning:
         database: the store.
         search: its full-text index.
         calls: its index of tools and tags.
-        wait: called between two transactions with the seconds to wait; returns true to stop. None
-            means `time.sleep`.
+        wait: called between two transactions with the number of seconds to wait. It returns true to
+            stop the pruning. If None, `time.sleep` is called.
         pace: the length of a pause, as a multiple of the length of the transaction before it.
     """
 
@@ -529,8 +530,8 @@ class Pruning:
         published: int,
         after_each: Callable[[], None] = lambda: None,
     ) -> tuple[int, int]:
-        """Delete families, except those that something now needs. Return how many runs and ideas
-        were deleted.
+        """Delete families, except those that a publication or a tag now needs. Return how many runs
+        and ideas were deleted.
 
         Args:
             families: the families.
@@ -568,8 +569,8 @@ class Pruning:
         return contents
 
     def _breathe(self) -> None:
-        """Pause, so that processes waiting for the lock can get it: they try only from time to
-        time.
+        """Pause, so that processes waiting for the lock can get it. These processes try only from
+        time to time.
         """
         seconds = min(max(time.monotonic() - self._begun, 0.001) * self._pace, 0.1 * self._pace)
         if self._wait is None:
@@ -579,8 +580,8 @@ class Pruning:
         self._begun = time.monotonic()
 
     def _may_go(self, family: Family, top: int, published: int) -> bool:
-        """Return whether a family can be deleted, because nothing has started to need it. Call this
-        inside the transaction that deletes it.
+        """Return whether a family can still be deleted: no publication or tag has begun to need it.
+        Call this inside the transaction that deletes the family.
         """
         runs = encode_text([*family.runs()])
         number = self._database.number
@@ -779,12 +780,12 @@ _DUE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The runs to keep. All others are deleted, but a run that is deleted only because there are
-    more than `runs` is kept until it is older than `YOUNG`.
+    """The runs to keep. All other runs are deleted. However, if a run would be deleted only because
+    there are more than `runs`, it is kept until it is older than `YOUNG`.
 
     Attributes:
-        days: keep runs for this many days after they end; None to keep runs of any age.
-        runs: keep this many of the newest runs, including rooms; None for no limit.
+        days: keep runs for this many days after they end, or None to keep runs of any age.
+        runs: keep this many of the newest runs, including rooms. None means that there is no limit.
     """
 
     days: float | None
@@ -846,7 +847,7 @@ class Retention:
             another server does the round), `found` (the next round deletes them), or `deleted`.
 
         Raises:
-            PruningStoppedError: `wait` stopped it. The next round continues.
+            PruningStoppedError: `wait` stopped the round. The next round continues the deletion.
         """
         claimed = self._claim(now, who)
         if claimed is None:

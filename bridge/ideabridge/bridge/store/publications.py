@@ -77,7 +77,7 @@ RESERVED: Final = frozenset(
         # The tools of the server itself.
         *("search_tools", "run_plan", "solve", "submit_solution", "check_run", "decide_approval"),
         *("search_ideas", "publish_idea", "view_run"),
-        # Other words that can occur instead of a module's name or a published name.
+        # Other words that can occur in place of a module's name or a published name.
         *("anonymous", "idea", "ideabridge", "session", "last"),
     }
 )
@@ -88,7 +88,7 @@ def check_name(name: str) -> str:
     """Check that `name` can be published, and return it.
 
     Raises:
-        PublicationNameError: it cannot be published; the message suggests a name that can.
+        PublicationNameError: the name cannot be published; the message suggests a valid name.
     """
     if not is_safe_name(name):
         raise PublicationNameError(
@@ -102,7 +102,7 @@ def read_named(ref: str) -> tuple[str, int | None]:
     """Split NAME or NAME@VERSION into name and version. The version of a plain NAME is None.
 
     Raises:
-        UnknownPublicationError: `ref` is neither.
+        UnknownPublicationError: `ref` has neither form.
     """
     name, at, version = ref.partition("@")
     if not is_safe_name(name) or (
@@ -183,8 +183,8 @@ class Publications:
     """The tables `publications` (every version), `names` (the version of each name) and `shares`.
 
     Attributes:
-        admits: decides what callers in a profile see. The bridge sets it. Until then, these callers
-            see nothing.
+        admits: decides what callers in a profile see. The bridge sets this function. Until then,
+            these callers do not see any publication.
     """
 
     def __init__(
@@ -231,8 +231,8 @@ class Publications:
         """Publish an idea as the next version of a name. Earlier versions are never overwritten.
 
         Args:
-            new: the version. Its owner becomes the owner of a new name. None means the owner of the
-                store, who publishes to everybody.
+            new: the version. If the name is new, the owner of the version becomes the owner of the
+                name. None means the owner of the store, who publishes to everybody.
             audience: the callers that the name is shared with besides its owner (see `share`), or
                 None for no change.
             replaces: allow the owner of `new` to publish a version of a name that another owner
@@ -315,7 +315,7 @@ class Publications:
         """
         plan = _text(new.plan)
         if plan is not None:
-            # The text will soon be read again.
+            # Keep the text, because it will soon be read again.
             self._decoded.keep(plan, new.plan)
 
         version = self.last_version(new.name) + 1
@@ -386,16 +386,16 @@ class Publications:
         """Add a record of evidence, and what it teaches, to a version, in one transaction.
 
         Args:
-            name: the name, which need not be published at the moment.
+            name: the name, which does not have to be published at the moment.
             version: the version.
-            learn: called with the version as it was published and its records so far; returns a new
-                record and what all records teach, or None to add nothing.
+            learn: called with the version as it was published and with its records so far. It
+                returns a new record and what all records teach, or None to add nothing.
 
         Returns:
             The version with its current evidence.
 
         Raises:
-            UnknownPublicationError: there is no such version.
+            UnknownPublicationError: the version does not exist.
         """
         with self._database.transaction():
             published = self.get(name, version, caller=SEES_ALL)
@@ -407,7 +407,8 @@ class Publications:
                     "UPDATE publications SET learned = ?3 WHERE name = ?1 AND version = ?2",
                     (name, version, encode_text(added.learned)),
                 )
-                # The tool's description says what the evidence leaves open, so it has changed, too.
+                # The description of the tool says what the evidence leaves open, so the description
+                # has changed, too.
                 self._note_change()
             versions = self.versions(name, caller=SEES_ALL)
             return next(learned for learned in versions if learned.version == version)
@@ -444,8 +445,8 @@ class Publications:
         )
         execute("DELETE FROM shares WHERE name = ?", (name,))
         if owner == "" and EVERYBODY not in audience:
-            # Everybody can see a version without an owner. From now on, the owner of the store owns
-            # it.
+            # Everybody can see a version that has no owner. From now on, the owner of the store
+            # owns this version.
             earlier = {EVERYBODY: 1}
             execute("UPDATE names SET owner = ? WHERE name = ?", (LOCAL, name))
             execute(
@@ -468,8 +469,8 @@ class Publications:
         self._database.count("catalogue", 1)
 
     def shares(self, name: str) -> tuple[str, ...]:
-        """Return the callers that a published name is shared with besides its owner, or `EVERYBODY`
-        alone if it is shared with all.
+        """Return the callers that a published name is shared with besides its owner, or only
+        `EVERYBODY` if the name is shared with everybody.
 
         Raises:
             UnknownPublicationError: the name is not published.
@@ -549,7 +550,7 @@ class Publications:
         Args:
             name: the name.
             version: one of its versions.
-            pinned: True to keep this version when another version is published. Otherwise, the next
+            pinned: True to keep this version when a new version is published. Otherwise, the next
                 publication replaces it.
 
         Raises:
@@ -570,7 +571,7 @@ class Publications:
         self, name: str, *, caller: Viewer, limit: int | None = None, before: int | None = None
     ) -> list[Publication]:
         """Return the versions of a name that a caller can see, latest first, each with its
-        `learned`. The name need not be published at the moment.
+        `learned`. The name does not have to be published at the moment.
 
         Args:
             name: the name.
@@ -704,10 +705,10 @@ class Publications:
 
     def get(self, name: str, version: int | None = None, *, caller: Viewer) -> Publication:
         """Return the publication that a name currently refers to, or one of the name's versions,
-        even if the name was unpublished since.
+        even if the name has been unpublished since then.
 
         A version that is requested by number is returned as it was published, without what was
-        learned since.
+        learned since then.
 
         Args:
             name: the name.
@@ -730,8 +731,8 @@ class Publications:
         return self._read(row)
 
     def _row(self, name: str, version: int | None, caller: Viewer) -> tuple[Any, ...] | None:
-        """Return the row that `get` reads, whatever the caller's profile contains. Call this inside
-        a guard or transaction.
+        """Return the row that `get` reads, regardless of what the caller's profile contains. Call
+        this inside a guard or transaction.
         """
         which = "names.version" if version is None else "?2"
         row = self._database.execute(
@@ -744,9 +745,9 @@ class Publications:
         return (*row[:12], None, *row[13:])
 
     def find(self, name: str, version: int | None, caller: Viewer) -> int | None:
-        """Return the row of the idea that a name or version refers to, or None if there is none;
-        see `get` for `caller`. Unlike `get`, this method suggests no names, so it takes the same
-        time no matter how many names there are.
+        """Return the row of the idea that a name or version refers to, or None if the name or
+        version does not exist. For `caller`, see `get`. Unlike `get`, this method suggests no
+        names, so it takes the same time no matter how many names there are.
         """
         with self._database.guard:
             row = self._database.execute(
@@ -792,9 +793,9 @@ class Publications:
     def page(
         self, limit: int = 50, after: str | None = None, *, caller: Viewer, by_hand: bool = False
     ) -> Page[Publication]:
-        """Return a page of the current publications, sorted by name. With `caller`, the page
-        contains only those that are published to this caller. With `by_hand`, it contains only
-        those whose ideas no run has made.
+        """Return a page of the current publications, sorted by name. If `caller` is set, the page
+        contains only publications that this caller sees. If `by_hand` is set, it contains only
+        publications whose ideas no run has made.
 
         Raises:
             CursorError: `after` is not a cursor for this list, or the limit is out of bounds.
@@ -821,7 +822,7 @@ class Publications:
 
         Args:
             limit: the maximum number of rows.
-            viewer: who asks.
+            viewer: the caller who asks.
             sql: the statement. Its first parameter is the owner, and its second parameter is the
                 maximum number of rows. Any other parameters follow.
             parameters: the parameters that follow the first two.
@@ -898,8 +899,8 @@ class Publications:
             )
 
     def count(self, *, caller: Viewer) -> int:
-        """Return the number of published names. With `caller`, only those that the caller can see
-        count.
+        """Return the number of published names. If `caller` is set, count only the names that the
+        caller can see.
         """
         if caller is not SEES_ALL and profile_of(caller) is not None:
             return len(self.names_by_use(caller))

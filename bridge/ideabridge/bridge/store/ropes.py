@@ -1,9 +1,9 @@
 """Ropes: cuts long strings into pieces so that two strings that differ in one place share almost
 all of their pieces.
 
-A state of 2 MB that grows by 1 KB with each step is a new string at each step. Each piece is stored
-once by content, and the string is stored as the list of its pieces' numbers. The position of a cut
-depends only on the bytes around it, so a change moves only the cuts near it.
+A state of 2 MB that grows by 1 KB with each step is a new string at each step. The store keeps only
+one copy of each distinct piece, and stores the string as the list of the numbers of its pieces. The
+position of a cut depends only on the bytes around it, so a change moves only the cuts near it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class SessionRow(NamedTuple):
     Attributes:
         id: the id of the run that the session will become.
         caller: who makes the calls.
-        client: name and version of the client; "" if it sent none.
+        client: the name and version of the client, or "" if the client sent none.
         session: the hash of the connection; "" if the transport has no connections, in which case
             the session might mix several conversations.
         began: the time when the first call arrived, in seconds since 1970.

@@ -162,8 +162,8 @@ class ToolMemory:
 
     def offered(self, module: str) -> JSONObject:
         """Return a module's lists of resources, templates and prompts, keyed by kind. The value of
-        a kind is null if the module has no entries of that kind; a kind that is not known is
-        absent. `module` is the fingerprint of the module's configuration.
+        a kind is null if the module has no entries of that kind; a kind whose list was never read
+        is absent. `module` is the fingerprint of the module's configuration.
         """
         text = self._text(_OFFERED, module)
         return {} if text is None else cast("JSONObject", decode_trusted(text))
@@ -191,15 +191,15 @@ class ToolMemory:
             self._replace(_TOKEN, module, name, "true" if had_token else None, MAX_LISTS)
 
     def way(self, module: str) -> JSONObject | None:
-        """Return how a module was last reached, if finding this out again would take time. `module`
-        is the fingerprint of the module's configuration.
+        """Return the way in which a module was last reached, if it would take time to find this way
+        again. `module` is the fingerprint of the module's configuration.
         """
         text = self._text(_WAY, module)
         return None if text is None else cast("JSONObject", decode_trusted(text))
 
     def keep_way(self, module: str, name: str, way: JSONObject | None) -> None:
-        """Store how a module is reached, if that has changed. None deletes what is stored. For the
-        arguments, see `keep_tools`.
+        """Store how a module is reached, if that has changed. If the way is None, delete the stored
+        way. For the arguments, see `keep_tools`.
         """
         if way != self.way(module):
             text = None if way is None else encode_text(way)

@@ -612,7 +612,7 @@ def _first_line(error: BaseException) -> str:
 
 class _Guard:
     """Holds the lock of the reading connection, and converts errors. It is stateless, so each
-    database needs only one.
+    database needs only one guard.
     """
 
     __slots__ = ("_database",)

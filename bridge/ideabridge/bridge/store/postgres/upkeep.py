@@ -17,7 +17,7 @@ class PostgresUpkeep(Upkeep):
 
     Args:
         database: the database.
-        conninfo: its connection string, for pg_dump.
+        conninfo: the connection string of the database, for pg_dump.
         schema: the name of the schema.
     """
 
@@ -49,7 +49,7 @@ class PostgresUpkeep(Upkeep):
                 f"--dbname={self._conninfo}",
             ]
             self._call("pg_dump", "--no-password", *words, f"--file={part}")
-            # This checks the archive: it reads and unpacks everything in it.
+            # This command checks the archive, because it reads and unpacks the whole archive.
             self._call("pg_restore", f"--file={os.devnull}", str(part))
 
         write_file(target, fill)

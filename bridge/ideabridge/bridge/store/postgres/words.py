@@ -2,7 +2,7 @@
 
 PostgreSQL's parser would split addresses, paths and hyphenated words in its own way. So this module
 splits text into words in the same way as for SQLite, and removes accents. PostgreSQL only stems the
-words. Its ranking does not consider how rare a word is.
+words. The ranking of PostgreSQL does not consider how rare a word is.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _folded(text: str) -> str:
 
 
 def _query(words: Sequence[str], *, every: bool = True, begins: bool = False) -> str:
-    # A word is letters and digits only, so that it cannot contain the syntax of queries.
+    # A word consists only of letters and digits, so that it cannot contain the syntax of queries.
     suffix = ":*" if begins else ""
     parts = [part + suffix for word in words for part in _folded(word).split()]
     return (" & " if every else " | ").join(parts)

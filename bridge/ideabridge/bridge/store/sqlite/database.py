@@ -61,8 +61,8 @@ class SqliteDatabase(Database):
     """A `Database` in an SQLite file. A database in memory has a single connection for writing and
     reading.
 
-    A writer that finds the file locked by another process sleeps and retries. Meanwhile, it holds
-    no lock.
+    A writer that finds the file locked by another process sleeps and retries. It does not hold a
+    lock while it sleeps.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class SqliteDatabase(Database):
         return None if self.files is None else {"file": str(self.files.path)}
 
     def _open_reader(self) -> None:
-        # From here on, the writer waits in `_patiently`, where other threads can acquire its lock.
+        # After this, the writer waits in `_patiently`, where other threads can acquire its lock.
         self._write("PRAGMA busy_timeout=0")
         self._reader = self._connect()
         self._reading = threading.RLock()
@@ -197,7 +197,7 @@ class SqliteDatabase(Database):
         """Return the version of the file's schema, or 0 if the file is empty.
 
         Raises:
-            StoreVersionError: this ideabridge can neither read it nor migrate it.
+            StoreVersionError: this version of ideabridge can neither read the file nor migrate it.
         """
         version = self.number("PRAGMA user_version")
         if version > schema.VERSION:
@@ -232,7 +232,7 @@ class SqliteDatabase(Database):
         return f" INDEXED BY {index}"
 
     def numbered(self, tables: Sequence[str]) -> None:
-        """Do nothing, because SQLite looks up the largest number by itself."""
+        """Do nothing, because SQLite looks up the largest number on its own."""
 
     def newest_row(self, table: str) -> int:
         with self.guard:
@@ -269,7 +269,7 @@ class SqliteDatabase(Database):
 
     def _patiently(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
         """Run a statement that begins to write, and wait while another process keeps the file
-        locked. The caller holds the lock exactly once; each pause releases it.
+        locked. The caller holds the lock exactly once. Each pause releases the lock.
         """
         deadline = -1.0
         pause = _SHORTEST
@@ -432,8 +432,8 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def _translated(self) -> Generator[None]:
-        """Convert the errors of statements outside `guard` and `transaction`. These two convert
-        errors themselves, which is faster.
+        """Convert the errors of statements outside `guard` and `transaction`. `guard` and
+        `transaction` convert errors themselves, which is faster.
         """
         try:
             yield
@@ -475,7 +475,7 @@ def _code(error: sqlite3.Error) -> int:
 
 class _Guard:
     """Holds the lock of the reading connection, and converts errors. It is stateless, so each
-    database needs only one.
+    database needs only one guard.
     """
 
     __slots__ = ("_database",)
@@ -517,8 +517,8 @@ class _Transaction:
             database.begin(self._level)
         except BaseException as error:
             try:
-                # If the thread was interrupted just after it got the file's lock, nothing else
-                # would release the lock.
+                # Roll back here: if the thread was interrupted just after it got the file's lock,
+                # nothing else would release the lock.
                 if self._level == 0 and database.connection.in_transaction:
                     database.connection.execute("ROLLBACK")
             except sqlite3.Error as failure:
