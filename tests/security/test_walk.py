@@ -76,6 +76,7 @@ _VOLATILE: Final = (
     (re.compile(r'data-revision="[^"]*"'), ""),
     (re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|s|min|h)(?: ago)?\b"), "TIME"),
     (re.compile(r"just now"), "TIME"),
+    (re.compile(r'data-age="\d+"'), "AGE"),
     # The memory that a server takes is measured again for each page.
     (re.compile(r'(?<="memory">)\d+(?:\.\d+)? [kMG]?B(?=<)'), "MEMORY"),
     # The version that was asked for.

@@ -68,6 +68,24 @@ def test_an_open_first_page_becomes_home_with_what_waits_first(page: Page, site:
     expect(page.locator("#suggested")).not_to_have_attribute("data-later", re.compile("."))
 
 
+def test_ages_grow_while_a_page_is_open(page: Page, site: str) -> None:
+    with client(site) as http:
+        ask(http, ORDERS, REFUND)
+
+    page.clock.install()
+    for path, shown in (
+        ("home", "#waits time"),
+        ("approvals", ".card .asked"),
+        ("runs", "#runs td.began"),
+    ):
+        page.goto(f"{site}{path}")
+        expect(page.locator(shown)).to_contain_text(re.compile("just now|s ago"))
+        page.clock.fast_forward("05:00")
+        expect(page.locator(shown)).to_contain_text("5 min ago")
+        page.clock.fast_forward("48:00:00")
+        expect(page.locator(shown)).to_contain_text("2 days ago")
+
+
 def test_runs_with_one_title_differ_by_a_value_on_home(page: Page, site: str) -> None:
     with client(site) as http:
         for number in range(2):

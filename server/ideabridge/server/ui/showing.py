@@ -46,15 +46,22 @@ def size(number: int | None) -> str:
 
 def ago(at: float | str | None, now: float) -> str:
     """Return the `age_text` of a moment, or "" for None. A string is a time from the store."""
+    return age_text(now - _seconds(at)) if at else ""
+
+
+def age(at: float | str | None, now: float) -> Markup:
+    """Return the same text in an element whose text the script changes while the page is open."""
     if not at:
-        return ""
+        return Markup()
+    seconds = max(0, int(now - _seconds(at)))
+    return Markup('<span data-age="{}">{}</span>').format(seconds, ago(at, now))
 
+
+def _seconds(at: float | str) -> float:
+    """Return a moment in seconds since 1970. A string is a time from the store."""
     if isinstance(at, str):
-        then = datetime.fromisoformat(at).timestamp()
-    else:
-        then = at
-
-    return age_text(now - then)
+        return datetime.fromisoformat(at).timestamp()
+    return at
 
 
 def moment(at: float | str | None) -> str:
@@ -235,6 +242,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "whole_seconds": whole_duration_text,
     "coded": coded,
     "size": size,
+    "age": age,
     "ago": ago,
     "moment": moment,
     "exact_moment": exact_moment,

@@ -199,7 +199,7 @@
   function freshen(card, now) {
     const fresh = now.querySelectorAll("[data-fresh]");
     card.querySelectorAll("[data-fresh]").forEach((one, place) => {
-      if (fresh[place]) one.textContent = fresh[place].textContent;
+      if (fresh[place]) one.replaceChildren(...fresh[place].childNodes);
     });
   }
 
@@ -310,6 +310,32 @@
   });
   addEventListener("pageshow", follow);
   follow();
+
+  // -- ages -----------------------------------------------------------------------------------------------------------
+
+  // An age grows while the page is open. The server says how many seconds it is when it makes the page, because the
+  // clocks of both can differ.
+  const begun = new WeakMap();
+
+  function ageText(seconds) {
+    if (seconds < 1) return "just now";
+    if (seconds < 60) return `${Math.floor(seconds)} s ago`;
+    if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+    if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ago`;
+    const days = Math.floor(seconds / 86400);
+    return `${days.toLocaleString("en")} day${days === 1 ? "" : "s"} ago`;
+  }
+
+  function age() {
+    for (const shown of document.querySelectorAll("[data-age]")) {
+      if (!begun.has(shown)) begun.set(shown, Date.now() - 1000 * Number(shown.dataset.age));
+      const text = ageText((Date.now() - begun.get(shown)) / 1000);
+      if (shown.textContent !== text) shown.textContent = text;
+    }
+  }
+  document.addEventListener("refreshed", age);
+  setInterval(age, 1000);
+  age();
 
   // -- the slider through a journal ---------------------------------------------------------------------------------
 
