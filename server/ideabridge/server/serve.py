@@ -102,8 +102,8 @@ class _Served:
 
     Attributes:
         front: the server.
-        bridge: its bridge.
-        reloading: lets it follow its files, or None.
+        bridge: the open bridge of the server.
+        reloading: lets the server follow its files, or None if the server does not follow any.
     """
 
     front: Front

@@ -90,7 +90,7 @@ class _Rules:
     """The verdicts of the rules in force on calls to one exposed tool.
 
     Attributes:
-        approval: the rules.
+        approval: the rules that the verdicts come from.
         direct: judges direct calls.
         in_run: judges calls of runs.
     """

@@ -48,7 +48,7 @@ def expect_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> N
 
     Args:
         name: the name of the server.
-        entry: its entry.
+        entry: the entry of the server.
         user: the user of ideabridge who wants to sign in, or None for whoever starts it.
     """
     if entry.url is None:
@@ -80,7 +80,7 @@ async def sign_in(
     Args:
         configuration: the configuration that contains the server.
         name: the name of the server.
-        person: the person.
+        person: the person who signs in.
         user: the user whose calls use the sign-in, or None for whoever starts ideabridge.
 
     Raises:

@@ -225,10 +225,10 @@ class _ShownServer:
 
     Attributes:
         configuration: the configuration that contains the server's entry.
-        status: its status.
+        status: the status of the server.
         memory: the memory, in bytes, that the server's program uses, or None if no program of the
             server runs on this machine.
-        tools: its tools.
+        tools: the tools of the server.
         users: the users of ideabridge who are signed in to it.
     """
 

@@ -45,7 +45,8 @@ async def accept_changes(
     """Show each change in the tools of a server, and let published ideas call the tools as they are
     now.
 
-    Until then, a call to a tool whose schema or behaviour hints have changed is refused.
+    Until you accept a change in the schema or the behaviour hints of a tool, calls to this tool are
+    refused.
     """
     from ideabridge.bridge.loop.event import LOCAL_USER, Decider
     from ideabridge.server.cli.connecting import connected

@@ -44,8 +44,8 @@ class _Read:
     """A file that was read.
 
     Attributes:
-        file: the file.
-        document: the idea.
+        file: the path of the file.
+        document: the idea in the file.
         name: the name of its tool, or "" if it is not a tool.
         is_export: whether `ideas export` wrote it as a portable document.
         lines: the text that a person must see before the idea is saved.

@@ -1,8 +1,8 @@
 """Relative paths: finds relative paths in the entry for a server that a host starts in each
 project's folder.
 
-ideabridge starts a server that has no `cwd` in the folder of its own configuration, where such a
-path refers to a different file.
+ideabridge starts a server that has no `cwd` in the folder of ideabridge's own configuration, where
+a relative path refers to a different file.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ class Place:
 
     Attributes:
         scope: the people who use the servers in the place.
-        path: the file. It starts with `{project}`, `{home}`, `{config}` (`~/.config`) or `{apps}`
-            (the folder for the data of desktop programs). A `*` stands for any name.
+        path: the path of the file. It starts with `{project}`, `{home}`, `{config}` (`~/.config`)
+            or `{apps}` (the folder for the data of desktop programs). A `*` stands for any name.
         keys: the keys that lead to the servers. `{project}` stands for the folder of the project.
         format: the format in which the host reads the file.
         is_list: see `HostFile`.

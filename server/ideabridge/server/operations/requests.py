@@ -1,9 +1,9 @@
-"""Requests, as the server's operators see them: the method, the tool, the user, how the request
-ended, and how long it took.
+"""Requests: records each request for the server's operators: the method, the tool, the user, the
+way in which the request ended, and its duration.
 
-`RequestWatch` records this for each request, and passes it to observers. One observer comes from
-`request_log`, and writes a line for each request. Neither records nor lines contain parameters,
-results, error messages or names that a client made up.
+`RequestWatch` makes a record of each request, and passes the record to observers. One observer
+comes from `request_log` and writes a line for each request. Neither records nor lines contain
+parameters, results, error messages or names that a client made up.
 """
 
 from __future__ import annotations
@@ -60,11 +60,12 @@ class ServedRequest:
     Attributes:
         method: the MCP method, or the HTTP method and path of any other request; `unknown` if there
             is no such method.
-        tool: the name of the called tool; "" if there is no such tool, or none was called.
-        kind: whose tool it is.
+        tool: the name of the called tool; "" if no tool was called, or if the called tool does not
+            exist.
+        kind: the kind of the called tool, which says to whom the tool belongs.
         workspace: the name of the workspace that the request was sent to, or "".
         user: the name of the user, or another caller; "" if the sender is not identified.
-        status: how the request ended.
+        status: the way in which the request ended.
         seconds: the time from the arrival of the request to its answer, or to the end of its
             stream.
         http: the HTTP status; None on stdio.

@@ -33,7 +33,7 @@ class FileChange:
     """The changes to one file.
 
     Attributes:
-        path: the file.
+        path: the path of the file.
         title: the name of the file's owner, for users.
         format: the format of the file.
         edits: the entries that change.

@@ -43,14 +43,14 @@ class PlannedServer:
     """A server that ideabridge offers after the setup.
 
     Attributes:
-        name: its name in `ideabridge.json`.
-        entry: its entry in `ideabridge.json`, which names stored secrets.
-        target: the configuration that contains it.
+        name: the name of the server in `ideabridge.json`.
+        entry: the server's entry in `ideabridge.json`, which names stored secrets.
+        target: the configuration that contains the server.
         sources: the servers in hosts that it was merged from.
         secrets: the secrets that its entry names and that still have to be stored.
-        is_new: whether it is added to the configuration.
+        is_new: whether the setup adds the server to the configuration.
         is_certain: whether the secrets in the configuration's entry could be compared.
-        notes: sentences for users about how it differs from the servers in its hosts.
+        notes: sentences for users about the differences from the servers in the hosts.
     """
 
     name: str
@@ -87,7 +87,7 @@ class PlannedHost:
         entry: the entry.
         state: new: it will be added. present: it is already there. replaced: an entry that starts
             ideabridge differently is replaced. blocked: it cannot be added; see `why`.
-        why: the reason why it cannot be added, or "".
+        why: the reason why the entry cannot be added, or "".
     """
 
     host: Host
@@ -102,11 +102,11 @@ class PlannedService:
     """The service to which hosts connect.
 
     Attributes:
-        service: the service.
-        url: its address.
-        token: its token. It is a secret.
-        command: the command that it runs.
-        is_installed: whether it is already installed.
+        service: the user's service.
+        url: the address of the service.
+        token: the token of the service, which is a secret.
+        command: the command that the service runs.
+        is_installed: whether the service is already installed.
     """
 
     service: UserService
@@ -163,7 +163,7 @@ class SetupPlan:
 
     @property
     def apart(self) -> list[PlannedHost]:
-        """The hosts that start an ideabridge of their own although there is a service."""
+        """The hosts that start an ideabridge process of their own although there is a service."""
         if self.service is None:
             return []
         return [host for host in self.hosts if host.host.address is None]
@@ -312,7 +312,7 @@ def plan_setup(
 
 
 def _habits(inventory: Inventory, servers: tuple[PlannedServer, ...]) -> Iterator[Habit]:
-    """Yield the hosts' rules that name movable servers."""
+    """Yield the rules of hosts that name movable servers."""
     names: dict[str, list[str]] = {}
     for server in servers:
         for source in server.sources:
@@ -483,7 +483,7 @@ def _with_secret(source: ServerSource, places: Sequence[str]) -> RefusedServer:
 
 def _known_name(digests: Mapping[str, str], group: _Group) -> str | None:
     """Return the name of the configured server that has the same command or address as a group, or
-    None if there is none.
+    None if no server has.
     """
     entry = group.sources[0].adoption.host_entry
     wanted = (start_digest(entry), start_digest(masked(entry)))

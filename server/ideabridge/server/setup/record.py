@@ -45,7 +45,7 @@ class FileStep(BaseModel):
 
 
 class SecretStep(BaseModel):
-    """A secret that was stored. `file` is the configuration that it belongs to; see
+    """A secret that the setup stored. `file` is the configuration that the secret belongs to; see
     `StoredSecret`.
     """
 
@@ -57,7 +57,9 @@ class SecretStep(BaseModel):
 
 
 class TrustStep(BaseModel):
-    """A project file that was trusted. `was_trusted`: whether it was trusted before."""
+    """A project file that the setup trusted. `was_trusted` says whether the file was trusted
+    before.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -67,7 +69,7 @@ class TrustStep(BaseModel):
 
 
 class ServiceStep(BaseModel):
-    """The service that was installed. `file` is the file that defines it."""
+    """The service that the setup installed. `file` is the file that defines the service."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -76,7 +78,9 @@ class ServiceStep(BaseModel):
 
 
 class RuleStep(BaseModel):
-    """A tool that a person has allowed for good, given as the id of the standing rule."""
+    """A standing rule with which a person has allowed a tool for good. `id` is the id of the
+    rule.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -86,7 +90,9 @@ class RuleStep(BaseModel):
 
 
 class RemainingStep(BaseModel):
-    """A change that `--undo` does not revert. `text` describes it, and how to remove it."""
+    """A change that `--undo` does not revert. `text` describes the change, and how a person can
+    revert it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -107,7 +113,7 @@ class SetupRecord:
 
     Args:
         path: the file of the record, which exists if the record has steps.
-        steps: its steps.
+        steps: the steps of the record.
     """
 
     def __init__(self, path: Path, steps: list[SetupStep]) -> None:
@@ -120,13 +126,15 @@ class SetupRecord:
         return tuple(self._steps)
 
     def add(self, step: SetupStep) -> None:
-        """Add a step before it is done. Raise `SetupRecordError` if the step cannot be saved."""
+        """Add a step before the setup carries it out. Raise `SetupRecordError` if the step cannot
+        be saved.
+        """
         self._steps.append(step)
         self._write()
 
     def remove(self, step: SetupStep) -> None:
-        """Remove a step that was not done, or that was undone. The file of a record without steps
-        is removed. Raise `SetupRecordError` if the record cannot be saved.
+        """Remove a step that was not carried out, or that was undone. If the record has no steps
+        left, remove its file. Raise `SetupRecordError` if the record cannot be saved.
         """
         self._steps.remove(step)
         self._write()

@@ -145,7 +145,7 @@ class AdminPages:
         )
 
     async def doctor(self, request: Request) -> Response:
-        """Show what `ideabridge doctor` would say about this process."""
+        """Show the results that `ideabridge doctor` would report about this process."""
         bridge = self._bridge
         findings = Findings()
         checks.check_program(findings)
@@ -182,7 +182,7 @@ class AdminPages:
         )
 
     async def change_limits(self, request: Request) -> Response:
-        """Change the limits for runs in the configuration file."""
+        """Change the limits for runs that the configuration file sets."""
         expect_owner(visitor_of(request))
         form = form_of(request)
         file = file_to_change(self._bridge.configuration)
@@ -281,8 +281,9 @@ class UserRow:
 
     Attributes:
         user: the user.
-        valid: how many valid tokens the user has.
-        used: when one of the tokens was last used, as ISO 8601 in UTC, or None.
+        valid: the number of the user's valid tokens.
+        used: the time at which one of the tokens was last used, as ISO 8601 in UTC, or None if none
+            was used.
         is_self: whether the user is the visitor.
     """
 
@@ -297,8 +298,8 @@ class LimitField:
     """A limit for runs that can be changed on the page.
 
     Attributes:
-        limit: what is limited.
-        value: its value, or "" for none.
+        limit: the limit and the texts that describe it.
+        value: the value of the limit, or "" for no limit.
     """
 
     limit: ChangedLimit
@@ -307,14 +308,14 @@ class LimitField:
 
 @dataclass(frozen=True, slots=True)
 class ChangedLimit:
-    """What the page says about a limit for runs that it changes.
+    """A limit for runs that the page can change, and the texts that describe it.
 
     Attributes:
         key: the limit's key in the configuration.
-        label: what is limited.
-        unit: the unit in which it is counted.
-        hint: a sentence about it.
-        may_be_empty: whether the limit can be left out.
+        label: a text that says what is limited.
+        unit: the unit of the limit.
+        hint: a sentence that explains the limit.
+        may_be_empty: whether there can be no limit.
     """
 
     key: str

@@ -118,7 +118,7 @@ class Card:
         shown: the question as the page shows it.
         choices: the decisions that the page offers.
         seal: see `ShownQuestion.seal`.
-        since: which calls of the run have failed since the question was asked.
+        since: a text about the calls of the run that have failed since the question was asked.
         always: whether the visitor can allow the tool for good.
         tool: the name of the tool that is called.
         server: the server of that tool, or "".
@@ -138,8 +138,8 @@ class Card:
 
     @property
     def reason(self) -> str:
-        """Why a decision is asked for. The title of the card names the tool, so the reason refers
-        to the tool as "it".
+        """The reason why a decision is asked for. The title of the card names the tool, so the
+        reason refers to the tool as "it".
         """
         why = self.shown.reasons.rstrip(".")
         tool = self.pending.question.tool
@@ -284,8 +284,8 @@ class PastDecision:
 
     Attributes:
         decided: the decision, as the journal records it.
-        verdict: the page's word for it.
-        by: who made it.
+        verdict: the page's word for the decision.
+        by: the person or assistant who made the decision.
         tool: the tool of the call that the decision was about, or "" if the decision was about a
             plan, or the call is not known.
         values: the first values in this call, on one line, or "" if they are not known.
@@ -569,8 +569,8 @@ class ApprovalPages:
     async def _take_several(
         self, decisions: list[tuple[Pending, Decision]], visitor: Visitor
     ) -> list[str]:
-        """Make decisions that have already been checked, and note how many were made. Return why
-        the others were not made.
+        """Make decisions that have already been checked, and note how many were made. Return the
+        reason why the others were not made.
         """
         counts = Counter[str]()
         faults: list[str] = []
@@ -579,7 +579,8 @@ class ApprovalPages:
                 await self._take(pending, decision)
                 counts[_MADE[decision.decision]] += 1
             except IdeabridgeError as error:
-                # After the check, the question was settled elsewhere, or its run ended.
+                # The question was settled elsewhere, or its run ended, after the decision had been
+                # checked.
                 fault = str(error)
                 run_id = pending.record.id
                 faults.append(fault if run_id in fault else f"{run_id}: {fault}")
@@ -697,8 +698,8 @@ def _by(decision: Decision, request: Request) -> Decision:
 
 
 def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
-    """Return the decision on one question that a form contains. `plan` says whether the question is
-    about a plan.
+    """Return the decision on one question, as a form contains it. `plan` says whether the question
+    is about a plan.
     """
     reason = form.get("reason").strip() or None
     text = form.get("value").strip()

@@ -1,4 +1,4 @@
-"""Askers: the programs that ask for runs, under the names by which people know them."""
+"""Askers: names the programs that ask for runs as people know them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ case. Other hosts give themselves a name or a title from the table of hosts."""
 
 @dataclass(frozen=True, slots=True)
 class AskingProgram:
-    """A program that asks for runs. What it calls itself proves nothing about it.
+    """A program that asks for runs. The program reports its name itself, so the name proves
+    nothing.
 
     Attributes:
-        name: the name by which people know it.
-        version: its version as it gives it, or "".
+        name: the name by which people know the program.
+        version: the version that the program reports, or "".
     """
 
     name: str
@@ -39,7 +40,9 @@ class AskingProgram:
 
     @classmethod
     def of(cls, client: str) -> AskingProgram | None:
-        """Return the asker that a client's name and version stand for, or None for ""."""
+        """Return the program that a client's text with name and version stands for, or None if the
+        text is empty.
+        """
         if not client:
             return None
 
@@ -59,7 +62,9 @@ class AskingProgram:
 
 
 def names_given_by(name: str) -> tuple[str, ...]:
-    """Return what the programs that people know by a name call themselves."""
+    """Return the names that programs report about themselves if people know these programs by the
+    given name.
+    """
     host = next((host for host in HOSTS if host.title == name), None)
     if host is None:
         return (name,)

@@ -1,5 +1,5 @@
-"""Call dots: the first calls of a run, each as a dot with its outcome, for a row in the list of
-runs.
+"""Call dots: shows the first calls of a run as dots in a row of the list of runs. Each dot stands
+for the outcome of a call.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class CallDots:
         outcomes: the outcomes of the first calls, in the order in which the calls began or were
             asked about.
         more: the number of further calls that have begun.
-        is_cut: whether there may be more calls than these.
-        label: how many calls have each outcome, in words.
+        is_cut: whether there might be more calls than `outcomes` and `more` count.
+        label: a text that says how many calls have each outcome.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -47,7 +47,9 @@ class CallDots:
 
 @dataclass(slots=True)
 class _MarkedCall:
-    """What the marks of a call say. A call that runs over items starts and ends once for each."""
+    """The information in the marks of a call. A call that runs over items starts and ends once for
+    each item.
+    """
 
     events: Counter[str] = field(default_factory=Counter[str])
     has_failed: bool = False
@@ -74,10 +76,10 @@ def call_dots(
     """Return the dots for a run, or None if none of its calls has begun.
 
     Args:
-        marks: what happened to the run's first calls, in order.
+        marks: the events of the run's first calls, in order.
         has_ended: whether the run has ended, so that no call of it is still running.
-        is_cut: whether the run has more events than `marks` covers. A call whose end is not among
-            them has begun, and nothing else is known about it.
+        is_cut: whether the run has more events than `marks` covers. If the end of a call is not in
+            `marks`, it is only known that the call has begun.
     """
     calls: dict[int, _MarkedCall] = {}
     for mark in marks:

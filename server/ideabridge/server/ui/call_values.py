@@ -72,8 +72,8 @@ class ValueRow:
         before: the beginning of the earlier value on one line; empty if the value is unchanged or
             new.
         lines: for a text with several lines, the lines that differ; see `_different_lines`.
-        is_place: whether it is the meta-property that says where the result goes, which the tool
-            does not receive.
+        is_place: whether the parameter is the meta-property that says where the result goes. The
+            tool does not receive this property.
     """
 
     name: str
@@ -244,7 +244,7 @@ def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:
 
 async def earlier_call(site: Site, pending: Pending) -> EarlierCall | None:
     """Return the call to the same tool that was approved last by a person, in a run of the same
-    owner and on a server that starts in the same way. Return None if no such call is stored any
+    owner and on a server that starts in the same way. Return None if the store has no such call any
     more.
     """
     tool = pending.question.tool
@@ -268,5 +268,5 @@ async def earlier_call(site: Site, pending: Pending) -> EarlierCall | None:
                 approved.run, approved.call, values_of_call(resolved_call(calls[approved.call]))
             )
     except UnknownRunError:
-        # The run was deleted.
+        # The run was deleted, so the earlier call is not known any more.
         return None

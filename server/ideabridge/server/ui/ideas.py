@@ -117,7 +117,7 @@ class CopiedValue:
         options: the (text, value) of each option, one per explanation.
         taken: the explanation that calls currently follow.
         runs: the number of runs that the explanations fit.
-        why: the reason why there is no single explanation.
+        why: the reason why no single explanation is certain.
     """
 
     path: str
@@ -170,11 +170,11 @@ class EarlierDecisions:
 
 @dataclass(frozen=True, slots=True)
 class ShownParameter:
-    """A parameter of a call, for people.
+    """A parameter of a call in the form that people see.
 
     Attributes:
-        name: its name.
-        value: its value on one line.
+        name: the name of the parameter.
+        value: the value of the parameter on one line.
         source: where the value comes from, if it is a reference that no earlier parameter has, for
             example `result of step 1`; otherwise "".
     """
@@ -204,7 +204,7 @@ class ToolUse:
     """One person's recent use of a tool, through one program.
 
     Attributes:
-        who: the person.
+        who: the name of the person.
         client: the program that asked for the runs, or "".
         runs: the number of the latest runs that are calls of the tool by this person through this
             program.
@@ -350,13 +350,15 @@ class IdeaPages:
         return ", ".join([person_of(publication.owner), *map(person_of, shares)])
 
     def _everybody(self) -> str:
-        """Return who can call a tool that is for everybody."""
+        """Return a text that says who can call a tool that is for everybody."""
         if self._bridge.store.users.exist():
             return "everybody who uses this server"
         return "all your assistants"
 
     def _first_audience(self, visitor: Visitor) -> str:
-        """Return who can call a new tool of a visitor, unless the visitor chooses otherwise."""
+        """Return a text that says who can call a visitor's new tool, unless the visitor chooses
+        otherwise.
+        """
         if owner_of(visitor.caller) == LOCAL:
             return self._everybody()
         return "you alone"
@@ -585,7 +587,7 @@ class IdeaPages:
     ) -> Response:
         """Return the page of a draft. `name` is the tool that it changes, or "". `required`
         contains the parameters that callers must pass unless a person decides otherwise.
-        `submitted` is what was submitted on this page and refused.
+        `submitted` contains what a person submitted on this page and the page refused.
         """
         submitted = submitted or _Submitted()
         visitor = visitor_of(request)
@@ -791,8 +793,8 @@ class IdeaPages:
         return self._site.back(request, f"/ideas/{publication.name}", message)
 
     def _refused_name(self, name: str, replaces: str, visitor: Visitor) -> RefusedName | None:
-        """Return why a visitor cannot publish a tool with this name, or None if nothing stands
-        against it. `replaces` is the tool of which the form makes a new version, or "".
+        """Return the reason why a visitor cannot publish a tool with this name, or None if the
+        visitor can. `replaces` is the tool of which the form makes a new version, or "".
         """
         if not name:
             return RefusedName("The name needs a letter from a to z, or a digit.")
@@ -835,7 +837,8 @@ def _what_a_call_does(publication: Publication) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RefusedName:
-    """Why the name of a tool was refused, to show beside its field.
+    """The reason why the name of a tool was refused. The page shows it beside the field for the
+    name.
 
     Attributes:
         why: the reason.
@@ -848,8 +851,8 @@ class RefusedName:
 
 @dataclass(frozen=True, slots=True)
 class _Submitted:
-    """What a person submitted on the page of a draft, and what of it was refused. The page shows it
-    again, so that nothing has to be typed twice.
+    """The values that a person submitted on the page of a draft, and the ones that were refused.
+    The page shows the values again, so that the person does not have to type them twice.
     """
 
     name: str = ""
@@ -941,9 +944,9 @@ class ParameterField:
     Attributes:
         key: the name of the parameter in the run. The fields of the form are `a.KEY.rename`,
             `.fix`, `.description` and `.required`.
-        about: what the draft's report says about the parameter.
-        description: what a person wrote about it earlier. If this is empty, the description is in
-            `about`.
+        about: the draft's report on the parameter.
+        description: the text that a person wrote about the parameter earlier. If this is empty, the
+            description is in `about`.
         may_require: whether a person can make it required: calls can currently leave it out, or a
             person has already made it required.
         is_required: whether a person has already made it required.
@@ -1184,14 +1187,16 @@ def _step(call: JSONObject, sources: _ValueSources) -> PlanStep:
 
 
 class _ValueSources:
-    """What the references in the steps of a plan stand for. Each is explained once."""
+    """Explains what the references in the steps of a plan stand for. Each reference is explained
+    once.
+    """
 
     def __init__(self) -> None:
         self._written = PathIndex()
         self._explained: set[str] = set()
 
     def add(self, number: int, call: JSONObject) -> None:
-        """Note what the step with this number writes."""
+        """Record the places to which the step with this number writes."""
         self._written.add(("results", str(number - 1)), number)
         target = call.get("_outputPath")
         if not isinstance(target, str):
@@ -1206,7 +1211,9 @@ class _ValueSources:
             self._written.add(path, number)
 
     def explain(self, value: JSON) -> str:
-        """Return where a value comes from, or "" if it is no reference, or was explained before."""
+        """Return a phrase that says where a value comes from. Return "" if the value is not a
+        reference, or was explained before.
+        """
         if not isinstance(value, str) or not is_reference(value) or value in self._explained:
             return ""
 
@@ -1214,7 +1221,7 @@ class _ValueSources:
             operands = list(parse_reference(value).operands())
         except ReferenceSyntaxError:
             return ""
-        # Alternatives come from several places, which one short phrase cannot say.
+        # The values of alternatives come from several places, which a short phrase cannot name.
         source = self._source(operands[0]) if len(operands) == 1 else ""
         self._explained.add(value)
         return source

@@ -31,7 +31,8 @@ class RunRow:
             neither is known.
         tool: the published tool that was called with this run, or "".
         dots: the outcomes of the first calls of the run, or None if no call has begun.
-        distinction: what distinguishes the run from other runs with the same title, or None.
+        distinction: the value that distinguishes the run from other runs with the same title, or
+            None.
         calls: how many calls of the run ended and how many failed, or None if the run has too many
             events to count them.
     """
@@ -116,7 +117,7 @@ def _row(
 
 
 def _seconds(moment: str) -> float:
-    """Return an ISO 8601 time in seconds since 1970."""
+    """Return the seconds since 1970 of a time in ISO 8601 format."""
     return datetime.fromisoformat(moment).timestamp()
 
 

@@ -1,16 +1,17 @@
 """Server forms: adding, changing, importing, enabling, disabling and removing servers on the page.
 
-The page changes the file that the server was started with, or else the user's own one, in the same
-way as `ideabridge servers`: the entry is checked, its secrets go to the keyring, everything else in
-the file keeps its bytes, and each change can be undone. The project's file needs a person at a
-terminal who reviews what it starts, so the page does not change it.
+The page changes the file that the server was started with or, if there is none, the user's own
+file. It does so in the same way as `ideabridge servers`: the entry is checked, its secrets go to
+the keyring, everything else in the file keeps its bytes, and each change can be undone. The
+project's file needs a person at a terminal who reviews what it starts, so the page does not change
+it.
 
 A command runs with the owner's rights. So only the owner can add one, and only in a session that
 began with the owner's link, because a token can be in an assistant's files, where a model might
 find it.
 
 Before an entry with values is written, a second page shows what changes, and asks which values are
-secrets. What was typed is kept in this process until the answer arrives (`_Drafts`), so that
+secrets. Until the answer arrives, this process keeps the entry that was typed (`_Drafts`), so that
 no secret travels back to the browser.
 """
 
@@ -152,7 +153,7 @@ class ServerDraft:
     """A server that somebody has typed and has not confirmed yet.
 
     Attributes:
-        name: its name.
+        name: the name of the server.
         typed: the server's whole entry, with its secrets.
         before: the entry that it replaces, or None for a new server.
         session: the secret of the session in which it was typed.
@@ -172,9 +173,9 @@ class RefusedForm:
     headers.
 
     Attributes:
-        form: its fields.
-        session: the secret of the session in which it was filled in.
-        at: the time at which it was filled in, on the monotonic clock.
+        form: the fields of the form.
+        session: the secret of the session in which the form was filled in.
+        at: the time at which the form was filled in, on the monotonic clock.
     """
 
     form: FormFields = field(repr=False)
@@ -215,7 +216,7 @@ class _Drafts(Generic[_Draft]):
 
 @dataclass(frozen=True, slots=True)
 class FormRefusal:
-    """Why a server was refused.
+    """The reason why the page refused a server.
 
     Attributes:
         why: the reason.
@@ -233,12 +234,12 @@ class OfferedServer:
     """A host's server, as the page offers it for import.
 
     Attributes:
-        name: its name.
-        verdict: whether it can be imported; see `AdoptionVerdict`.
-        why: the reason why it is not imported, or "".
-        starts: its command or address, without secrets.
-        source: the host's file that lists it.
-        notes: what happens to the server.
+        name: the name of the server.
+        verdict: whether the server can be imported; see `AdoptionVerdict`.
+        why: the reason why the server is not imported, or "".
+        starts: the server's command or address, without secrets.
+        source: the host's file that lists the server.
+        notes: texts that say what the import does to the server.
         seal: identifies the entry that was shown; empty if the server cannot be ticked.
         replaces: the command or address of the server that it replaces, without secrets, or "".
     """
@@ -294,7 +295,9 @@ class ServerForms:
     # -- adding ------------------------------------------------------------------------------------
 
     async def show_add(self, request: Request) -> Response:
-        """Show the form for a new server. The form names a file on this machine."""
+        """Show the form for a new server. The form names a file on this machine, so not every
+        visitor is allowed to see it.
+        """
         visitor = visitor_of(request)
         expect_manager(visitor)
         if not visitor.may_change:
@@ -335,8 +338,8 @@ class ServerForms:
         return unmasked_form(form, FormFields() if earlier is None else earlier.form)
 
     async def add(self, request: Request) -> Response:
-        """Add a server at once, or show which of its values are taken to be secrets. If the server
-        is refused, show the form again with the reason.
+        """Add a server immediately, or first show which of its values are taken to be secrets. If
+        the server is refused, show the form again with the reason.
         """
         form = self._filled_in(request)
         name = form.get("name").strip()
@@ -447,7 +450,9 @@ class ServerForms:
     def _to_check(
         self, request: Request, name: str, typed: JSONObject, before: JSONObject | None
     ) -> Response:
-        """Keep what was typed, and redirect to the page that shows it."""
+        """Keep the entry that was typed, and redirect to the page that shows it for
+        confirmation.
+        """
         session = visitor_of(request).secret
         draft_id = self._drafts.keep(ServerDraft(name, typed, before, session, time.monotonic()))
         return self._site.back(request, f"/servers/check?draft={draft_id}")
@@ -467,7 +472,7 @@ class ServerForms:
         return draft
 
     async def show_check(self, request: Request) -> Response:
-        """Show what would be written, and which values are taken to be secrets."""
+        """Show the entry that would be written, and which of its values are taken to be secrets."""
         visitor = visitor_of(request)
         draft_id = request.query_params.get("draft", "")
         draft = self._draft(draft_id, visitor)
@@ -489,7 +494,7 @@ class ServerForms:
         )
 
     async def save(self, request: Request) -> Response:
-        """Write what a person has confirmed."""
+        """Write the entry that a person has confirmed."""
         visitor = visitor_of(request)
         expect_manager(visitor)
         form = form_of(request)
@@ -522,7 +527,7 @@ class ServerForms:
         before: JSONObject | None,
         chosen: Mapping[str, bool] | None = None,
     ) -> PlannedEntry:
-        """Return what would be written. Blocks.
+        """Return the entry that would be written. This function blocks.
 
         Raises:
             EntryError: the entry in the file is not the one that is to be replaced.
@@ -596,7 +601,7 @@ class ServerForms:
     # -- undoing -----------------------------------------------------------------------------------
 
     async def undo(self, request: Request) -> Response:
-        """Undo one change to the servers."""
+        """Undo one change to the list of servers."""
         edit_id = form_of(request).get("edit")
         told = await self._changed(partial(self._undo, visitor_of(request), edit_id))
         return self._site.back(request, "/modules", told)
@@ -627,7 +632,7 @@ class ServerForms:
         return "\n".join(line for line in lines if line)
 
     def _carry_back(self, edit: RecordedEdit, file: EntryFile) -> None:
-        """Let the entries that undoing an edit has restored use the secrets that they used
+        """After an edit was undone, let the restored entries use the secrets that they used
         before.
         """
         restored = self._read_file()
@@ -755,7 +760,7 @@ class ServerForms:
         return read_entry_file(path, "user" if is_own else "file", None)
 
     async def _changed(self, work: Callable[[], _Result]) -> _Result:
-        """Change a file in a thread, and let this process follow the change at once."""
+        """Change a file in a thread, and let this process follow the change immediately."""
         result = await anyio.to_thread.run_sync(work)
         reloading = self._site.front.reloading
         if reloading is not None:
@@ -772,7 +777,7 @@ class LatestChange:
     """The latest change to the servers that can be undone.
 
     Attributes:
-        id: its id in the form that undoes it.
+        id: the id of the change in the form that undoes it.
         what: a text for users that describes the change.
         at: the time of the change, in seconds since 1970.
     """
@@ -783,7 +788,7 @@ class LatestChange:
 
 
 def latest_change(configuration: Configuration) -> LatestChange | None:
-    """Return the latest change that can be undone, or None if there is none. Blocks.
+    """Return the latest change that can be undone, or None if there is none. This function blocks.
 
     Raises:
         HostFileError: the notes about changes cannot be read.
@@ -895,7 +900,7 @@ def _words_of(edit: RecordedEdit) -> str:
 
 
 def _back_line(edit: RecordedEdit) -> str:
-    """Return a sentence that says what is restored once an edit is undone."""
+    """Return a sentence that says what undoing an edit restores."""
     entries = [entry for edited in edit.files for entry in edited.entries]
     before = [name for edited in edit.files for name in entries_before(edited)]
     if len(entries) == 1 and edit.what.endswith(" was removed") and before:
@@ -912,7 +917,7 @@ def _left_line(undone: UndoneFile) -> str:
 
 
 def _brings_back_a_command(edit: RecordedEdit, file: EntryFile) -> bool:
-    """Return whether undoing an edit writes a command that is not in the file now."""
+    """Return whether undoing an edit would write a command that is not in the file now."""
     for edited in edit.files:
         for name, former in entries_before(edited).items():
             before = object_or_empty(former)

@@ -71,7 +71,7 @@ class Row:
             run, or None before the execution starts.
         asked: the bar from the first question about the call to the last decision on it.
         waited: the bar from the listing of the call to its start.
-        took: how long the call ran, in seconds.
+        took: the time that the call ran, in seconds.
         why: the reason why the call waited.
     """
 
@@ -133,8 +133,8 @@ def timeline(
         machine: the machine of the folded journal, which knows why calls waited, and the exact
             status of calls that never started; None if the journal was not folded.
         first: the position of the page's first row.
-        status: only rows with this status.
-        tool: only rows for this tool.
+        status: the status of the rows to return, or "" for all.
+        tool: the tool of the rows to return, or "" for all.
         now: the time at which calls that are still running end in the timeline, or None for the
             current time.
         is_left: whether no process executes the run, so that none of its calls is still running.
@@ -409,8 +409,8 @@ def _density(
     starts = sorted(start for start, _ in ran)
     ends = sorted(finish for _, finish in ran)
     edges = [axis.time(number * 100 / _BUCKETS) for number in range(_BUCKETS)]
-    # These are the numbers of calls that are running when each part begins. A call that begins
-    # within a part can raise the number of that part.
+    # The counts begin with the number of calls that are running when each part begins. A call that
+    # begins within a part can raise the number of that part.
     highest = [bisect_right(starts, edge) - bisect_right(ends, edge) for edge in edges]
     bucket = ended = 0
     for number, start in enumerate(starts):

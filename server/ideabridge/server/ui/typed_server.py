@@ -3,8 +3,8 @@ entry.
 
 Secrets never travel to the browser. The field for a secret is empty, and a field that stays empty
 leaves the value as it is. In a command or an address, `•••` stands for a secret, and stands for the
-same secret when the form comes back. In a form that was refused, `•••` stands for each value of a
-variable or a header that a person has typed.
+same secret when the form comes back. In a form that was refused, `•••` stands for each value that a
+person has typed for a variable or a header.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _SHOWN: Final = {"command", "args", "url", "env", "headers", "cwd", "disabled", 
 
 
 class FieldError(EntryError):
-    """A field of a form for a server cannot be used.
+    """The value of a field in a server's form cannot be used.
 
     Attributes:
         field: the name of the field, such as `name`, `command`, `env` or `timeout`.
@@ -82,10 +82,10 @@ class ValueField:
     """The field for a variable or a header in an entry.
 
     Attributes:
-        place: its place in the entry, such as `env.REGION`.
-        name: its name.
-        text: its value, or "" if it is not shown.
-        kept: why the value is not shown and stays as it is, or "" if it is shown.
+        place: the place of the value in the entry, such as `env.REGION`.
+        name: the name of the variable or header.
+        text: the value of the variable or header, or "" if the value is not shown.
+        kept: the reason why the value is not shown and stays the same, or "" if it is shown.
     """
 
     place: str
@@ -106,9 +106,9 @@ class SettingField:
     Attributes:
         name: the name of the field.
         kind: `number`, `lines` or `choice`.
-        label: what people call it.
-        hint: what it means.
-        text: its value, or "" for the default.
+        label: the name of the setting as people see it.
+        hint: a text that explains the setting.
+        text: the value of the setting, or "" for the default.
         default: the default as text, or "" if there is none.
         choices: the (value, words) of a `choice`.
     """
@@ -129,8 +129,8 @@ class ServerFields:
     Attributes:
         seal: identifies the entry that the form was filled with.
         start: the command or the address.
-        is_program: whether it is a command.
-        cwd: the folder in which a command runs, or "".
+        is_program: whether `start` is a command.
+        cwd: the folder in which the command runs, or "".
         values: the fields for variables and headers.
         settings: the fields for other settings.
         others: the settings in the entry that the form does not contain.
@@ -145,7 +145,7 @@ class ServerFields:
     others: list[str]
 
     def as_typed(self) -> FormFields:
-        """Return what the form contains before anybody has changed it."""
+        """Return the content of the form before anybody has changed it."""
         fields = [("kind", "command"), ("command", self.start), ("cwd", self.cwd)]
         if not self.is_program:
             fields = [("kind", "address"), ("address", self.start)]
@@ -392,10 +392,10 @@ def _setting_field(name: str, now: JSONObject) -> SettingField:
 
 
 def edited_entry(entry: JSONObject, form: FormFields, visitor: Visitor) -> JSONObject:
-    """Return an entry with what somebody has changed in its form.
+    """Return an entry with the changes that somebody has made in its form.
 
     Raises:
-        FieldError: a field cannot be used.
+        FieldError: the value of a field cannot be used.
         NotTheOwnerError: see `expect_may_edit`; or the new entry is a command, or reads the owner's
             variables or secrets.
     """
@@ -470,8 +470,8 @@ def _with_secrets(field: str, word: str, entry: JSONObject) -> str:
 def _edited_members(
     entry: JSONObject, part: str, shown: ServerFields, form: FormFields
 ) -> JSONObject:
-    """Return the variables or headers that stay, with their new values. One whose field is empty
-    because its value is not shown keeps that value.
+    """Return the variables or headers that stay, with their new values. If a field is empty because
+    the value is not shown, the variable or header keeps its value.
     """
     present = object_or_empty(with_own_keys(entry).get(part))
     removed = form.all("remove")
@@ -560,11 +560,11 @@ def unmasked_form(form: FormFields, earlier: FormFields) -> FormFields:
 
 @dataclass(frozen=True, slots=True)
 class _LineKind:
-    """The lines of one field.
+    """The format of the lines in one field.
 
     Attributes:
         read: returns the name and the value in a line, or None if the line is malformed.
-        separator: what stands between them.
+        separator: the text between the name and the value.
     """
 
     read: Callable[[str], tuple[str, str] | None]
@@ -598,10 +598,10 @@ class TypedValue:
     """A value about which a person decides whether it is a secret.
 
     Attributes:
-        place: its place in the entry, such as `env.REGION`.
-        name: the name of the variable or header, or words for another place.
+        place: the place of the value in the entry, such as `env.REGION`.
+        name: the name of the variable or header, or a description of any other place.
         shown: the value; secrets in it are hidden.
-        is_secret: whether it is taken to be a secret if nobody decides.
+        is_secret: whether the value is taken to be a secret if nobody decides.
     """
 
     place: str

@@ -47,7 +47,7 @@ class Pending:
     Attributes:
         record: the run that asks or, if a room asks, the run that the room belongs to.
         approval: the id of the question in the run, preceded by the room's name if a room asks.
-        question: the question.
+        question: the question that is to be decided.
         asked: the time of the question in seconds since 1970, or None if the journal does not have
             it.
         deadline: the time at which the question is refused if nobody has decided it by then, or

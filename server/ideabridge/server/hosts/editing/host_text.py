@@ -75,7 +75,7 @@ class EditedEntry:
     Attributes:
         keys: the keys that lead to the object of all entries.
         name: the name of the entry.
-        removed: whether it was removed.
+        removed: whether the entry was removed.
         parents: the number of objects around the entry that were added with it.
     """
 
@@ -92,7 +92,7 @@ class EditedFile:
     Attributes:
         path: the file, or a link to it.
         target: the file to which the path led.
-        format: its notation.
+        format: the notation of the file.
         backup: a copy of the previous bytes; None if there was no file, or nothing was changed.
         created: whether there was no file.
         new_folder: the first folder that was created for the file, if it had none.
