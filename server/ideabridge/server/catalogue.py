@@ -340,7 +340,9 @@ class ToolCatalogue:
             names = self._new_names
 
     def _stored_names(self, names: dict[str, ToolKey]) -> dict[str, ToolKey]:
-        """Store names. Return the tools to which all names belong afterwards."""
+        """Store names. Return all stored names, each with the tool to which it belongs
+        afterwards.
+        """
         rows = {name: (module or "", tool) for name, (module, tool) in names.items()}
         try:
             stored = self.bridge.store.tool_memory.keep_exposed_names(self._scope, rows)

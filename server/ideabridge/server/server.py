@@ -560,8 +560,8 @@ class Front:
         return noted
 
     def _expect_place(self, request: ToolRequest) -> None:
-        """Refuse to start a run for a caller that has too many active runs. A resumed request
-        already has its run.
+        """Refuse to start a run for a caller that has too many active runs. A resumed request is
+        not refused, because its run already exists.
         """
         if request.resumed is not None:
             count = 0

@@ -454,7 +454,8 @@ async def read_line(prompt: str) -> str | None:
         if sys.platform == "win32" or not is_terminal:
             text = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
         else:
-            # A terminal delivers whole lines, so reading from a ready one does not block.
+            # A terminal delivers whole lines, so reading from a terminal that is ready does not
+            # block.
             await anyio.wait_readable(sys.stdin)
             text = sys.stdin.readline()
     except anyio.get_cancelled_exc_class():

@@ -390,7 +390,7 @@ async def suggest_ideas(
     Calls count as repeated if the same tools were called in the same order without errors, either
     with different arguments or at least three times. A single call counts only if it might change
     something. A configured model names the tools; it is shown the names of the tools that were
-    called and of their parameters. The exit code is 1 if there is nothing.
+    called and of their parameters. The exit code is 1 if there is nothing to suggest.
     """
     from ideabridge.bridge.publishing.suggestions import suggest
     from ideabridge.bridge.store.users import LOCAL

@@ -67,8 +67,8 @@ def install(
     """Print the entry that makes a client start ideabridge, or write it to the client's file.
 
     Everything else in the file keeps its bytes: comments, order, numbers, line breaks. Without
-    --scope it is the file of the project, or your own if the client has none for projects. In a
-    file that a team might share, the entry names no path on this machine.
+    --scope, the entry goes into the project's file, or into your own file if the client has no file
+    for projects. In a file that a team might share, the entry names no path on this machine.
 
     With --http and --scope user, the client uses your own configuration. With another scope, it
     also uses the project's ideabridge.json, tool files and store: the project is registered with

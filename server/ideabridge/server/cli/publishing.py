@@ -514,10 +514,10 @@ async def publish_idea(
     """Publish an idea, or the last idea of a run, as a tool for every assistant connected to this
     store.
 
-    Its constants become parameters with the recorded values as defaults. Each call takes a copied
-    value from the place where the run got it. If this leaves open what the tool does for other
-    input, the command says so, and a program can settle it (--program). `ideas lift` shows the tool
-    before it is published.
+    Its constants become parameters with the recorded values as defaults. Where the run copied a
+    value from its input or from an earlier result, the tool's calls read the value from the same
+    place. If the run does not determine what the tool does with other input, the command says so,
+    and a program can settle it (--program). `ideas lift` shows the tool before it is published.
 
     The REF `session` stands for the latest direct calls of an assistant.
     """

@@ -219,8 +219,9 @@ async def resume(options: Options, run: RunArgument) -> int:
     """Continue a run that waits or whose process died, and follow it as `run` does.
 
     Finished calls do not run again. A call that was in flight runs again if its tool can safely run
-    twice; otherwise you are asked for its outcome, or, in a `solve`, the mind is told that it is
-    unknown. The command needs the servers and tools of the run, including those of --tools.
+    twice; otherwise you are asked for its outcome, or, in a run of `solve`, the mind is told that
+    the outcome is unknown. The command needs the servers and tools of the run, including those of
+    --tools.
     """
     from ideabridge.server.cli.follow import follow, print_result
 
@@ -244,8 +245,8 @@ async def cancel(
 ) -> int:
     """End runs, and their calls. Completed work stays.
 
-    A run without a process is ended immediately, without continuing it. A process that executes the
-    run is asked to end it, and has 5 seconds.
+    A run that no process executes is ended immediately, without being continued. A process that
+    executes the run is asked to end it, and has 5 seconds.
     """
     from ideabridge.bridge.errors import FinishedRunError
 
@@ -296,8 +297,8 @@ def show_run(
         ),
     ] = None,
 ) -> int:
-    """Show the history of a run: every event, with calls, errors, approvals and tokens.
-    Nothing is started.
+    """Show the history of a run: every event, with calls, errors, approvals and tokens. This
+    command does not start or continue any run.
     """
     from ideabridge.server.views.history import read_history
 

@@ -47,7 +47,9 @@ async def serve(
     ] = False,
     address: Annotated[
         str | None,
-        typer.Argument(metavar="[HOST:PORT]", help="Only with --http. Port 0: any free port."),
+        typer.Argument(
+            metavar="[HOST:PORT]", help="Only with --http. Port 0 selects any free port."
+        ),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
@@ -245,7 +247,7 @@ async def show_ui(
     address: Annotated[
         str | None,
         typer.Argument(
-            metavar="[HOST:PORT]", help=f"Default: {UI_ADDRESS}. Port 0: any free port."
+            metavar="[HOST:PORT]", help=f"Default: {UI_ADDRESS}. Port 0 selects any free port."
         ),
     ] = None,
     no_browser: Annotated[
@@ -255,8 +257,9 @@ async def show_ui(
         bool,
         typer.Option(
             "--link",
-            help="Start nothing: print a link that signs you in, as the owner, to the page of the "
-            f"server that runs at HOST:PORT on the same store. Default: {DEFAULT_ADDRESS}.",
+            help="Do not start a server, but print a link that signs you in, as the owner, to the "
+            "page of the server that runs at HOST:PORT on the same store. "
+            f"Default: {DEFAULT_ADDRESS}.",
         ),
     ] = False,
 ) -> None:

@@ -32,7 +32,7 @@ from ideabridge.tools.names import nearest
 if TYPE_CHECKING:
     from ideabridge.server.hosts.entries import EntryFile, PlannedEntry
 
-ServerArgument = Annotated[str, typer.Argument(metavar="SERVER", help="The server.")]
+ServerArgument = Annotated[str, typer.Argument(metavar="SERVER", help="The name of the server.")]
 
 
 def _read_files(options: Options) -> list[EntryFile]:

@@ -38,7 +38,7 @@ UserOption = Annotated[
 @command("config", "project", "store", "json")
 async def log_in(
     options: Options,
-    name: Annotated[str, typer.Argument(metavar="SERVER", help="The server.")],
+    name: Annotated[str, typer.Argument(metavar="SERVER", help="The name of the server.")],
     user: UserOption = None,
     no_browser: Annotated[
         bool,
@@ -174,7 +174,7 @@ def _show_code(code: DeviceCode) -> None:
 @command("json")
 def log_out(
     options: Options,
-    name: Annotated[str, typer.Argument(metavar="SERVER", help="The server.")],
+    name: Annotated[str, typer.Argument(metavar="SERVER", help="The name of the server.")],
     user: UserOption = None,
 ) -> int:
     """Delete the tokens of one person for servers with this name. The exit code is 1 if no tokens

@@ -362,7 +362,7 @@ def _row(status: ModuleStatus, memory: int | None) -> tuple[str, ...]:
 @command("config", "project", "json")
 async def check_server(
     options: Options,
-    name: Annotated[str, typer.Argument(metavar="SERVER", help="The server.")],
+    name: Annotated[str, typer.Argument(metavar="SERVER", help="The name of the server.")],
     tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="A tool to call.")] = None,
     input: InputOption = None,  # noqa: A002
     # `--arguments` is the earlier name of --input.

@@ -65,9 +65,9 @@ def trust(
 ) -> int:
     """Show what a project's ideabridge.json would do, ask, and trust exactly this content.
 
-    Trust covers the file and the files that it names as tools, commands and arguments, but
-    not what those load. It ends when one of them changes, unless you confirm that it is only
-    data of a server.
+    Trust covers the file and the files that it names as tools, commands and arguments, but not the
+    files that those load. Trust ends when one of the covered files changes, unless you confirm that
+    the file is only data of a server.
     """
     from ideabridge.bridge.configuration import is_user_file, user_configuration
     from ideabridge.bridge.trust import FILE_NAME, allow_variables, project_trust

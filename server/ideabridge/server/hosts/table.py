@@ -185,12 +185,14 @@ class HostRefusal:
     """A place where a host lists servers that it does not start.
 
     Attributes:
-        scope: user: the host does not start them anywhere. local or project: not in this project.
+        scope: the projects in which the host does not start the servers: `user` for all projects,
+            `local` or `project` for this project.
         path: the file, as in `Place`.
         keys: the keys that lead to the list. `{project}` stands for the folder of the project.
-        kind: refused: a list of names. only: a list of names; the host starts no other servers.
-            denied: a list of objects with `serverName`, `serverCommand` or `serverUrl`. tools: an
-            object whose keys are patterns for tool names; `false` turns the tools off. rules: a
+        kind: the form of the list. `refused` is a list of the names of refused servers, and `only`
+            is a list of the names of the only servers that the host starts. `denied` is a list of
+            objects with `serverName`, `serverCommand` or `serverUrl`. `tools` is an object whose
+            keys are patterns for tool names; the value `false` turns the tools off. `rules` is a
             list of `mcp__SERVER__TOOL` or, for all of a server's tools, `mcp__SERVER`.
         of: the scopes of the servers that the list is about; empty for all.
         format: the format of the file.

@@ -85,8 +85,9 @@ class PlannedHost:
         host: the host.
         place: the place of the entry in the host's file.
         entry: the entry.
-        state: new: it will be added. present: it is already there. replaced: an entry that starts
-            ideabridge differently is replaced. blocked: it cannot be added; see `why`.
+        state: `new` if the entry will be added, `present` if it is already there, `replaced` if it
+            replaces an entry that starts ideabridge differently, and `blocked` if it cannot be
+            added; see `why`.
         why: the reason why the entry cannot be added, or "".
     """
 

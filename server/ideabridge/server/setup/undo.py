@@ -41,9 +41,9 @@ class UndoneStep:
 
     Attributes:
         what: the changed file or, for any other kind of change, the name of what was changed.
-        result: restored: it is as it was before the setup. edited: another program has written the
-            file since, so only the setup's entries were changed. left: it was not undone. failed:
-            it could not be undone, and stays in the record.
+        result: `restored` if everything is as it was before the setup, `edited` if another program
+            has written the file since, so that only the setup's entries were changed, `left` if the
+            change was not undone, and `failed` if it could not be undone and stays in the record.
         text: a description of the result for users.
     """
 

@@ -59,8 +59,8 @@ class ClientEntry:
         block: the text to add to this file.
         command: the host's own command that adds the entry, or "".
         is_here: whether the host is installed for this user.
-        state: missing: the file has no entry `ideabridge`. other: it has a different entry.
-            connected: it has this entry. unreadable: the file cannot be read or edited.
+        state: `missing` if the file has no entry `ideabridge`, `other` if it has a different one,
+            `connected` if it has this entry, and `unreadable` if the file cannot be read or edited.
         problem: the reason why the file cannot be read or edited, or "".
         can_undo: whether writing the file can be undone.
     """

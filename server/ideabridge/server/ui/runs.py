@@ -316,8 +316,8 @@ class RunPages:
         return HTMLResponse(str(text))
 
     async def _read(self, work: Callable[..., JSON], record: RunRecord, *arguments: JSON) -> JSON:
-        """Return the result of a function that makes something from the journal of a run. If the
-        journal is large, the function runs in a worker process.
+        """Call a function that reads the journal of a run, and return its result. If the journal is
+        large, the function runs in a worker process.
         """
         store = self._bridge.store
         is_small = await compute_in_thread(are_small, store, [record.id])

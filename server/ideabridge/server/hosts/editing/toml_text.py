@@ -48,7 +48,7 @@ class _Statement:
     """A statement in a TOML text: one line, or several if its value needs them.
 
     Attributes:
-        kind: `header`: begins a table. `pair`: a key and its value.
+        kind: `header` for the header of a table, and `pair` for a key with its value.
         path: the path of the table (for a header) or of the value (for a pair).
         start: the position where its line begins.
         end: the position where the next line begins.
