@@ -336,7 +336,7 @@ class Announcements:
         self._lost = set()
         for caller, uri in sorted(self._subscriptions()):
             if uri in lost and uri not in self._watched:
-                # The new server might not have the resource.
+                # The new server might not have the resource, which raises an error.
                 with suppress(MCPError), anyio.move_on_after(_SEND_SECONDS):
                     await self._watch(uri, caller)
 

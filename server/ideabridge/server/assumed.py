@@ -162,7 +162,7 @@ def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> 
 def _with_member(structured: Mapping[str, Any], lines: list[str]) -> JSONObject:
     members = cast("JSONObject", dict(structured))
     name = _MEMBER
-    # An open object can already have a member with this name, even if no earlier run has shown one.
+    # An open object can already have a member with this name, even if no earlier run had one.
     while name in members:
         name = f"{name}_"
     members[name] = list[JSON](lines)

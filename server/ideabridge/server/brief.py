@@ -50,7 +50,7 @@ def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = Fal
         # counted, so the usage is left out.
         result.pop("usage", None)
 
-    # Every tool that accepts an idea also accepts the run.
+    # The idea is left out, because every tool that accepts an idea also accepts the run.
     result.pop("idea", None)
     if is_next_turn:
         result.pop("mind", None)
@@ -455,7 +455,8 @@ def _without_tools(schema: JSONObject) -> JSONObject:
     members: JSONObject = {**solution.properties, "calls": _CALLS}
     program = object_or_empty(members.get("program"))
     if program:
-        # The lines above already contain the signatures of these tools.
+        # The description is shortened, because the lines above already contain the signatures of
+        # these tools.
         members["program"] = {
             **program,
             "description": str(program.get("description")).partition(" Tools:\n")[0],

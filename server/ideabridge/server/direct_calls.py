@@ -115,7 +115,7 @@ class Entry:
     def give(self, tool: Tool | str, value: JSON) -> None:
         """Record the value that the call returned, and the tool as it was called."""
         if isinstance(tool, Tool) and isinstance(self.tool, Tool) and tool.name != self.tool.name:
-            # A session names tools in the same way as plans do.
+            # A session must name tools in the same way as plans do.
             tool = dataclasses.replace(tool, name=self.tool.name, remote_name=self.tool.remote_name)
         self.tool = tool
         self.value = value
@@ -392,7 +392,8 @@ class DirectCalls:
         body = self._body(entry, recorded, now, size)
         text = encode_text(body)
         if "value" in body and len(text) > RESULT_BYTES + entry.bytes_in:
-            # The client received only an error about the size of the value.
+            # The client received only an error about the size of the value, so the value is not
+            # stored.
             body["unkept"] = _too_large(len(text))
             del body["value"]
             text = encode_text(body)

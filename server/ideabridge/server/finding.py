@@ -87,7 +87,7 @@ class Finding:
         share = max(limit // len(questions), min(limit, 2))
         ideas: dict[str, Publication] = {}
         if module is None and share > 1:
-            # Ideas take up to half of the places.
+            # Ideas get at most half of the places.
             ideas = self._ideas_for(questions, share // 2, caller)
 
         search = self._search_in(offer)

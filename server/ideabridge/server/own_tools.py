@@ -639,7 +639,7 @@ class OwnHandlers:
             thought_process=arguments.get("thought_process"),
             caller=request.caller,
         )
-        # A server whose tools are not known yet starts before its tools are offered.
+        # A server whose tools are not known yet starts first, so that its tools can be offered.
         connecting = self._bridge.modules.connecting
         run = await reporting_starts(solve, request.progress, connecting)
         sent: list[JSON] = [*messages]
@@ -697,7 +697,8 @@ class OwnHandlers:
             run, arguments.get("wait_s", 0.0 if cancel or paths else WAIT_S), request
         )
         if paths:
-            # The latest events might not have been written to the journal yet.
+            # The latest events might not have been written to the journal yet, so this code waits
+            # for them.
             with anyio.move_on_after(_WRITTEN_S):
                 await run.runner.wait_written()
 
@@ -823,8 +824,8 @@ class OwnHandlers:
         if person is not None:
             raise DecisionError(f"decide_approval: nothing was decided: {person}")
 
-        # A request that is repeated with the person's answers has already applied its own
-        # decisions.
+        # If a request is repeated with the person's answers, its own decisions have already been
+        # applied.
         if request.resumed is None:
             decisions: list[dict[str, Any]] = arguments["decisions"]
         else:

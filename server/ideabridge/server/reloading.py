@@ -93,7 +93,7 @@ class Reloading:
             self._faults[file] = bridge.configuration.tool_faults[number]
 
         self._tool_states = {file: self._tool_files_of(file) for file in bridge.configuration.tools}
-        # The stored secrets of each server, as they were when last read.
+        # The state of each server's stored secrets when it was last read.
         self._secret_states: dict[str, frozenset[SecretState]] = {}
 
     async def run(self) -> None:

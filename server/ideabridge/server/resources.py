@@ -273,13 +273,15 @@ class IdeaPrompts:
         try:
             messages = read_context(stored.idea.context)
         except IdeabridgeError:
-            # An imported idea can contain messages of types that this process does not know.
+            # An imported idea can contain messages of types that this process does not know. Such
+            # an idea has no prompt.
             return []
         return [message for message in messages if message.type == "text"]
 
 
 def _prompt_message(role: str, text: str) -> types.PromptMessage:
-    # The protocol has no system role for the messages of prompts.
+    # The protocol has no system role for the messages of prompts, so the role `user` takes its
+    # place.
     prompt_role: Literal["user", "assistant"] = "assistant" if role == "assistant" else "user"
     return types.PromptMessage(role=prompt_role, content=types.TextContent(type="text", text=text))
 

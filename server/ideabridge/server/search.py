@@ -142,7 +142,7 @@ class ToolSearch:
         for number, score in self._matches(_any_of(word_list)):
             if not self._is_of(number, module):
                 continue
-            # A look-alike comes after the tool that it resembles.
+            # A look-alike gets a lower score, so that it comes after the tool that it resembles.
             is_look_alike = tools[number].origin in self.look_alikes
             scores[number] = score / 2 if is_look_alike else score
 

@@ -150,7 +150,8 @@ class Front:
         self._bridge = bridge
         self._serving = Serving()
         if bridge.configuration.restricted_to is not None:
-            # This restricts the client on stdio. Over HTTP, the gate restricts each request.
+            # The profile restricts the client on stdio here. Over HTTP, the gate restricts each
+            # request.
             profile = bridge.profiles.named(bridge.configuration.restricted_to)
             self._serving = Serving(in_profile(profile.name, LOCAL))
 
@@ -241,7 +242,8 @@ class Front:
             "completion/complete", types.CompleteRequestParams, offerings.complete
         )
         if offerings.has_modules:
-            # ideabridge itself sends no log messages to clients.
+            # ideabridge itself sends no log messages to clients, so this handler exists only if
+            # modules are exposed.
             server.add_request_handler(
                 "logging/setLevel", types.SetLevelRequestParams, offerings.set_log_level
             )
@@ -590,8 +592,8 @@ def _for_host(context: Context, result: ToolAnswer) -> ToolAnswer:
     client = context.session.client_params
     if len(result["content"]) == 1 or client is None or not _is_one_of(client, STRUCTURED_HOSTS):
         return result
-    # Nothing is lost: the text contains everything that the structured content does, and own tools
-    # declare no output schema.
+    # Leaving out the structured content loses nothing: the text contains everything that the
+    # structured content does, and own tools declare no output schema.
     return {key: part for key, part in result.items() if key != "structuredContent"}
 
 

@@ -148,7 +148,7 @@ _AGAIN: Final = (
 
 
 def _add(messages: list[JSONObject], role: str, text: str) -> None:
-    # Some models require alternating roles.
+    # Some models require alternating roles, so consecutive messages with the same role are merged.
     if messages and messages[-1]["role"] == role:
         content = messages[-1]["content"]
         assert isinstance(content, dict)
@@ -532,7 +532,7 @@ class Sampler:
         finally:
             mine.discard((run.id, turn))
             self._out.discard((run.id, turn))
-            # Other requests might be waiting for this answer.
+            # Other requests might be waiting for this answer, so they are woken.
             run.poke()
 
     async def _answer(self, run: Run, request: ToolRequest) -> _Result | None:

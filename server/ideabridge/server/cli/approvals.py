@@ -288,7 +288,7 @@ async def decide(
     chosen = _by_run(options, targets)
     approvals = [approval for decisions in chosen.values() for approval in decisions]
     _check_choices(submitted, approvals)
-    # A person who allows a tool permanently must have seen the call.
+    # A person who allows a tool permanently must have seen the call, so the call is shown first.
     unnamed = [approval for approval in approvals if always or not _is_named(approval, targets)]
     if unnamed and decision in _LETS_HAPPEN and at_terminal() and not options.json:
         # The questions of a run might have changed since someone looked at them.

@@ -76,7 +76,7 @@ def _console(file: TextIO, broken: Callable[[], object]) -> Console:
             self, renderable: RenderableType, options: ConsoleOptions | None = None
         ) -> Iterable[Segment]:
             for text, style, control in super().render(renderable, options):
-                # Rich moves the cursor with control segments.
+                # Control segments are not escaped, because Rich moves the cursor with them.
                 yield Segment(text if control else printable(text), style, control)
 
     return Plain(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -151,7 +151,7 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
 
     # This also escapes private-use characters, such as the filler.
     plain = printable(text)
-    # Some terminals show characters of ambiguous width as wide ones.
+    # Characters of ambiguous width count as wide, because some terminals show them as wide.
     filled = "".join(
         f"{character}{_FILLER}" if east_asian_width(character) in "WFA" else character
         for character in plain
@@ -159,7 +159,7 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
     if len(first) + len(filled) <= width:
         return [first + plain]
 
-    # A line can be cut between the two columns of a wide character.
+    # A line might be cut between the two columns of a wide character, so one column stays free.
     room = width - (len(filled) > len(plain))
     lines = textwrap.wrap(
         filled, room, initial_indent=first, subsequent_indent=further, break_on_hyphens=False

@@ -265,7 +265,8 @@ class LiveDisplay(PlainDisplay):
         calls = list(self._followed.run.calls())
         settled = sum(1 for progress in calls if progress.settled)
         console = err()
-        # Rich cannot remove a table that is taller than the terminal.
+        # Rich cannot remove a table that is taller than the terminal, so fewer rows are shown until
+        # the end.
         most = ROWS if self._closed else max(1, min(ROWS, console.height - _FREE_LINES))
         visible_calls = _latest(calls, most)
         rows = [_TITLES, *map(self._cells, visible_calls)]

@@ -269,7 +269,8 @@ class Options:
         from ideabridge.bridge.configuration import load_configuration, load_workspace
 
         if asking and self._loaded:
-            # A command can read the configuration twice, but the person is asked only once.
+            # A command can read the configuration twice. The first result is returned again, so
+            # that the person is asked only once.
             return self._loaded[0]
 
         file = self.project_file()
@@ -407,7 +408,7 @@ def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
         raise
     except BaseException as error:
         if all(isinstance(leaf, BrokenPipeError) for leaf in leaves(error)):
-            # Nobody reads the output any more, which is not an error.
+            # Nobody reads the output any more. This is not an error.
             drop_output()
             return ExitCode.DONE
 

@@ -255,7 +255,7 @@ async def cancel(
     errors: list[IdeabridgeError] = []
     async with open_bridge(options) as bridge:
         for record in records:
-            # A room ends with its run.
+            # A room ends with its run, so the run is cancelled.
             root = record.id.partition(".")[0]
             try:
                 before = bridge.store.runs.get(root)
@@ -606,7 +606,7 @@ def _expect_inputs(
 
 def _file_or_word(word: str) -> str:
     """Return `@FILE` if the word is the path of a file, and any other word unchanged."""
-    # `key=value` can be too long for the name of a file.
+    # `key=value` can be too long for the name of a file, which raises an error.
     with suppress(OSError):
         if not word.startswith(("@", "{")) and Path(word).is_file():
             return f"@{word}"

@@ -519,7 +519,8 @@ def _judged(
 
     stored_names = sorted(secret_names_in(entry))
     if stored_names:
-        # A repository can contain the host's file, which could name any of the user's secrets.
+        # A repository can contain the host's file, so the file must not be able to name the user's
+        # secrets.
         reason = (
             f"names the stored secret {stored_names[0]}; only an ideabridge.json is allowed to "
             "name one"

@@ -283,7 +283,7 @@ def _read_text(path: Path, max_bytes: int) -> str:
         data = read_plain(path, max_bytes)
     except TrustError as error:
         raise HostFileError(str(error)) from None
-    # PowerShell writes UTF-16 with a byte order mark.
+    # UTF-16 with a byte order mark is accepted, because PowerShell writes it.
     is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     encoding = "utf-16" if is_utf16 else "utf-8-sig"
     return io.TextIOWrapper(io.BytesIO(data), encoding=encoding).read()

@@ -142,7 +142,8 @@ class _Scanner:
             if self._text[place : place + 1] not in (",", "}", '"', ""):
                 members[str(name)] = PartialObject()
                 place = self._behind(place)
-            # A missing comma between two members does not change their meaning.
+            # A missing comma between two members does not change their meaning, so the comma is
+            # optional here.
             if self._text[place : place + 1] == ",":
                 place = self._skip(place + 1)
 

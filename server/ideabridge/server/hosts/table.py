@@ -289,7 +289,8 @@ class Host:
         Raises:
             HostFileError: the host reads no file in that scope.
         """
-        # In the home folder, the project's file and the user's own file can be the same.
+        # If the project is the home folder, the project's file and the user's own file can be the
+        # same.
         files = [
             file
             for place in self.places

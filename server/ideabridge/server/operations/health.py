@@ -61,7 +61,8 @@ class Health:
             reasons.append("the server is shutting down")
 
         reasons += [f"the store {problem}" for problem in _store_problems(bridge)]
-        # The sender of the request must not learn the names of workspaces.
+        # The sender of the request must not learn the names of workspaces, so the reasons do not
+        # contain them.
         of_workspaces = [
             problem for other in self._workspaces() for problem in _store_problems(other)
         ]

@@ -148,7 +148,8 @@ class RequestWatch:
         self._server = server
         self._workspace = workspace
         self._observers = observers
-        # This middleware is the outermost one, outside everything that turns errors into answers.
+        # This middleware must be the outermost one, so that it sees the answers into which other
+        # middleware turns errors.
         server.middleware.insert(0, self._watched)
 
     def over(self, app: ASGIApp) -> ASGIApp:
@@ -299,7 +300,7 @@ def request_log(level: LogLevel) -> Generator[list[Observer]]:
     adds_handler = not logging.getLogger().handlers
     requests_logger.setLevel(level.upper())
     if adds_handler:
-        # These lines bypass the error log, which leaves out similar lines.
+        # These lines bypass the error log, because the error log leaves out similar lines.
         requests_logger.addHandler(handler)
         requests_logger.propagate = False
 

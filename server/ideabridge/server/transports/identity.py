@@ -111,7 +111,8 @@ class IdentityProvider:
 
         algorithm = header.get("alg")
         kid = header.get("kid")
-        # `crit` names extensions that a recipient must understand. This server understands none.
+        # `crit` names extensions that a recipient must understand. This server understands none of
+        # them, so it refuses the token.
         if (
             algorithm not in self.settings.algorithms
             or "crit" in header

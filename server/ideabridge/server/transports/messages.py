@@ -226,7 +226,8 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
         )
 
     if params == []:
-        # Some languages have only one empty value for both lists and objects.
+        # An empty list is accepted as an object, because some languages have only one empty value
+        # for both.
         params = {}
 
     if isinstance(params, list):

@@ -46,8 +46,8 @@ class Quotas:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._amounts: dict[tuple[str, str], int] = {}
-        # For each pair, (remaining uses, time at which they were counted). The least recently used
-        # pair is first.
+        # For each pair of a caller and a kind, the remaining uses and the time at which they were
+        # counted. The least recently used pair is first.
         self._left: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     @contextmanager
@@ -161,7 +161,8 @@ def refused(head: bytes, tail: bytes, reason: str) -> dict[str, Any] | None:
     if request_id is None:
         return None
     if _METHOD.match(head[:ENDS]) is not None:
-        # The host's model sees a tool error, but not a protocol error.
+        # The answer is a tool error, because the host's model sees a tool error but not a protocol
+        # error.
         result = {
             "content": [{"type": "text", "text": reason}],
             "isError": True,

@@ -25,7 +25,7 @@ _MAX_PARTS: Final = 1000
 thousands of values.
 """
 
-# Sizes in pixels.
+# The sizes in a drawing, in pixels.
 _WIDTH: Final = 168
 _HEIGHT: Final = 40
 _GAP_X: Final = 56

@@ -131,7 +131,8 @@ def differing_lines(old: list[str], new: list[str], most: int) -> list[str]:
     if len(lines) > most:
         lines[most:] = [CUT]
 
-    # Lines that come from the texts begin with a space, "+" or "-".
+    # Lines that come from the texts begin with a space, "+" or "-", so a line that begins with "@@"
+    # is a place.
     places = [line for line in lines if line.startswith("@@")]
     if len(places) == 1:
         lines.remove(places[0])

@@ -512,7 +512,8 @@ class _StartedServer:
         """True if the program can be found without the host."""
         if self.program is None or any(sign in self.program for sign in "$%~"):
             return False
-        # Some hosts pass a command with spaces to a shell.
+        # Some hosts pass a command with spaces to a shell, so the program in such a command is not
+        # known.
         is_name = Path(self.program).name == self.program and " " not in self.program
         return is_name or Path(self.program).is_absolute()
 

@@ -409,7 +409,7 @@ def _put_inline(text: str, start: int, path: Keys, entry: JSON) -> str:
 def _without_inline(text: str, start: int, path: Keys) -> str:
     """Return the text without the value at a path below the inline table that begins at `start`."""
     name, *rest = path
-    # Several members can have this key, if they are dotted.
+    # Several members with dotted keys can begin with this key.
     while True:
         inside = _members(text, start)
         item = inside.find(name)

@@ -152,7 +152,7 @@ def remove_yaml(text: str, keys: Sequence[str], name: str) -> str:
         item = inside.find(name)
         if item is None:
             return text
-        # Between brackets, several items can have this name.
+        # Between brackets, several items can have this name, so the search is repeated.
         return remove_yaml(without_item(text, inside, item), keys, name)
 
     if node.kind == "mapping":
@@ -164,7 +164,7 @@ def remove_yaml(text: str, keys: Sequence[str], name: str) -> str:
 
     for element, dash in zip(node.children, _dashes(text, node), strict=True):
         if _name_of(element) == name:
-            # Several elements in a sequence can have this name.
+            # Several elements in a sequence can have this name, so the search is repeated.
             return remove_yaml(_without_lines(text, dash, element.end), keys, name)
     return text
 
