@@ -13,7 +13,7 @@ import pytest
 
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.ui.outputs import ShownTable, ValueTree, shown_output
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ui.serving import ask, served, stranger
 
 ORDERS = {"_tool": "list_orders", "customer": "c1", "_outputPath": "orders"}
@@ -103,6 +103,24 @@ def test_hostile_values_make_small_pages_in_little_time() -> None:
         shown = shown_output("# a\n```\n```\n" + unit * 5000)
         assert "\u202e" not in shown.html
     assert time.process_time() - begun < 10
+
+
+def test_an_image_alone_has_no_tree_beside_it() -> None:
+    image: JSONObject = {"type": "image", "mimeType": "image/png", "data": "104 characters"}
+    assert shown_output(image).kind == "images"
+    assert shown_output([image, image]).kind == "images"
+    assert shown_output([image, {"type": "text", "text": "a note"}]).kind == "table"
+    assert shown_output({"photo": image}).kind == "tree"
+    assert shown_output([]).kind == "text"
+
+
+def test_the_page_of_an_image_folds_what_the_image_consists_of(http: httpx.Client) -> None:
+    run_id = ask(http, {"_tool": "photograph", "order": 1})
+    ended(http, run_id)
+    page = http.get(f"/ui/runs/{run_id}/calls/0").text
+    assert '<img class="result' in page
+    assert "<dt>mimeType</dt>" not in page
+    assert "<summary>As JSON</summary>" in page
 
 
 def test_an_image_in_the_output_is_shown_to_whom_may_see_the_run(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from ideabridge.tools.encoding import JSONObject
 from tests.seeds.examples import INSTANCES, MESSAGES
 from tests.ui.serving import client, send, served
 from tests.ui.test_servers import OWN, configured
@@ -62,6 +63,32 @@ def test_a_tool_is_found_and_written_into_the_editor(page: Page, site: str) -> N
     expect(editor).to_have_value('{"_tool": "refund", "order": , "amount": }')
     page.get_by_label("Search tools").fill("no such tool")
     expect(page.get_by_text("No tool has these words.")).to_be_visible()
+
+
+def test_a_tool_leads_to_the_form_that_calls_it(page: Page, site: str, http: httpx.Client) -> None:
+    page.goto(f"{site}playground")
+    page.get_by_label("Search tools").fill("refund")
+    page.get_by_role("link", name="Try refund").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("refund")
+    expect(page.get_by_role("button", name="Run", exact=True)).to_be_visible()
+    # Every tool that the list offers has such a page, and no description ends within a word.
+    for tool in http.get("/ui/playground/tools").json():
+        assert http.get(f"/ui/{tool['page']}").status_code == 200, tool
+        assert not re.search(r"\S…$", tool["description"]), tool
+
+
+def test_code_in_the_description_of_a_tool_is_code(page: Page, site: str) -> None:
+    described = "Count `a` and `<b>`."
+    offered: JSONObject = {"name": "counting", "program": "", "page": "", "parameters": []}
+    page.route(
+        "**/playground/tools",
+        lambda route: route.fulfill(json=[offered | {"description": described}]),
+    )
+    page.goto(f"{site}playground")
+    row = page.get_by_role("list", name="Tools").get_by_role("listitem")
+    expect(row).to_contain_text("Count a and <b>.")
+    expect(row.locator("code")).to_have_text(["a", "<b>"])
+    expect(row.get_by_role("link")).to_have_count(0)
 
 
 def test_who_writes_checks_first(page: Page, site: str) -> None:

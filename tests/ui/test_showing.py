@@ -7,7 +7,7 @@ import random
 import pytest
 
 from ideabridge.server.ui import showing
-from ideabridge.server.ui.showing import bounded, in_one_line, omitted, text_of
+from ideabridge.server.ui.showing import age, bounded, in_one_line, omitted, text_of
 from ideabridge.server.views import text as texts
 from ideabridge.server.views.text import shortened_json
 from ideabridge.tools.encoding import JSON
@@ -98,3 +98,10 @@ def test_a_line_writes_no_more_of_a_large_value(
     assert len(in_one_line(value)) == 120
     assert shortened_json(value).endswith(" characters)")
     assert 0 < sum(written) < 10_000
+
+
+def test_a_relative_time_has_the_exact_one() -> None:
+    shown = age("2026-11-22T10:15:03.120+00:00", 1_795_342_563.12)
+    assert 'title="2026-11-22 10:15:03 UTC"' in shown
+    assert ">1 min ago<" in shown
+    assert age(None, 1_795_342_563.12) == ""

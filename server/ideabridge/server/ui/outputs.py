@@ -20,7 +20,7 @@ from ideabridge.tools.names import counted, visible
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-Kind: TypeAlias = Literal["text", "markdown", "table", "tree"]
+Kind: TypeAlias = Literal["text", "markdown", "table", "tree", "images"]
 
 _MOST_ROWS: Final = 100
 _MOST_COLUMNS: Final = 12
@@ -116,7 +116,8 @@ class ShownOutput:
     """A value as a page shows it.
 
     Attributes:
-        kind: the form in which the value is shown.
+        kind: the form in which the value is shown. A value of kind `images` contains only images,
+            so its tree says only what an image consists of.
         part: the content of a text, table or tree.
         html: the content of formatted Markdown.
         has_source: whether the page also has the exact value, folded.
@@ -138,11 +139,21 @@ def shown_output(value: JSON) -> ShownOutput:
 
     part = _part(value, _Room(), 0)
     has_source = not Beginning(value, _LONGEST_BESIDE).is_cut
+    if _is_images(value):
+        return ShownOutput("images", part, has_source=has_source)
     if isinstance(part, ShownTable):
         return ShownOutput("table", part, has_source=has_source)
     if isinstance(part, ValueTree):
         return ShownOutput("tree", part, has_source=has_source)
     return ShownOutput("text", part)
+
+
+def _is_images(value: JSON) -> bool:
+    """Return whether a value is an image block, or a list of image blocks."""
+    blocks = value if isinstance(value, list) else [value]
+    return bool(blocks) and all(
+        isinstance(block, dict) and block.get("type") == "image" for block in blocks
+    )
 
 
 def _is_markdown(text: str) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -22,6 +23,7 @@ from ideabridge.bridge.programs.stubs import first_line_of
 from ideabridge.bridge.runs.run import Run
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import FormFields, form_of, visitor_of
+from ideabridge.server.ui.modules import OWN
 from ideabridge.server.ui.showing import as_json, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.text import message_of
@@ -30,7 +32,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text, obj
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.threads import compute_in_thread
-from ideabridge.tools.tool import Tool
+from ideabridge.tools.tool import IDEA, Tool
 from ideabridge.tools.typed import read_as
 
 EXAMPLE_PLAN: Final = """{
@@ -114,7 +116,7 @@ _EXAMPLES: Final = {
 """The examples of each kind of text. They run on any machine."""
 
 _MOST: Final = 200
-"""Maximum length, in characters, of the description next to a tool."""
+"""Maximum length, in characters, of the description next to a tool. It ends with a whole word."""
 
 
 class Playground:
@@ -228,10 +230,27 @@ class Playground:
         """Return the tools with their parameters, for completion in the editor."""
         catalogue = TaskTools(self._bridge.offer, None, caller=visitor_of(request).caller).present()
         names = ProgramNames(catalogue.tools)
-        return JSONResponse([_completion(tool, names) for tool in catalogue.tools])
+        return JSONResponse(
+            [_completion(tool, names, self._page_of(tool)) for tool in catalogue.tools]
+        )
+
+    def _page_of(self, tool: Tool) -> str:
+        """Return the path of the page with a form that calls a tool, below the path of all pages,
+        or "" if the tool has no page.
+        """
+        if tool.module is None:
+            # A server of this name has the pages below this path.
+            if OWN in self._bridge.modules:
+                return ""
+            return f"modules/{OWN}/tools/{quote(tool.name, safe='')}"
+
+        if tool.module.startswith(IDEA):
+            name, _, _ = tool.module.removeprefix(IDEA).partition("@")
+            return f"ideas/{quote(name, safe='')}"
+        return f"modules/{quote(tool.module, safe='')}/tools/{quote(tool.name, safe='')}"
 
 
-def _completion(tool: Tool, names: ProgramNames) -> JSONObject:
+def _completion(tool: Tool, names: ProgramNames, page: str) -> JSONObject:
     place = names.place(tool)
     takes = read_as(SchemaKeywords, tool.parameters)
     parameters: list[JSON] = []
@@ -245,9 +264,20 @@ def _completion(tool: Tool, names: ProgramNames) -> JSONObject:
     return {
         "name": tool.name,
         "program": "" if place is None else ".".join(place),
-        "description": in_one_line(first_line_of(tool.description), _MOST),
+        "description": _first_words(first_line_of(tool.description)),
+        "page": page,
         "parameters": parameters,
     }
+
+
+def _first_words(text: str) -> str:
+    """Return the first words of a text, on one line."""
+    line = in_one_line(text, _MOST)
+    if not line.endswith("…"):
+        return line
+
+    words, space, _ = line.rpartition(" ")
+    return f"{words} …" if space else line
 
 
 def _read(form: FormFields, kind: str, text: str) -> JSONObject:

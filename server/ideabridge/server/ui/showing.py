@@ -50,11 +50,14 @@ def ago(at: float | str | None, now: float) -> str:
 
 
 def age(at: float | str | None, now: float) -> Markup:
-    """Return the same text in an element whose text the script changes while the page is open."""
+    """Return the same text in an element whose text the script changes while the page is open. Its
+    tooltip is the exact time.
+    """
     if not at:
         return Markup()
     seconds = max(0, int(now - _seconds(at)))
-    return Markup('<span data-age="{}">{}</span>').format(seconds, ago(at, now))
+    element = Markup('<time data-age="{}" title="{} UTC">{}</time>')
+    return element.format(seconds, moment(at), ago(at, now))
 
 
 def _seconds(at: float | str) -> float:

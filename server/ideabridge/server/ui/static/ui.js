@@ -560,6 +560,13 @@
           about.className = "sub dim";
           about.append(...coded(tool.description));
           row.append(button, about);
+          if (tool.page) {
+            const form = document.createElement("a");
+            form.href = `${root}/${tool.page}`;
+            form.textContent = "Try it";
+            form.setAttribute("aria-label", `Try ${tool.name}`);
+            row.insertBefore(form, about);
+          }
           return row;
         }));
         const left = fitting.length - rows.children.length;
