@@ -93,7 +93,7 @@ def exposed_names(
         if name is not None and not is_taken(name, tool):
             names[place] = name
 
-    # In-process tools come first.
+    # In-process tools come first, so they get their names before the tools of modules.
     in_process = [place for place, tool in enumerate(tools) if tool.module is None]
     of_modules = [place for place, tool in enumerate(tools) if tool.module is not None]
     used_names: set[str] = {*names.values()}

@@ -299,7 +299,7 @@ class _Counter:
             return self._note(run, f"{named} started")
 
         if progress is not None and not progress.settled:
-            # Other items of the call are still running.
+            # Other items of the call are still running, so the call is not counted yet.
             return None
 
         self._finished.setdefault(run.id, set()).add(event.call)
@@ -656,7 +656,8 @@ class Running:
             room=0 if run.status == "running" else MAX_DIRECT - 2 * size,
             otherwise="check_run with only this path in paths shows it",
         )
-        # The text repeats a Request in full, for hosts that show only text.
+        # The text repeats a Request in full for hosts that show only text, so only half of the
+        # space is available.
         most = MAX_RESULT if requests is None else MAX_RESULT // 2
         if size > most:
             return refusal(
@@ -770,7 +771,8 @@ class Running:
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _AGAIN_MOST_S)
         except Exception:
-            # This is a defect of ideabridge. The next request for the run tries again.
+            # This is a defect of ideabridge, so it is logged. The next request for the run tries
+            # again.
             logger.exception("run %s could not be published", run)
         finally:
             tried.set()

@@ -166,7 +166,8 @@ async def _opened(
             _serving(created, toolbox) as bridge,
             anyio.create_task_group() as group,
         ):
-            # Other processes might lock the store for a moment.
+            # This is tried several times, because other processes might lock the store for a
+            # moment.
             await bridge.patiently(lambda: state_key(bridge.store))
             quotas = None if beside is None else beside.front.quotas
             front = Front(bridge, group, own_version(), manner.commands, quotas)

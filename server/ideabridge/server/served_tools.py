@@ -147,7 +147,8 @@ class ExposedTool:
         self._rules = _Rules(self._bridge.approval, name)
         self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
         self._output: Validator | None = None
-        # The results of a module's tools are checked where the module is called.
+        # Only results of activities are checked here. The results of a module's tools are checked
+        # where the module is called.
         if activity is not None and tool.output is not None:
             self._output = Validator(tool.output, what=f"the result of {name}")
 

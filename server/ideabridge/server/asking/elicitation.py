@@ -540,7 +540,7 @@ async def ask_once(
                 text, form, related_request_id=context.request_id
             )
         except (MCPError, ValidationError):
-            # The client failed, or its answer is invalid.
+            # The client failed, or its answer is invalid, so this counts as a cancelled form.
             return types.ElicitResult(action="cancel")
 
         seconds = anyio.current_time() - sent

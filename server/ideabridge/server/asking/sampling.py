@@ -333,7 +333,7 @@ class Sampler:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._settings = bridge.configuration.sampling
-        # The Requests that this process's clients are currently answering on the back-channel.
+        # The Requests that clients of this process are currently answering on the back-channel.
         self._out: set[_Key] = set()
 
     def can_ask(self, run: Run, request: ToolRequest) -> bool:

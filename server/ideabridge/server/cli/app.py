@@ -419,7 +419,7 @@ def root(
         raise typer.Exit(ExitCode.DONE)
 
 
-# These files add their commands to the `app` of another file.
+# These files add their commands to the `app` of another file, so they do not need to be added here.
 assert publishing.app is ideas.app
 assert sharing.app is ideas.app
 assert writing.app is ideas.app
@@ -548,7 +548,7 @@ def _misused(error: Exception, message: str, json: bool) -> int:
             echo(message)
         return ExitCode.DONE
 
-    # Typer's messages can quote pydantic's messages.
+    # Typer's messages can quote pydantic's messages, whose wording is adapted here.
     text = " ".join(message.split())
     text = text.replace("Value error, ", "").replace("Input should be ", "expected ")
     text = f"{text.removesuffix('.')} (see `{path} --help`)"

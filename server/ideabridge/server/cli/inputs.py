@@ -122,11 +122,11 @@ def read_bytes(place: str, label: str, *, follow: bool = True) -> bytes:
             if not follow:
                 flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
             with os.fdopen(os.open(Path(place).expanduser(), flags), "rb") as file:
-                # Only a regular file has a known size.
+                # The size is known in advance only for a regular file, so the read is limited, too.
                 size = os.fstat(file.fileno()).st_size
                 data = file.read(MAX_FILE_BYTES + 1) if size <= MAX_FILE_BYTES else None
     except (OSError, ValueError) as error:
-        # A path that contains a NUL is a ValueError.
+        # A path that contains a NUL raises a ValueError.
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{label}: {name} cannot be read: {reason}") from None
 
@@ -145,7 +145,7 @@ def _as_utf8(data: bytes) -> bytes:
     try:
         return data.decode(encoding).encode()
     except UnicodeDecodeError:
-        # The code that decodes the bytes reports that they are malformed.
+        # The bytes are returned unchanged. The code that decodes them reports the error.
         return data
 
 

@@ -158,7 +158,7 @@ class IdeaSkills:
             if publication is not None and match[2] == skill_name(publication.name):
                 return publication, match[3]
 
-        # The error is the same as for a name that nobody has ever used.
+        # The error does not reveal whether anybody has ever used the name.
         raise MCPError(types.INVALID_PARAMS, f"unknown skill {uri[:120]!r}", {"uri": uri})
 
     def _entry(self, publication: Publication) -> JSONObject:

@@ -395,7 +395,8 @@ def carry_secrets(file: EntryFile, name: str, before: JSONObject, after: JSONObj
     """
     owner = secret_owner(file.path)
     if owner.file is None:
-        # Every server in the user's own file can use the stored secrets.
+        # There is nothing to carry over, because every server in the user's own file can use the
+        # stored secrets.
         return
 
     try:

@@ -465,7 +465,7 @@ class _Translator:
         if own_key == "deny":
             self.entry.deny = list(dict.fromkeys([*self.entry.deny, *names]))
         elif (names or key != "available_tools") and "*" not in names:
-            # A tool is offered if it is in both lists.
+            # If an entry has two lists, a tool is offered only if it is in both.
             allowed = self.entry.allow
             if allowed is not None:
                 names = [name for name in allowed if name in names]

@@ -130,7 +130,7 @@ def _targets(environment: HostEnvironment) -> Destinations:
     try:
         text = _read_project_file(file)
     except HostFileError:
-        # Nothing is written to this file; `_project_problem` returns the reason.
+        # The setup does not write to this file. `_project_problem` returns the reason.
         text = text_of_bytes(file, "jsonc", None)
     return Destinations(own, Destination(text, is_own=False, is_shared=False))
 

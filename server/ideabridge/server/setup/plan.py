@@ -443,8 +443,8 @@ class _Merging:
 
             name = _free_name(sources[0], digests)
             digests[name] = digest
-            # A server's settings in one project do not change a server that the user has in every
-            # project.
+            # Only servers for the same configuration are merged, so that a server's settings in one
+            # project do not change a server that the user has in every project.
             merged, notes = _merged(
                 [source for source in sources if source.adoption.target is group.target]
             )

@@ -182,7 +182,7 @@ def application(
     app: ASGIApp = server.streamable_http_app(
         streamable_http_path=CALLS,
         host=host,
-        # The gate has checked Host and Origin.
+        # The SDK does not need to check Host and Origin, because the gate has checked them.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=MAX_MESSAGE,
     )
@@ -511,7 +511,7 @@ async def _refuse(
             "error": {"code": types.INVALID_REQUEST, "message": problem},
         }
     elif "result" in answer:
-        # A tool error is a successful response over HTTP.
+        # Over HTTP, a tool error is a successful response.
         status = 200
     await _answer(send, status, answer)
 
@@ -560,7 +560,7 @@ def http_server(app: ASGIApp) -> HTTPServer:
             timeout_keep_alive=IDLE_SECONDS,
             ws="none",
             server_header=False,
-            # The address that a client claims to have is not trusted.
+            # Headers in which a client or a proxy states the client's address are not trusted.
             proxy_headers=False,
         )
     )

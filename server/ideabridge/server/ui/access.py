@@ -380,7 +380,8 @@ class Access:
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
-                # The address of a static file changes with its content.
+                # The address of a static file changes with its content, so browsers can keep the
+                # file.
                 is_file = (
                     message["status"] == 200
                     and scope["query_string"]

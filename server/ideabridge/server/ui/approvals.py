@@ -374,7 +374,8 @@ class ApprovalPages:
         bar = self._decided_call(decided)
         values = ""
         if bar is not None and decided.decision != "edit":
-            # The values of an edited call are not those that its author wrote.
+            # For an edited call, no values are shown, because they are not those that the call's
+            # author wrote.
             values = _in_words(bar.call)
 
         return PastDecision(

@@ -236,7 +236,7 @@ def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:
 
     compared = differing_lines(old_lines, new_lines, _MOST_SHOWN)
     lines = [visible(line, "\t") for line in compared]
-    # If the texts end with a line break, their last line is empty, and is not shown.
+    # If the texts end with a line break, their last line is empty, so it is not shown.
     if lines[-1:] == [" "]:
         lines.pop()
     return tuple(lines)

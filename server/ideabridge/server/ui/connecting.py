@@ -193,7 +193,7 @@ class AssistantsPage:
             Route("/assistants", self.show),
             Route("/assistants/write", changing(self.write), methods=["POST"]),
             Route("/assistants/undo", changing(self.undo), methods=["POST"]),
-            # Bookmarks can contain the earlier address of the page.
+            # The earlier address of the page stays valid, because bookmarks can contain it.
             Route("/connect", self.move),
         ]
 
@@ -241,7 +241,8 @@ class AssistantsPage:
         return await self._change(request, self._connections.undo)
 
     async def _change(self, request: Request, work: Callable[[Host], str]) -> Response:
-        # A connected assistant starts a command with the owner's rights.
+        # Only the owner can connect an assistant, because the assistant then starts a command with
+        # the owner's rights.
         expect_owner(visitor_of(request))
         form = form_of(request)
         host = find_host(form.get("host"))

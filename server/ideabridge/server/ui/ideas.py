@@ -634,7 +634,7 @@ class IdeaPages:
         run = ref.partition(":")[0]
         shown_runs = [other.partition(":")[0] for other in runs]
         if draft is not None:
-            # Reading the literals of many calls takes a long time.
+            # This runs in a thread, because reading the literals of many calls takes a long time.
             copied = await compute_in_thread(_choices_in, draft)
             report = read_as(ToolReport, draft.report)
             plan = _readable_plan(draft.plan)
@@ -721,7 +721,7 @@ class IdeaPages:
         try:
             record = self._bridge.store.runs.find(ref.partition(":")[0], caller=visitor.scope)
         except UnknownRunError:
-            # This is an idea, or a run that the visitor is not allowed to see.
+            # `ref` is an idea, or a run that the visitor is not allowed to see.
             return
         if not sees_run_of(visitor.caller, record.caller):
             raise PublicationError(
@@ -766,8 +766,8 @@ class IdeaPages:
         )
         written = _RefusedText(form.get("program"), form.get("inputs").strip())
         if written.program.strip():
-            # The form contains the parameters of the plan, but a program has the parameters that it
-            # reads.
+            # The parameters in the form are not used: they are those of the plan, but a program has
+            # the parameters that it reads.
             program = program_to_publish(written.program, written.read_inputs())
             publish_request = publish_request.for_program(program)
         else:
@@ -981,7 +981,7 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
         used_by = _used_by(list_or_empty(about.get("fills")), draft.calls)
         value = draft.arguments.get(name)
         recorded = in_one_line(value, 80) if name in draft.arguments else ""
-        # Flags and empty values are often equal by chance.
+        # Flags and empty values are not compared, because they are often equal by chance.
         may_merge = bool(used_by) and bool(value) and not isinstance(value, bool)
         twin = first_with.get(encode(value)) if may_merge else None
         field = ParameterField(
@@ -1031,7 +1031,8 @@ def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
     """
     decisions: dict[str, JSONObject] = {}
     for name in decided:
-        # The form does not contain boxes that are no longer ticked.
+        # A form contains only ticked boxes, so earlier decisions that boxes stand for are removed
+        # first.
         decisions[name] = _without(_decision(decided, name), "fix", "required", "merge")
 
     for entry, value in form.fields:

@@ -367,7 +367,8 @@ def _tick(seconds: float) -> str:
 def _round_time(least: float) -> float:
     """Return the shortest round time that is not shorter than a time, both in seconds."""
     for step in _ROUND_TIMES:
-        # Because of rounding errors, a run of 200 ms can appear to last a little longer.
+        # A small excess is allowed, because a run of 200 ms can appear to last a little longer due
+        # to rounding errors.
         if step >= least * 0.999:
             return step
     return math.ceil(least / _DAY) * _DAY

@@ -135,7 +135,8 @@ def _beginning_of_question(
     content: JSONObject, reasons: str, room: Room, sums: str
 ) -> ShownQuestion:
     """Return the beginning of a question that does not fit in a place."""
-    # A call can be megabytes in size, and formatting readable JSON takes a second per megabyte.
+    # Only the beginning is formatted: a call can be megabytes in size, and formatting readable JSON
+    # takes a second per megabyte.
     part = Beginning(content, room.characters)
     text = readable_json(part.value, 2)
     beginning = _beginning(text, room)
