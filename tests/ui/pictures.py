@@ -106,13 +106,21 @@ def _find_largest(customer: str) -> list[dict[str, str]]:
 def use(http: httpx.Client) -> dict[str, str]:
     """Run plans, of which one waits for a decision, and publish one. Return the paths of pages."""
     for number in range(3):
-        ask(http, *_find_largest(f"c{number}"), output="†state.largest")
+        customer = f"c{number}"
+        name = f"Largest order of customer {customer}"
+        ask(http, *_find_largest(customer), output="†state.largest", name=name)
 
-    done = ask(http, *_find_largest("c0"), output="†state.largest")
+    # Assistants give most plans a title. The others are named after their tools.
+    done = ask(
+        http,
+        *_find_largest("c0"),
+        output="†state.largest",
+        name="Largest order of customer c0",
+    )
     failed = ask(http, {"_tool": "find_customer", "id": "c9"})
     mixed = ask(http, {"_tool": "list_orders"}, *({"_tool": "find_customer", "id": "c9"},) * 3)
-    table = ask(http, *_find_largest("c2"), output="†state.orders")
-    written = ask(http, *_find_largest("c2"), output=REPORT)
+    table = ask(http, *_find_largest("c2"), output="†state.orders", name="Orders of customer c2")
+    written = ask(http, *_find_largest("c2"), output=REPORT, name="Report on customer c2")
     tree = ask(http, *_find_largest("c1"), output={"largest": "†state.largest", "of": "†state.who"})
     approved = ask(http, REFUNDED)
     key = key_of(http, approved)
@@ -127,7 +135,13 @@ def use(http: httpx.Client) -> dict[str, str]:
     ask(http, CHANGED)
     ask(http, SQL)
     ask(http, SAVE)
-    asking = ask(http, *_find_largest("c1"), REFUND, output="†results.3")
+    asking = ask(
+        http,
+        *_find_largest("c1"),
+        REFUND,
+        output="†results.3",
+        name="Refund the largest order of customer c1",
+    )
     picture = ask(http, {"_tool": "photograph", "order": 7})
     send(
         http,
