@@ -1,7 +1,7 @@
 """Configuration: the content of `ideabridge.json`.
 
 The settings of a project's file override the user's once a person has trusted the file
-(`trust.py`). All problems in a file are reported at once, each with its place.
+(`trust.py`). All problems in a file are reported together, each with its place.
 `docs/configuration.md` documents each key. This file does not import the MCP SDK.
 """
 
@@ -241,8 +241,8 @@ class UsersSettings(BaseModel):
 
 
 class ProfileSettings(BaseModel):
-    """The servers, tools and ideas that sessions in one profile can use. An absent key means all of
-    them.
+    """The servers, tools and ideas that sessions in one profile can use. If a key is absent,
+    sessions can use everything of that kind.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -332,8 +332,8 @@ class NotifySettings(BaseModel):
 
 
 def _protected_address(value: str | None, example: str) -> str | None:
-    """Return an address, or None if there is none. Refuse an address to which data would travel
-    unprotected, so that others could read or change it in transit.
+    """Return an address, or None if there is none. Refuse an address if the data would travel to it
+    unprotected, because others could then read or change the data in transit.
 
     Raises:
         ValueError: the text is not an address, or its connection is not protected.
@@ -415,7 +415,7 @@ class Layer:
         digests: the SHA-256, in hex, that each tool file must have, keyed by absolute path. None if
             tool files are not checked.
         replaced: the names of the modules that replace a module in the layer below.
-        narrowed: a line for each setting that applies only partly.
+        narrowed: a line for each setting that applies only in part.
         refused: a line for each setting that does not apply.
     """
 
@@ -676,8 +676,8 @@ class Configuration(BaseModel):
 
     @property
     def warnings(self) -> list[str]:
-        """One line for each oddity in the files, and for each server that cannot be used. For an
-        oddity, the line says how it was read, or that it is ignored.
+        """One line for each unusual part of the files, and for each server that cannot be used. The
+        line for an unusual part says how the part was read, or that it is ignored.
         """
         unusable = [
             f"{self._file_of(name)}: {line}"
@@ -694,8 +694,8 @@ class Configuration(BaseModel):
     @property
     def names_without_effect(self) -> list[str]:
         """A line for each name in `profiles`, `approval`, `allow` or `deny` that a tool has only
-        because `tools` renames it. Such a name matches nothing, because these keys refer to the
-        names that servers list.
+        because `tools` renames it. Such a name has no effect, because these keys refer to the names
+        that servers list.
         """
         real_names: dict[str, tuple[str, str]] = {}
         for module, entry in self.modules.items():
@@ -739,8 +739,8 @@ class Configuration(BaseModel):
     @property
     def unusable_profiles(self) -> dict[str, str]:
         """The reason why each unusable profile cannot be used, keyed by name: the profile names
-        servers that are not configured. Such a name is not ignored, because otherwise a misspelling
-        would silently remove a server from the profile.
+        servers that are not configured. Names of unknown servers are not ignored, because a
+        misspelling would then silently remove a server from the profile.
         """
         reasons: dict[str, str] = {}
         for name, profile in self.profiles.items():
@@ -831,8 +831,8 @@ class Configuration(BaseModel):
 
     @property
     def folder(self) -> Path:
-        """The base folder for relative paths: the file's folder or, without a file, the project
-        folder.
+        """The base folder for relative paths: the folder of the file or, if there is no file, the
+        project folder.
         """
         return self.source.parent if self.source is not None else self.project
 
@@ -1049,12 +1049,12 @@ _NOT_IGNORED: Final = "It may restrict something, so it is not ignored."
 
 
 class _Check:
-    """Checks a document and collects everything in it that is odd or wrong.
+    """Checks a document and collects everything in it that is unusual or wrong.
 
     Attributes:
         content: the document's content without the parts that are left out.
         problems: why the file cannot be used.
-        notes: how odd values were read, and which parts were left out.
+        notes: how unusual values were read, and which parts were left out.
         unusable: why servers cannot be used, keyed by server name.
     """
 
@@ -1111,7 +1111,7 @@ class _Check:
             elif fault.loc[0] == "tools" and not (
                 fault.is_unknown_key or _protects_server(fault.loc)
             ):
-                # Without this change, the tool is shown as its server lists it.
+                # The change is left out, so the tool is shown as its server lists it.
                 self.notes.append(fault.remark.below(place).continued(_NOT_USED))
             elif fault.is_unknown_key and fault.loc[0] not in (*HINTS, *_SERVER_PROTECTING):
                 problems.append(fault.remark.continued(_NOT_IGNORED))
@@ -1293,8 +1293,8 @@ def parse_configuration(
         source: the file that the object was read from, or None. Relative paths are relative to its
             folder.
 
-    In the result, `warnings` describes everything that was odd, and `unusable` lists the servers
-    whose entries cannot be used.
+    In the result, `warnings` describes everything that was unusual, and `unusable` lists the
+    servers whose entries cannot be used.
 
     Raises:
         ConfigurationError: a key that restricts something (`approval`, `auth`, `limits`, ...) has
@@ -1396,7 +1396,7 @@ def load_configuration(
 
     Raises:
         ConfigurationError: a file cannot be read, can be written by others, is not JSON (the
-            message says where), or has problems.
+            message names the place), or has problems.
     """
     project = Path.cwd() if project is None else Path(project).absolute()
     if path is not None:
@@ -1426,7 +1426,7 @@ def user_configuration(project: Path) -> Configuration:
     """Read the user's configuration, or return the defaults if the user has no file.
 
     Raises:
-        ConfigurationError: as `load_configuration`.
+        ConfigurationError: as for `load_configuration`.
     """
     own = user_file()
     if os.path.lexists(own):
@@ -1460,8 +1460,8 @@ def load_workspace(
 
     Raises:
         ConfigurationError: as for `load_configuration`, or a trusted file puts the store outside
-            its folder. With `tolerant`, it is raised only if the user's configuration is broken or
-            the project file does not exist.
+            its folder. If `tolerant` is set, the error is raised only if the user's configuration
+            is broken or the project file does not exist.
     """
     user = user_configuration(project)
     exists = os.path.lexists(file)
@@ -1557,11 +1557,11 @@ reasons, because nobody has trusted the text of the file.
 
 
 def read_project_file(file: Path, project: Path) -> tuple[ProjectFile, Configuration]:
-    """Read a project file, and parse its configuration from the same bytes. This executes nothing
-    that the file names.
+    """Read a project file, and parse its configuration from the same bytes. This function does not
+    execute anything that the file names.
 
     Raises:
-        ConfigurationError: as `load_configuration`.
+        ConfigurationError: as for `load_configuration`.
     """
     data, document = _read(file.absolute(), file.absolute().parent)
     parsed = _parsed(document, project, file.absolute())
@@ -1789,8 +1789,8 @@ def _inner_store(store: str, file: Path) -> str:
 
 
 def _model_refusal(model: str | ModelConfiguration, variables: Variables) -> str | None:
-    """Return why a project's model is not used, or None if it is used. The reason can be its key,
-    or credentials for its address.
+    """Return why a project's model is not used, or None if the model is used. A reason can be the
+    model's key, or credentials for the model's address.
     """
     if isinstance(model, str):
         return None

@@ -3,9 +3,9 @@ data.
 
 Trust covers every file that a definition names. A server's own data changes with each use, so a
 person can confirm that a file is only data. A project's author might try to pass code off as data.
-A file can therefore be confirmed only if every word that names it stands where data is expected,
-its extension is used for neither code nor configuration, and it is either absent or an ordinary,
-non-executable file at each start. Trust still covers every other file.
+A file can therefore be confirmed only if every word that names it is in a position where data is
+expected, its extension is used for neither code nor configuration, and the file is either absent or
+an ordinary, non-executable file at each start. Trust still covers every other file.
 
 A word without an option's name counts as data only after one of the project's own programs or
 scripts: any other program might be an interpreter that executes the word.
@@ -187,8 +187,8 @@ _EXECUTABLE: Final = (
 
 
 def can_have_data(command: str, words: Sequence[str]) -> bool:
-    """Return whether a server can have data files. It cannot have any if it executes program text,
-    or if its arguments could hide what it executes.
+    """Return whether a server can have data files. A server cannot have data files if it executes
+    program text, or if its arguments could hide what it executes.
 
     The table of interpreters is not complete. If the arguments of an unknown program name an
     interpreter, the program might start it.
@@ -219,7 +219,7 @@ def data_words(
     """
     arguments = read_arguments(command, words)
     script = next((argument.text for argument in reversed(arguments) if argument.is_code), "")
-    # In `node inspect` and `tsx watch`, a subcommand stands where the script would be.
+    # In `node inspect` and `tsx watch`, a subcommand is in the position of the script.
     is_script = Path(script).suffix.lower() in _CODE_SUFFIXES
     is_own_script = is_script and is_own_file(script)
     for number, argument in enumerate(arguments):
@@ -258,7 +258,7 @@ def _names_data(name: str) -> bool:
 
 def _path(value: str) -> str | None:
     """Return the path in a value: the whole value, or the part after a scheme such as `sqlite:`.
-    Return None if this is not a path to data.
+    Return None if the value does not contain a path to data.
     """
     match = _ADDRESS.fullmatch(value)
     path = match.group(1) if match is not None else value

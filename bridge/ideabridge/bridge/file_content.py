@@ -45,7 +45,7 @@ class FileContent:
 
     Attributes:
         content: the content in ideabridge's keys. Its `mcpServers` is an object of objects.
-        notes: what was odd, and how it was read instead.
+        notes: what was unusual, and how it was read instead.
         conflicts: a remark for each top-level key whose value is ambiguous, because the key itself,
             or a key below it, occurs several times.
         unusable: why servers cannot be used, keyed by server name.

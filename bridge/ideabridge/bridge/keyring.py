@@ -85,8 +85,8 @@ class _Call:
     """One call to the package, in a thread of its own.
 
     Attributes:
-        result: what the package returned.
-        error: why there is no result, or None.
+        result: the value that the package returned.
+        error: the reason why there is no result, or None.
     """
 
     def __init__(self, function: Callable[[Any], object]) -> None:
@@ -103,5 +103,5 @@ class _Call:
                 return
 
             self.result = self._function(backend)
-        except Exception as error:  # noqa: BLE001 - each backend has errors of its own
+        except Exception as error:  # noqa: BLE001 - each backend raises its own errors
             self.error = KeyringError(str(error) or type(error).__name__)

@@ -1,8 +1,8 @@
 """Server entry: translates an entry in `mcpServers`, as assistants and people write it, into
 ideabridge's keys.
 
-A value that is odd but clear, such as a timeout in milliseconds or a number in `env`, is read and
-noted. An ambiguous value is a problem, which makes the server unusable. No value is read in a way
+If a value is unusual but clear, such as a timeout in milliseconds or a number in `env`, it is read
+and noted. An ambiguous value is a problem and makes the server unusable. No value is read in a way
 that would let a server do more than its entry says: a key that restricts the server (`deny`,
 `allow`, `disabled`, `auth`) is either understood or refused.
 
@@ -149,11 +149,12 @@ _FILLED: Final = ("command", "args", "env", "cwd", "url", "headers", "auth")
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something odd in a configuration file.
+    """A note on something unusual in a configuration file.
 
     Attributes:
         place: the path, such as `limits.calls`, or "" for the whole document.
-        text: what is odd there. The text contains no value that might be secret.
+        text: a description of what is unusual. The text does not contain a value that might be
+            secret.
     """
 
     place: str
@@ -181,7 +182,7 @@ class ServerEntry:
     Attributes:
         members: the keys and values. Values that are not understood stay as they are written in the
             file.
-        notes: what was odd, and how it was read instead.
+        notes: what was unusual, and how it was read instead.
         problems: why the server cannot be used.
     """
 
@@ -233,7 +234,7 @@ _KINDS: Final = {
 
 
 def found_kind(value: JSON) -> str:
-    """Return words that describe what kind of value this is. They do not quote the value, which
+    """Return words that describe the kind of a value. The words do not quote the value, because it
     might be a secret.
     """
     return _KINDS[json_type(value)]
@@ -246,7 +247,7 @@ def spelling_of(key: str) -> str:
 
 
 def read_server_entry(raw: JSON, workspace: Path) -> ServerEntry:
-    """Read an entry as it stands in a file.
+    """Read an entry as it is written in a file.
 
     Args:
         raw: the entry.
@@ -287,11 +288,11 @@ def with_own_keys(raw: JSONObject) -> JSONObject:
 
 
 def with_settings(raw: JSONObject, settings: Mapping[str, JSON]) -> JSONObject:
-    """Return an entry with new values for some settings. Everything else stays as it is written,
-    even in another host's form.
+    """Return an entry with new values for some settings. All other settings stay as they are
+    written, even in another host's form.
 
     Args:
-        raw: the entry as it stands in a file.
+        raw: the entry as it is written in a file.
         settings: the new values, keyed by ideabridge's keys. None removes a setting.
     """
     nested = raw.get("transport")
@@ -468,7 +469,9 @@ value.
 
 
 def _read_lists(entry: ServerEntry) -> None:
-    """Where a list of names or patterns is expected, read a single text as a list with one item."""
+    """Where a list of names or patterns is expected, read a single string as a list with one
+    item.
+    """
     for key in ("allow", "deny", "read_only"):
         value = entry.members.get(key)
         if isinstance(value, str) and _ONE_NAME.fullmatch(value):

@@ -155,7 +155,7 @@ def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     Raises:
         TrustError: others can write to the file, its owner is neither the user nor root, or it is
             larger than `max_bytes`.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     data = read_own_beginning(path, max_bytes + 1)
     if len(data) > max_bytes:
@@ -166,12 +166,12 @@ def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
 def read_plain(path: Path, max_bytes: int) -> bytes:
     """Read a regular file, directly or through a link, no matter who wrote it.
 
-    Anything else is refused: in a cloned folder, the path could be a link to a device, which is
-    endless, or to a pipe, which would block.
+    Any other kind of file is refused, because in a cloned folder, the path could be a link to a
+    device, which is endless, or to a pipe, which would block.
 
     Raises:
         TrustError: the file is not a regular file, or is larger than `max_bytes`.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     with _opened(path) as (file, about):
         if not stat.S_ISREG(about.st_mode):
@@ -215,11 +215,11 @@ def link_out(path: Path, folder: Path) -> Path | None:
 
 
 def write_own(path: Path, data: str | bytes, mode: int = 0o600) -> None:
-    """Replace a file in one step. Readers see either the old content or all of `data`, even after a
-    system crash.
+    """Replace a file in one step. Readers see either the old content or the whole of `data`, even
+    after a system crash.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     with staged(path, data.encode() if isinstance(data, str) else data) as new:
         new.chmod(mode)
@@ -232,9 +232,11 @@ def staged(path: Path, data: bytes) -> Generator[Path]:
     If the caller does not move the file to its destination, it is removed at the end.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
-    import tempfile  # The import takes time, and commands that write nothing do not need it.
+    # This import is not at the top of the file, because it takes time, and commands that do not
+    # write do not need it.
+    import tempfile
 
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=path.parent)
     try:
@@ -255,8 +257,8 @@ def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
     Raises:
         OSError: the file cannot be opened, or is a folder.
     """
-    # Opening a pipe that has no writer must not block. A pipe that has a writer (`<(...)`) is read
-    # to its end.
+    # The attempt to open a pipe that has no writer must not block. A pipe that has a writer
+    # (`<(...)`) is read to its end.
     descriptor = os.open(
         path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     )
@@ -299,7 +301,7 @@ class DataFile:
     """A file that a person can confirm as data.
 
     Attributes:
-        path: the absolute path. The file need not exist.
+        path: the absolute path. The file does not have to exist.
         named_by: the places that name the file, for example `the variable DB_PATH of shop`.
     """
 
@@ -387,8 +389,8 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     - the files that Python and Node execute when one of these words names a folder;
     - the files that `command` and MODULE stand for in the server's own PATH and PYTHONPATH.
 
-    The digest of a link is the digest of its target. Files that are only loaded by the covered
-    files are not covered themselves.
+    The digest of a link is the digest of its target. Files that only the covered files load are not
+    covered themselves.
 
     Args:
         file: the path of the project file.
@@ -431,7 +433,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
         raise too_many
 
     for path, anywhere in named.items():
-        # Most words name no file, so do the cheapest test first.
+        # Do the cheapest test first, because most words do not name a file.
         if (
             path in data_files
             or not os.path.lexists(path)
@@ -475,8 +477,8 @@ class _Mention:
 
     Attributes:
         path: the path.
-        anywhere: whether the path also counts outside the folder.
-        data_of: the place that names it as data, or None if it might be code.
+        anywhere: whether the path also counts if it is outside the folder.
+        data_of: the place that names the path as data, or None if the path might be code.
     """
 
     path: Path
@@ -494,8 +496,8 @@ def _named(content: JSON, folder: Path) -> Iterator[_Mention]:
     servers = members.get("mcpServers")
     for name, entry in object_or_empty(servers).items():
         if isinstance(entry, dict):
-            # Quote a name with spaces, because it could pose as a part of the sentence that asks a
-            # person about a data file.
+            # Quote a name that contains spaces, because such a name could pose as a part of the
+            # sentence that asks a person about a data file.
             shown = name if _PLAIN_NAME.fullmatch(name) else visible(repr(name))
             yield from _named_by(shown, entry, folder)
 
@@ -581,8 +583,8 @@ def _modules(arguments: list[str], environment: JSONObject) -> Iterator[str]:
 
 
 def _program_names(programs: list[str], folder: Path) -> list[str]:
-    """Return the names of a server's command. There can be several: a link can be named differently
-    from the interpreter that it points to.
+    """Return the names of a server's command. A command can have several names, because the name of
+    a link can differ from the name of the interpreter that the link points to.
     """
     paths = [*programs, *(os.path.realpath(folder / _filled(program)) for program in programs)]
     return list(dict.fromkeys(map(program_name, paths)))
@@ -677,7 +679,8 @@ def _is_inside(path: Path, folder: Path) -> bool:
 
 
 def _shown(path: Path, folder: Path) -> str:
-    # Do not resolve `..` in the text: after a link, it does not lead where the text suggests.
+    # Do not resolve `..` in the text, because after a link, `..` does not lead to the folder that
+    # the text suggests.
     if path.is_relative_to(folder):
         return path.relative_to(folder).as_posix()
     return str(path)
@@ -728,13 +731,13 @@ class Trusted:
     """A person's trust in one project file.
 
     Attributes:
-        digests: the digests of all covered files; see `ProjectFile.covered`. Empty if the person
-            allowed only variables.
+        digests: the digests of all covered files; see `ProjectFile.covered`. This mapping is empty
+            if the person allowed only variables.
         data: the paths of the files that the person confirmed as data.
         variables: the environment variables that the file is allowed to name.
         at: the time, in seconds since 1970.
-        earlier: contents that the person trusted before, newest first. A file that returns to one
-            of them, for example on another branch, is trusted.
+        earlier: contents that the person trusted before, newest first. If the file returns to one
+            of these contents, for example on another branch, it is trusted.
     """
 
     digests: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -751,7 +754,7 @@ class Trusted:
         return (TrustedContent(self.digests, self.data, self.at), *self.earlier)
 
     def with_content(self, content: TrustedContent) -> Trusted:
-        """Return the trust with one more content, as the newest."""
+        """Return the trust with an additional content as the newest."""
         earlier: list[TrustedContent] = []
         files = 0
         for other in self.contents:
@@ -978,7 +981,7 @@ def is_trusted(file: Path) -> bool:
 
 def was_trusted(file: Path) -> bool:
     """Return whether a person has ever trusted a project file. If nobody has, the files that it
-    names need not be read.
+    names do not have to be read.
     """
     before = read_trusted()[0].get(_key(file.absolute()))
     return before is not None and bool(before.digests)
@@ -995,11 +998,11 @@ def may_be_trusted(file: Path) -> bool:
 
 
 def look_at(file: Path) -> ProjectFile:
-    """Read a project file. Its content is not checked.
+    """Read a project file, without checking its content.
 
     Raises:
         TrustError: the file is not JSON, or as for `read_own` and `project_file`.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     data = read_own(file)
     place = file.absolute()
@@ -1010,7 +1013,8 @@ def _members(file: Path, data: bytes) -> JSONObject:
     """Return the content of a project file in ideabridge's keys. Raise `TrustError` if it is not
     JSON.
     """
-    # Most uses of this file need no decoder.
+    # This import is not at the top of the file, because most uses of this file do not need a
+    # decoder.
     from ideabridge.bridge.file_content import decode_file_content
 
     try:
@@ -1097,7 +1101,7 @@ def trust_file(file: Path) -> None:
 
     Raises:
         TrustError: the file is not JSON, others can write to it, or trust cannot be stored.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     standing = project_trust(look_at(file.absolute()))
     keep_trusted(standing.found, standing.data)
@@ -1122,7 +1126,7 @@ def allow_variables(file: Path, names: frozenset[str]) -> None:
 
 def forget(file: Path) -> bool:
     """Revoke the trust in a project file and its permission to name variables. Return whether there
-    was anything to revoke.
+    was any trust or permission to revoke.
 
     Raises:
         TrustError: the change cannot be saved.
@@ -1283,8 +1287,8 @@ class Untrusted:
 
     Attributes:
         file: the project file.
-        changed: the paths of the files that differ from their trusted content. Empty if nothing was
-            trusted.
+        changed: the paths of the files that differ from their trusted content. The list is empty if
+            no content was trusted.
         problem: the problem with `trust.json`, or None.
         servers: the names of the servers in the file.
         keys: the top-level keys of the file.
@@ -1335,9 +1339,9 @@ class Untrusted:
         )
 
     def told_to_hosts(self, *, keeps_earlier: bool = False) -> str:
-        """Return a message that tells a model what is missing and what the user can do. The message
-        reveals nothing about the file except the number of servers: nobody has reviewed their names
-        yet, and a name could be a whole sentence.
+        """Return a message that tells a model what is missing and what the user can do. Of the
+        file, the message reveals only the number of servers, because nobody has reviewed the names
+        of the servers yet, and a name could be a whole sentence.
 
         Args:
             keeps_earlier: whether an earlier, trusted version of the file is in force.

@@ -1,8 +1,8 @@
 """Computing: evaluates one Python expression over named values, for the built-in tool `compute`.
 
-The expression runs in Monty, an interpreter for a subset of Python, in a worker process. It has no
-access to a clock, randomness, files or the network, so equal values give equal results. The workers
-start when the first expression is computed, and stop with this process.
+The expression runs in Monty, an interpreter for a subset of Python, in a worker process. The
+expression has no access to a clock, randomness, files or the network, so equal values give equal
+results. The workers start when the first expression is computed, and stop with this process.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def _is_program(code: str) -> bool:
 
 def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
     library = _library()
-    # Import only the modules that the code names: a value can have the same name as a module, and
-    # an import takes longer than most expressions.
+    # Import only the modules that the code names, because a value can have the same name as a
+    # module, and because an import takes longer than most expressions.
     modules = ", ".join(name for name in _MODULES if name in code and name not in values)
     if modules:
         text = f"import {modules}\n(\n{code.strip()}\n)"

@@ -131,7 +131,8 @@ _UNUSABLE: Final = (
 )
 _PROBLEMS: Final = 5
 _ALIASES: Final = {"JSON": JSON, "JSONObject": JSONObject}
-# The overloads of `create_model` cover only fields that are known in advance, hence the cast.
+# The cast is necessary because the overloads of `create_model` cover only fields that are known in
+# advance.
 _make_model: Final = cast("Callable[..., type[BaseModel]]", create_model)
 
 
@@ -166,7 +167,7 @@ def _hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
         with suppress(NameError):
             return get_type_hints(target, localns=names or None, include_extras=True)
         return get_type_hints(target, localns={**_outer_names(), **names}, include_extras=True)
-    except Exception as error:  # noqa: BLE001 - evaluating annotations runs any code
+    except Exception as error:  # noqa: BLE001 - annotations can run any code
         raise ToolDefinitionError(
             f"{place}: its annotations cannot be evaluated: {error}"
         ) from None
@@ -247,7 +248,7 @@ class _Parameters:
                 self._context = parameter.name
                 continue
 
-            # A parameter may be called `schema` or `_private`, but a field of a model may not.
+            # A parameter can have the name `schema` or `_private`, but a field of a model cannot.
             field = f"p{len(fields)}"
             self._fields[field] = parameter.name
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
@@ -632,7 +633,7 @@ def _runner(
     function: Callable[..., Any], parameters: _Parameters, result: _Result
 ) -> ActivityFunction:
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - an object may have an async `__call__`
+        getattr(function, "__call__", None)  # noqa: B004 - an object can have an async `__call__`
     )
 
     async def run(arguments: JSONObject, context: ActivityContext) -> JSON | DataMessage[JSON]:

@@ -2,9 +2,9 @@
 
 A call refers to one tool: a module, a name and a definition. The *essence* of a definition is what
 a call relies on: module, name, schemas and behaviour hints. If the essence changes, the tool counts
-as a different tool, and a call that was approved before the change does not run. The rest is prose,
-which can change and can differ between machines: descriptions, titles, and schema keywords that do
-not constrain values.
+as a different tool, and a call that was approved before the change does not run. The other parts
+are prose, which can change and can differ between machines: descriptions, titles, and schema
+keywords that do not constrain values.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def _constraints(schema: JSONObject) -> JSON:
 
 
 def _is_annotation(keyword: str) -> bool:
-    # `default` also counts as an annotation: it says what the server does without a value, and the
-    # server can change this behaviour at any time.
+    # `default` also counts as an annotation, because it says what the server does if there is no
+    # value. The server can change this behaviour at any time.
     return keyword in ANNOTATIONS or keyword.startswith("x-")
 
 
@@ -74,8 +74,8 @@ def _own_constraints(schema: JSONObject) -> JSONObject:
 
 
 def changes_of_essence(then: JSON, now: JSON) -> list[str]:
-    """Return at most 12 lines, one for each difference between two essences: `readOnlyHint: was
-    true, now absent`.
+    """Return at most 12 lines, one for each difference between two essences, such as `readOnlyHint:
+    was true, now absent`.
     """
     lines = [
         f"{show_path(place)}: was {was}, now {is_now}"
@@ -180,7 +180,7 @@ class Annotations:
 
     @property
     def declares_effects(self) -> bool:
-        """True if the tool *declares* that it is not read-only."""
+        """True if the tool explicitly declares that it is not read-only."""
         return self.read_only is False or (self.read_only is None and self.destructive is True)
 
     @property
@@ -218,11 +218,11 @@ class Tool:
         module: the configured server or the published idea that provides it (`_module`), or None
             for a tool of this process.
         remote_name: the tool's name in its module, if this name differs because a prefix was added
-            to avoid a collision. For a published idea, NAME@VERSION.
+            to avoid a collision. For a published idea, this is NAME@VERSION.
         renamed: for each parameter that was renamed because it had the name of a meta-property: a
             mapping from its new name to its name in the module.
-        activity: the name of the Activity that runs it. None means the Activity with the tool's
-            name, if there is one.
+        activity: the name of the Activity that runs the tool's calls. None means the Activity with
+            the tool's name, if it exists.
         sent_hints: hints that the module sent as something other than true or false. They do not
             count as hints here, but they are part of the definition: the essence contains the hint
             itself if the SDK accepts what was sent as a hint, and otherwise its fingerprint.
@@ -246,7 +246,7 @@ class Tool:
             never has the same digest as a different definition.
         sent_output: the output schema as the module sent it, if it differs from `output`.
         wire: the other members of the tool's definition, unchanged, for hosts: title, annotations,
-            icons, execution and `_meta`. It is not part of the published definition.
+            icons, execution and `_meta`. These members are not part of the published definition.
     """
 
     name: str
@@ -505,7 +505,8 @@ def check_definition(tool: Tool) -> None:
         ToolDefinitionError: a schema is invalid; the message names the place, what was found and
             what was expected.
     """
-    # The import is here because programs that only read tools do not need the validator.
+    # This import is not at the top of the file, because programs that only read tools do not need
+    # the validator.
     from ideabridge.tools.schema import check_schema
 
     for schema, part in ((tool.parameters, "parameters"), (tool.output, "output")):
@@ -535,7 +536,7 @@ class ActivityContext(Protocol):
 
     @property
     def output_paths(self) -> tuple[str, ...]:
-        """The paths in `_outputPath`, in order. Empty if the result can only be read at
+        """The paths in `_outputPath`, in order. The list is empty if the result can only be read at
         `†results.N`.
         """
         ...
@@ -551,8 +552,8 @@ class ActivityContext(Protocol):
 
         Raises:
             ActivityError: all calls in the Solution have ended, so the next Request already exists.
-                This happens if an activity keeps its context, or leaves a thread running, after it
-                has returned.
+                This can happen if an activity uses its context after it has returned, or leaves a
+                thread running.
         """
         ...
 
@@ -579,8 +580,8 @@ class Activity:
     Attributes:
         name: the name of the activity in the registry. The activity runs calls to the Tool with the
             same name.
-        copies: whether the activity keeps none of its arguments and returns a new JSON value, so
-            that the bridge does not have to copy the arguments and the value.
+        copies: whether the activity does not keep its arguments and returns a new JSON value. The
+            bridge then does not have to copy the arguments and the value.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Usable: turns a schema that a server sent into one against which values can be checked.
+"""Usable: turns a schema that a server sent into a schema against which values can be checked.
 
-A valid schema is used as it is. Any other schema is repaired (`repair`). A schema that is too
+A valid schema is used unchanged. Any other schema is repaired (`repair`). A schema that is too
 large, too deep or too slow is reduced to the names and types of its properties, or to the schema of
 any object. The tool stays callable: ideabridge checks what it can, and the server judges the rest.
 """
@@ -51,10 +51,10 @@ class UsableSchema:
 
     Attributes:
         schema: a valid schema within the limits.
-        sent: the value that was sent, if it differs from `schema`. `{"sha256": ...}` if the value
-            is too large or not JSON.
+        sent: the value that was sent, if it differs from `schema`, or `{"sha256": ...}` if that
+            value is too large or not JSON.
         was_valid: whether the value that was sent is a valid schema.
-        notes: what was ignored or read differently, and where in the schema that was sent.
+        notes: which parts of the sent schema were ignored or reinterpreted, with their locations.
     """
 
     schema: JSONObject
@@ -76,7 +76,7 @@ def usable_schema(
 
     Args:
         sent: any value, even one that is not JSON.
-        what: what to call the schema in messages, such as "input schema".
+        what: the name of the schema in messages, such as "input schema".
         of_object: whether it is the schema of an object, such as the parameters of a tool.
         may_repair: whether to repair the schema. If False, a schema that cannot be used unchanged
             is replaced with a schema that accepts any value.
@@ -312,7 +312,7 @@ def value_digest(value: JSON) -> str:
     JSON.
     """
     try:
-        # Unlike `encode`, this accepts any string, and numbers that JSON does not have.
+        # Unlike `encode`, this function accepts any string, and numbers that JSON does not have.
         data = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
         return hashlib.sha256(data).hexdigest()
     except (ValueError, RecursionError):

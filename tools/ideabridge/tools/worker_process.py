@@ -1,10 +1,10 @@
 """A worker process: computes one job after another (see `worker`).
 
-Runs as `python -I -S worker_process.py PARENT MEMORY FOLDER...`. Standard input carries jobs: the
-size in 8 bytes, the seconds that the job can take in 4 bytes, then `[job, argument]` as JSON.
-Standard output carries the results: one byte when the computation begins, then the size in 8 bytes,
-then `{"value": ...}` or `{"error": class, "message": text}`. For ideabridge's own errors, `class`
-is `MODULE:CLASS`.
+The process runs as `python -I -S worker_process.py PARENT MEMORY FOLDER...`. Standard input carries
+jobs: the size in 8 bytes, the number of seconds that the job can take in 4 bytes, and `[job,
+argument]` as JSON. Standard output carries the results: one byte when the computation begins, then
+the size in 8 bytes, then `{"value": ...}` or `{"error": class, "message": text}`. For ideabridge's
+own errors, `class` is `MODULE:CLASS`.
 """
 
 import os
@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> None:
             answer = encode({"error": kind, "message": str(error)})
         except MemoryError:
             answer = b'{"error":"MemoryError","message":""}'
-        except Exception as error:  # noqa: BLE001 - any exception from a job is its answer
+        except Exception as error:  # noqa: BLE001 - any exception of a job is the answer to it
             answer = encode({"error": type(error).__name__, "message": ascii(str(error)[:300])})
 
         if sys.platform != "win32":

@@ -4,8 +4,8 @@ run is repeated.
 Theory of operation. A run writes literals into its calls: `read(path="a.txt")` because an earlier
 `list` returned `a.txt`. A single run cannot show why a literal has its value, so a published plan
 keeps every explanation that fits, ordered by `Explanation.cost`. When the plan runs with new data,
-`settle` evaluates all of them. If they agree, the value is determined. If they differ, `settle`
-uses the cheapest one that has a value, and records this in `Settled.assumed`.
+`settle` evaluates all of them. If the explanations agree, the value is determined. If they differ,
+`settle` uses the cheapest explanation that has a value, and records this in `Settled.assumed`.
 
 | kind | JSON form | its value |
 |---|---|---|
@@ -15,10 +15,10 @@ uses the cheapest one that has a value, and records this in `Settled.assumed`.
 | text | `{"join": [EXPLANATION...]}` | one value between constant strings |
 | constant | `{"constant": VALUE}` | the value |
 
-FIELD is a key, or several keys joined with dots; "" is the item itself. Everything here is pure:
-the value of an explanation depends only on what `read` returns. The work is linear in the size of
-the data that an explanation names, and bounded by `MOST_ITEMS` and `CHARACTERS`; beyond a bound, an
-explanation has no value.
+FIELD is a key, or several keys joined with dots; "" is the item itself. All functions here are
+pure: the value of an explanation depends only on what `read` returns. The work is linear in the
+size of the data that an explanation names, and bounded by `MOST_ITEMS` and `CHARACTERS`. If an
+explanation exceeds a bound, it has no value.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Explanation:
 
     @property
     def made_of(self) -> tuple[Explanation, ...]:
-        """The explanations that this one is built from."""
+        """The explanations from which this explanation is built."""
         return ()
 
     @property
@@ -133,8 +133,8 @@ class Explanation:
 
     @property
     def origin(self) -> str | None:
-        """The reference that the value comes from, perhaps converted or surrounded by constant
-        strings, or None if the value has a different origin.
+        """The reference from which the value comes, or None if the value has a different origin.
+        The value can be converted, or surrounded by constant strings.
         """
         origins = [part.origin for part in self.made_of if not isinstance(part, Constant)]
         return origins[0] if len(origins) == 1 else None
@@ -253,7 +253,7 @@ class PathTo(Explanation):
         return self.reference
 
     def value(self, read: Read) -> JSON | Missing:
-        """Return what the reference reads."""
+        """Return the value that the reference reads."""
         return read(self.reference)
 
     def positions(self, read: Read) -> bool:
@@ -412,7 +412,9 @@ class Joined(Explanation):
 
     @property
     def words(self) -> str:
-        """The constant parts that contain a word, as readable text. Empty if there are none."""
+        """The constant parts that contain a word, as readable text, or an empty string if no part
+        does.
+        """
         texts = [part.constant for part in self.parts if isinstance(part, Constant)]
         return " and ".join(
             show(text) for text in texts if isinstance(text, str) and _WORD.search(text)
@@ -565,12 +567,12 @@ class Explained:
 
     Attributes:
         at: the literal's place: ("calls", place, key...) or ("output", key...).
-        by: the explanations, cheapest first. Never empty.
-        runs: how many runs with different data agree with all explanations.
+        by: the explanations, cheapest first. There is at least one.
+        runs: the number of runs with different data that agree with all explanations.
         cut: whether the search reached a limit, so an explanation might be missing.
-        why: another reason why the value is never determined, such as `recorded text`.
+        why: a further reason why the value is never determined, such as `recorded text`.
         given: the reference to an optional parameter. If the caller passes the parameter, the
-            literal gets that value, and nothing is assumed.
+            literal gets the value of the parameter, and nothing is assumed.
         among: if the value comes from a tool's result, references to the same part of the tool's
             other results. These references are not stored, but added when a plan is read.
     """
@@ -712,13 +714,13 @@ class Settled:
     """The value of an explained literal for new data.
 
     Attributes:
-        value: the value, or MISSING if no explanation has one.
-        assumed: why the value might be wrong, or None if it cannot be: `{"at", "taken", "from",
-            "instead": [{"value"?, "from"}], "why"}`. `instead` lists at most three other values. An
-            entry without a value stands for an explanation that yields none. A long value is
-            truncated and marked by `"shortened": true` next to it.
-        note: why the value is not determined, if the reason does not by itself make the value
-            doubtful; see `NOTED`.
+        value: the value, or MISSING if no explanation has a value.
+        assumed: why the value might be wrong, or None if it cannot be wrong: `{"at", "taken",
+            "from", "instead": [{"value"?, "from"}], "why"}`. `instead` lists at most three other
+            values. An entry without a value stands for an explanation that yields no value. A long
+            value is truncated and marked by `"shortened": true` next to it.
+        note: why the value is not determined, if the reason alone does not make the value doubtful;
+            see `NOTED`.
     """
 
     value: JSON | Missing
@@ -727,11 +729,12 @@ class Settled:
 
 
 def settle(explained: Explained, read: Read) -> Settled:
-    """Evaluate all explanations of a literal, and use the cheapest.
+    """Evaluate all explanations of a literal, and use the cheapest explanation.
 
-    If the cheapest has no value, the next of the same kind that has one is used. The value is
-    determined if all explanations agree on it. A value that is selected by position, in a list or
-    among several calls to one tool, is determined only if three runs agree on it.
+    If the cheapest explanation has no value, the next explanation of the same kind that has a value
+    is used. The value is determined if all explanations agree on it. A value that is selected by
+    position, in a list or among several calls to one tool, is determined only if three runs agree
+    on it.
     """
     if explained.given is not None:
         passed = read(explained.given)
@@ -758,7 +761,7 @@ def settle(explained: Explained, read: Read) -> Settled:
         explained, chosen, read, differ=bool(alternatives or without)
     )
     if reason is not None:
-        # Other values tell people more than explanations that have no value.
+        # Other values are more useful to people than explanations that have no value.
         instead: list[JSON] = [
             {**shortened_member("value", alternative), "from": each.shown}
             for each, alternative in alternatives
@@ -812,7 +815,7 @@ def assumption(
 
 
 def _doubt(explained: Explained) -> str | None:
-    """Return why a literal is undetermined for all data, or None if that depends on the data."""
+    """Return why a literal is undetermined for all data, or None if this depends on the data."""
     if explained.why is None or explained.why in NOTED:
         return None
     if explained.why == COPIED_PART and explained.runs >= RUNS_FOR_POSITION:
@@ -821,7 +824,9 @@ def _doubt(explained: Explained) -> str | None:
 
 
 def _choice(explained: Explained, chosen: Explanation, read: Read, *, differ: bool) -> str | None:
-    """Return why several values are possible for this data, or None if only one is."""
+    """Return why several values are possible for this data, or None if only one value is
+    possible.
+    """
     if differ:
         return "its explanations differ"
     if explained.why == MAYBE_DATA and _has_siblings(chosen, read):
@@ -898,8 +903,8 @@ def as_it_runs(plan: JSONObject) -> JSONObject:
 
     The description is `{"†explained": [EXPLANATION...], "recorded": LITERAL, ...}`: the call sends
     the value of the first explanation that has one, not the literal. The other members, such as
-    `runs`, are copied from the explained literal. Nothing is shortened. A key in the plan that
-    begins with a dagger gets a second one. Entries stay in `explained` if they are malformed or
+    `runs`, are copied from the explained literal. No value is shortened. A key in the plan that
+    begins with a dagger gets a second dagger. Entries stay in `explained` if they are malformed or
     explain a literal that the plan does not have.
     """
     readable: JSONObject = {key: value for key, value in plan.items() if key != "explained"}
@@ -961,5 +966,5 @@ def _member(holder: JSON | Missing, key: str) -> JSON | Missing:
 
 
 def references_of(explained: Iterable[Explained]) -> Iterator[str]:
-    """Yield every reference that the explanations read, each once."""
+    """Yield every reference that the explanations read, without duplicates."""
     yield from dict.fromkeys(text for literal in explained for text in literal.references)

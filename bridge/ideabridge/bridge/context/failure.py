@@ -15,7 +15,8 @@ class Failure:
     Attributes:
         message: what failed, and what was expected.
         kind: the kind of failure, such as `denied`, or "" if the failure has no particular kind.
-        sent: what the tool sent although the call failed, or None if it sent nothing.
+        sent: the content that the tool sent although the call failed, or None if the tool did not
+            send any.
     """
 
     message: str

@@ -92,8 +92,8 @@ class Asker(Protocol):
     """Passes a module's questions on to the caller."""
 
     async def ask(self, inquiry: Inquiry) -> FormAnswer:
-        """Ask a question, and wait for the answer without a time limit. This raises no error, but
-        can be cancelled.
+        """Ask a question, and wait for the answer without a time limit. This method does not raise
+        errors, but it can be cancelled.
         """
         ...
 

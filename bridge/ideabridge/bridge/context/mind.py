@@ -23,12 +23,12 @@ class Usage:
     """The tokens and cost of one answer, as far as the mind knows them.
 
     Attributes:
-        input_tokens: tokens of the Request.
-        output_tokens: tokens of the answer, including tokens for thinking.
-        cost: in US dollars, or None if the price is unknown.
-        model: the model that answered, by the name that its provider uses.
+        input_tokens: the number of tokens in the Request.
+        output_tokens: the number of tokens in the answer, including the tokens for thinking.
+        cost: the cost in US dollars, or None if the price is unknown.
+        model: the name of the model that answered, as the model's provider writes it.
         partial: whether the answer might have used more than is recorded here, because the answer
-            was stopped or broke off, or because the provider does not report usage.
+            was stopped or cut off, or because the provider does not report usage.
     """
 
     input_tokens: int = 0
@@ -53,8 +53,8 @@ class Usage:
 
 
 def bounded_name(name: str) -> str:
-    """Return the name of a model, which comes from outside, cut to 200 printable characters for
-    storage.
+    """Return the name of a model for storage. The name comes from outside, so keep at most 200
+    printable characters.
     """
     return "".join(letter for letter in name if letter.isprintable())[:_LONGEST_NAME]
 
@@ -91,7 +91,9 @@ class Counting(Protocol):
 
 @runtime_checkable
 class Titled(Protocol):
-    """A mind with a title for people to read. The `name` only says what kind of mind it is."""
+    """A mind with a title for people to read. The `name` of a mind only states the kind of the
+    mind.
+    """
 
     @property
     def title(self) -> str:
@@ -105,20 +107,20 @@ class Limited(Protocol):
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """The `value` and `request` limits of `Shown`, in bytes, where the mind specifies them. A
+        """Those of the limits `value` and `request` of `Shown` that the mind specifies, in bytes. A
         run can override them.
         """
         ...
 
 
 class Mind(Protocol):
-    """Answers Requests by itself, in pieces. A host's model, which answers turn by turn, is not a
+    """Answers Requests on its own, in pieces. A host's model, which answers turn by turn, is not a
     `Mind`.
 
     The pieces are the text of one Solution as the mind writes it. A call starts as soon as its
     object is complete, so the calls of a mind that streams start earlier than the calls of a mind
     that returns its whole answer in one piece. A program starts when the answer is complete. An
-    exception breaks the answer off: the calls proposed so far remain, and the next Request reports
+    exception ends the answer early: the calls proposed so far remain, and the next Request reports
     the exception. A `MindError` ends the run.
     """
 

@@ -120,7 +120,7 @@ class _Line:
         maker: the line that made the call whose result this line contains.
         agent: the id of the subagent that wrote the line.
         is_meta, is_compact_summary: whether Claude Code wrote the line itself.
-        forked_from: where the line was copied from, if a person forked the conversation.
+        forked_from: the place from which the line was copied, if a person forked the conversation.
     """
 
     type: str | None = None
@@ -289,7 +289,9 @@ class _Log:
             call.end(number, content_value(_as_mcp(block.content)), at=at, missing=missing)
 
     def _saved(self, name: str) -> JSON:
-        """Return the result saved in a file next to the log, or None if it cannot be read."""
+        """Return the result that is saved in a file next to the log, or None if the file cannot be
+        read.
+        """
         try:
             # A subagent's log is in the folder of its conversation.
             beside = next(

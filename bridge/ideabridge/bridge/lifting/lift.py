@@ -22,13 +22,14 @@ plan keeps every explanation (`context/explanations.py`).
 6. `PlanDraft` (draft.py) is the result: a plan with references, explained literals, and parameters.
 
 Invariants. Given the recorded results, the plan makes the recorded calls and returns the recorded
-output (`PlanDraft.difference`). A run that nobody named removes no explanation; it is only
+output (`PlanDraft.difference`). A run that nobody named does not remove any explanation. It is only
 suggested as evidence. A reference that the author wrote is certain, unless it selects a position in
-a list that the author had seen. In that case it is explained as a copied value is.
+a list that the author had seen. In that case, the reference is explained in the same way as a
+copied value.
 
-Cost. Everything here is linear in the number of calls, and in the number of values in the input,
-the results and the literals. A literal is looked up a bounded number of times, and each look-up
-returns a bounded number of places.
+Cost. The work is linear in the number of calls, and in the number of values in the input, the
+results and the literals. A literal is looked up a bounded number of times, and each look-up returns
+a bounded number of places.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def arrange(
     calls: Sequence[Executed], output: JSON
 ) -> tuple[list[Executed], list[JSONObject], JSON]:
     """Return three things: the run's calls that belong in the plan, as they were executed; the same
-    calls in the form in which the plan lists them; and the plan's output. In the last two,
+    calls in the form in which the plan lists them; and the plan's output. In the last two of these,
     `†results.N` refers to places in the plan.
 
     Args:
@@ -150,7 +150,7 @@ def _renumbered_reference(text: str, places: Mapping[int, int]) -> str:
         # If no operand changes, keep the reference exactly as written, including its spaces.
         return text
 
-    # An alternative that reads a call that is left out is left out itself.
+    # If a call is left out, leave out the alternatives that read its result as well.
     alternatives: list[str] = []
     for operands in expression.alternatives:
         in_plan = [_in_place(operand, places) for operand in operands]
@@ -211,7 +211,7 @@ def keep_order(
         previous: dict[int, int] = {}
         if len(effects) > _MOST_AT_ONCE:
             previous = {after: before for before, after in pairwise(effects)}
-            # Who waits for the last call of the chain waits for all of them.
+            # A call that waits for the last call of the chain waits for all calls of the chain.
             effects = effects[-1:]
 
         for place in places:
@@ -285,8 +285,8 @@ def _is_input(operand: Reference, arguments: JSONObject) -> bool:
 
 @dataclass
 class _Past:
-    """The calls from earlier Requests that a later call must wait for. There is no need to wait for
-    any other earlier call, because one of these calls already waits for it.
+    """The calls from earlier Requests that a later call must wait for. The later call does not have
+    to wait for any other earlier call, because one of these calls already waits for it.
 
     Attributes:
         effects: the calls with effects from the latest Request that had such calls.
@@ -351,7 +351,8 @@ class _Ids:
                 ids_of_step[own] = self._free(own)
                 listed["_id"] = ids_of_step[own]
 
-        # An id means a call of the same Request or, without one, of the latest Request before it.
+        # An id refers to a call of the same Request or, if that Request has no call with the id, to
+        # a call of the latest Request before it.
         by_step = sorted(range(len(calls)), key=lambda place: calls[place].step)
         ids: dict[str, str] = {}
         for step, places in groupby(by_step, key=lambda place: calls[place].step):
@@ -359,7 +360,7 @@ class _Ids:
             for place in places:
                 after = calls[place].progress.call.after
                 if after:
-                    # A call that is left out had already ended, so nothing needs to wait for it.
+                    # A call that is left out had already ended, so no call needs to wait for it.
                     written[place]["_after"] = [ids[own] for own in after if own in ids]
 
     def _free(self, own: str) -> str:

@@ -68,7 +68,7 @@ class Read:
 
     `bound` lists, for each operand of each alternative, the calls whose writes the operand sees. An
     entry is None while the answer is streaming and no earlier call supplies the operand. A
-    `lenient` read belongs to an explanation, so a value for it need not exist.
+    `lenient` read belongs to an explanation, so its value does not have to exist.
     """
 
     expression: Expression
@@ -101,12 +101,12 @@ class Call:
 
     Attributes:
         index: the number of the call in the run, from 0.
-        place: its place, as in `†results.PLACE`. The place equals the index unless instances share
-            the places of a plan.
+        place: the place of the call, as in `†results.PLACE`. The place equals the index unless
+            instances share the places of a plan.
         first: the place of the first call in its Solution.
-        raw: the call as it was written. If the configuration changes the call's tool, this is the
-            call to the real tool, with the defaults filled in.
-        tool: its tool, or None if the tool is unknown.
+        raw: the call as it was written or, if the configuration changes the call's tool, the call
+            to the real tool with the defaults filled in.
+        tool: the tool of the call, or None if the tool is unknown.
         parameters, each, written_result: the compiled values (see `compile_value`) of the
             parameters, of `_each`, and of `_output`, the result that a mind wrote.
         reads: every reference string in the call, including those in `_imports`.
@@ -222,7 +222,7 @@ def look_for_wrong_references(
     """Find strings that look like references in a different notation.
 
     Args:
-        value: what a mind or the author of a plan wrote.
+        value: the value that a mind or the author of a plan wrote.
         where: the path of the value, for messages.
         problems: receives a sentence for each such string.
         placeholders: an object whose keys are the names that strings for `template` can use in
@@ -276,7 +276,7 @@ def _wrong_target(text: str) -> str | None:
     """Return what is wrong with an output path that is written in another notation, or None if
     nothing is wrong.
     """
-    # A quoted string is a key.
+    # A quoted string in brackets is a key.
     parts = [text] if '"' in text else re.split(r"\|\||&&", text[:MAX_LENGTH])
     for part in parts:
         hint = wrong_target_hint(part)

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 
-A run is a sequence of events. `Machine.receive` takes one event and changes the state;
+A run is a sequence of events. `Machine.receive` takes one event and changes the state.
 `Machine.due` lists the effects that someone outside must perform now: ask the mind, ask a person,
 execute a call, end the run. The machine has no clock, no tasks, no network and no database.
 `Runner` performs each effect and acknowledges it with an event:
@@ -41,11 +41,11 @@ Invariants:
   journaled.
 - An effect stays due until the event that acknowledges it arrives, and no call is executed twice
   unless a person decides so.
-- Between two Requests every listed call has settled.
+- Between two Requests, every listed call has settled.
 
 The parts: `SolutionReader` reads and checks Solutions, `Planning` holds the plan of a lazy run,
 `Tick` moves the calls of the current Solution, `Memory` holds the values that references read,
-`Spending` adds up usage, `ToolOffer` knows which tools a Request offers. Code outside this folder
+`Spending` adds up usage, `ToolOffer` says which tools a Request offers. Code outside this folder
 does not use the parts, except that it reads `Machine.offer`, a `ToolOffer`.
 
     machine = Machine(catalogue)
@@ -113,8 +113,8 @@ class Feedback:
     Attributes:
         errors: what the next Request, or the run's answer, reports: failed calls, and an output or
             a Solution that is malformed, each as `{"call", "place", "error"}`. Caught calls are not
-            among them.
-        corrections: the calls and plans that people changed or denied.
+            included.
+        corrections: reports on the calls and plans that people changed or denied.
         messages: the messages that activities added, except for data.
     """
 
@@ -137,7 +137,7 @@ class Machine:
             gives one Solution at the start.
         phase: see the table at the top of this file.
         step: the number of the current Request, from 0.
-        requests: how many Requests have been made.
+        requests: the number of Requests that have been made.
         settings: the settings of the run.
         messages: the context with which the run began.
         history: every call of the run, in listing order.
@@ -149,8 +149,8 @@ class Machine:
         feedback: what the latest Solution adds to the next Request.
         output: the output of the run. It can be null, so `has_output` says whether the run has one.
         offer: the tools and the output schema of the run, and those of the current Request.
-        has_mind: whether a mind answers by itself; otherwise someone submits the Solutions. The
-            runner sets this.
+        has_mind: whether a mind answers on its own. Otherwise, someone submits the Solutions. The
+            runner sets this attribute.
         traceparent: the trace of the request that asked for the run; see `RunStarted`.
             `Runs.create` also sets it.
         status, reason: how the run ended, and why.
@@ -195,7 +195,7 @@ class Machine:
         self._output_doubts = Doubts()
         self._input_doubts = Doubts()
         # The members that handlers added to the Request's schema, or None if the journal does not
-        # say.
+        # record them.
         self._members: JSONObject | None = None
         self._member_errors: list[str] = []
         # Messages added by calls of the current Solution, each with its call.
@@ -285,8 +285,8 @@ class Machine:
 
     @property
     def fault_of_null(self) -> str | None:
-        """Why a program must not end with null, or None if null is allowed. From a mind, null means
-        that there is no output yet.
+        """Why a program must not end with null, or None if null is allowed. If a mind writes null,
+        there is no output yet.
         """
         if self.mode != "plan":
             return None
@@ -295,7 +295,8 @@ class Machine:
     @property
     def offers_programs(self) -> bool:
         """True if minds are told that a Solution can be a program."""
-        # A program has no instances, and nobody can accept its calls before the program makes them.
+        # A program has no instances, and in a lazy run nobody could accept the calls of a program
+        # before it makes them.
         settings = self.settings
         return (
             self.mode == "solve" and settings.programs and not settings.lazy and not self.instances
@@ -307,14 +308,14 @@ class Machine:
         return self._tick.settled if self._tick is not None else ()
 
     def is_current(self, call: int) -> bool:
-        """Return whether a call belongs to the current Solution. A message for any other call has
-        come too late and is ignored.
+        """Return whether a call belongs to the current Solution. If a message is for any other
+        call, it has come too late and is ignored.
         """
         return self.phase == "solving" and call >= len(self.history) - len(self.solution.calls)
 
     @property
     def calls_left(self) -> int:
-        """How many calls the run can still list."""
+        """The number of further calls that the run can list."""
         if self._planning is None:
             return self._reader.room
         return self._reader.room - len(self._planning.plan.solution.calls)
@@ -408,7 +409,9 @@ class Machine:
 
     @property
     def instances(self) -> list[str]:
-        """The instances, in the order in which the context names them; empty if it names none."""
+        """The instances, in the order in which the context names them. If the context names no
+        instances, this is empty.
+        """
         return self._initial.instances
 
     @property
@@ -580,8 +583,8 @@ class Machine:
 
         proposal = self._reader.take(event)
         if self.mode == "plan" or event.pattern is not None:
-            # Nothing runs unless every call is well formed, because a plan's author answers only
-            # once, and a group is all or nothing.
+            # Do not run any call unless every call is well formed, because a plan's author answers
+            # only once, and a group is all or nothing.
             proposal.expect_well_formed()
 
         if not self.settings.lazy:
@@ -831,7 +834,7 @@ class Machine:
 
     def _end_after(self, *, has_calls: bool, has_output: bool) -> Finish | None:
         """If the last Solution leads to the end of the run, return the effect that ends the run.
-        Otherwise return None.
+        Otherwise, return None.
 
         The run ends if it has an output, or if the Solution's author answers only once. It also
         ends after two consecutive Solutions that are empty, that is, have no calls, output or
@@ -854,7 +857,8 @@ class Machine:
         if broken == CUT_OFF:
             return None
         self._idle += 1
-        # Add no second error: an answer that was cut off before its first call already has one.
+        # Do not add a second error, because an answer that was cut off before its first call
+        # already has one.
         if not self.errors:
             self.errors.append(
                 error_message(
@@ -933,16 +937,16 @@ class Machine:
 
 
 def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]:
-    """Return what is needed to continue a run whose journal was folded: the executions to repeat,
-    and the events to journal.
+    """Return two things that are needed to continue a run whose journal was folded: the executions
+    to repeat; and the events to journal.
 
     Executions in flight run again if their tool is repeatable. Their `CallStarted` is already in
     the journal, so the caller does not journal it again. For all other executions, the next Request
     says that the outcome is unknown; in the run of a plan, which has no mind, a person is asked.
     """
     again: list[Execute] = []
-    # The connections that were waiting for an answer ended with the process, so their questions are
-    # withdrawn first.
+    # The connections that were waiting for an answer ended with the process, so withdraw their
+    # questions first.
     died = "the process in which the call waited for it has died"
     journaled: list[Event] = [
         events.QuestionAnswered(
@@ -1021,7 +1025,9 @@ def _repeatable(progress: Progress) -> bool:
 def _in_doubt(
     machine: Machine, progress: Progress, number: int | None, why: str | None, now: float | None
 ) -> Event:
-    """Return a question about the outcome if someone can be asked, otherwise the error `unknown`."""
+    """If someone can be asked, return a question about the outcome. Otherwise, return the error
+    `unknown`.
+    """
     index = progress.call.index
     nobody = machine.mode != "plan" and machine.program is None
     asked = None if nobody else outcome_question(progress, number)

@@ -1,7 +1,7 @@
 """Members: the parts of a Solution besides its calls, its output or its program, such as a
 `thought_process`.
 
-The schema of a Request lists these members. They are journaled and have no other effect.
+The schema of a Request lists these members. The members are journaled and have no other effect.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class MemberFaults:
 
     def correction(self) -> JSONObject | None:
         """Return the correction that tells the mind which members were ignored, or None if no
-        member was.
+        member was ignored.
         """
         if not self.unknown:
             return None

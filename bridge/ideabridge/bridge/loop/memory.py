@@ -53,15 +53,15 @@ class Memory:
 
     def __init__(self, documents: dict[str, JSONObject]) -> None:
         self._documents = documents
-        # For each instance, a results object that nothing else refers to. A result can therefore be
-        # added to this object without copying it.
+        # For each instance, a results object to which no other code refers. A result can therefore
+        # be added without copying this object.
         self._results: dict[str, JSONObject] = {}
         self.base: dict[str, JSONObject] = dict(documents)
         self.log: list[Write] = []
         # The place in the log where the writes of the current Solution begin.
         self._first = 0
         self._written: dict[str, PathIndex] = {}
-        # What the calls in this Solution added, in order.
+        # The data that the calls in this Solution added, in order.
         self._learned: list[_LearnedData] = []
 
     @property
@@ -71,7 +71,7 @@ class Memory:
         return self._documents
 
     def begin(self) -> None:
-        """Begin a Solution: the current documents become the values from before it."""
+        """Begin a Solution: the current documents become the values from before the Solution."""
         self.base = dict(self.documents)
         self._first = len(self.log)
         self._written = {}
@@ -118,7 +118,7 @@ class Memory:
         changed: dict[str, JSONObject] = {}
         for entry in writes:
             if entry.is_result:
-                # Skip results, because writing a result cannot fail.
+                # Skip results, because a write of a result cannot fail.
                 continue
             old = changed.get(entry.instance, self._documents.get(entry.instance, {}))
             changed[entry.instance] = document.write(old, entry.path, entry.method, entry.value)
@@ -185,7 +185,7 @@ class Memory:
 
     def document(self, instance: str, kind: str, bound: Collection[int]) -> JSONObject:
         """Return the document that a read of `†KIND` in an instance sees when the read is bound to
-        the calls in `bound`. What other calls have written so far makes no difference.
+        the calls in `bound`. The writes of other calls do not affect the returned document.
         """
         view = self.base.get(instance, {})
         if not bound:

@@ -142,8 +142,8 @@ class Readiness:
         return self._items_of(call, reads, computed.values)
 
     def _evaluate(self, call: Call) -> _Reads | Wait:
-        """Return the values that a call's references read, or the object that says what the call is
-        waiting for.
+        """Return the values that a call's references read, or the `Wait` that names the call to
+        wait for first.
         """
         reads = _Reads()
         for read in call.reads:

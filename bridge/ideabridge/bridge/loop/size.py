@@ -30,7 +30,7 @@ class Size:
     """The size that a value has once it is written out.
 
     Attributes:
-        size: bytes of JSON.
+        size: the number of bytes of JSON.
         values: the number of values in the value, including the value itself.
     """
 
@@ -65,7 +65,7 @@ _REMEMBERED: Final = 4
 
 class LargeSizes:
     """Measures values and remembers the sizes of the last few large ones, because the calls in a
-    plan read these again and again.
+    plan read the same large values again and again.
 
     Values are never changed in place, so the same object always has the same size.
     """
@@ -91,12 +91,12 @@ class LargeSizes:
 
 
 def too_large(name: str, size: Size) -> str | None:
-    """Return an error if a value, together with everything it refers to, is too large, otherwise
-    None.
+    """Return an error if a value, together with everything to which it refers, is too large.
+    Otherwise, return None.
 
     Args:
         name: how the message refers to the value.
-        size: its size.
+        size: the size of the value.
     """
     if size.size > MOST_RESOLVED:
         return (

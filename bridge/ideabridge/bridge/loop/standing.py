@@ -2,8 +2,8 @@
 
 A standing rule is a person's answer *always*: a tool runs in one workspace without a question. The
 rules are kept outside the loop, by `standing_rules.py`. When a call is about to ask, the runner
-looks for a rule that covers the call, and journals that rule in the call's `CallDecided`. Folding
-the journal needs no rules, because the journal says what they decided.
+looks for a rule that covers the call, and journals that rule in the call's `CallDecided`. The rules
+are not needed to fold the journal, because the journal records what they decided.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ contains only what the schema accepts:
 - an output that the schema refuses becomes null;
 - a required member that is missing is stored empty.
 
-The journal and `IdeaMeta.written` contain the Solution as it was written. Recordings answer with
-the latter.
+The journal and `IdeaMeta.written` contain the Solution as it was written. A recording answers with
+the Solution as it was written.
 """
 
 from __future__ import annotations
@@ -63,16 +63,18 @@ class SolutionValidator:
         for name, schema in properties.items():
             if name != "calls":
                 # The schema also stays in its place in the document, because the path in a `$ref`
-                # can lead through it.
+                # can lead through that place.
                 self._parts[name] = {"properties": {name: schema}}
 
         self._validators: dict[int, Validator] = {}
 
     @cached_property
     def _calls(self) -> dict[tuple[str, str], CallSchema]:
-        """The schemas of calls, keyed by module and tool. The module "" stands for none."""
-        # This map is created only on demand: most Requests offer many tools, and some are answered
-        # without a call.
+        """The schemas of calls, keyed by module and tool. The module "" means that the tool has no
+        module.
+        """
+        # This map is created only on demand, because most Requests offer many tools, and some
+        # Requests are answered without a call.
         return {(call.module, call.tool): call for call in self._schema.calls}
 
     @cached_property
@@ -138,7 +140,7 @@ def stored_solution(
     Args:
         proposal: the Solution.
         schema: the schema of its Request.
-        has_output: whether the run has accepted its output.
+        has_output: whether the run has accepted the output of the Solution.
     """
     solution = proposal.solution
     stored: JSONObject = {}
@@ -258,7 +260,7 @@ def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:
 
 def _is_valid(validator: Validator, value: JSON, *, checked: bool) -> bool:
     try:
-        # A value that is slow to check is not checked again on the event loop.
+        # Do not check a value again on the event loop if the check is slow.
         if validator.is_costly(value):
             return checked
         return validator.is_valid(value)

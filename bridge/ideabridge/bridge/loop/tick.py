@@ -892,8 +892,8 @@ class Tick:
         return self.progress[index].settled
 
     def _reorder(self, progress: Progress, tool: Tool) -> None:
-        """Apply the listed order again after a call has received another tool. Queued calls might
-        have to wait again.
+        """Apply the listed order again after a different tool has been chosen for a call. Queued
+        calls might have to wait again.
         """
         self.graph.replace(progress.call, tool)
         self._consider.extend(self._waiting.pop(progress.call.index, ()))
@@ -992,8 +992,8 @@ class Tick:
         self._settle(progress, CallStatus.FAILED)
 
     def _fail_absent(self, progress: Progress, absent: Absent) -> None:
-        """End a call that reads a value which will never exist. This is not an error if a branch
-        was not taken.
+        """End a call that reads a value which will never exist. If the reason is that a branch was
+        not taken, this is not an error.
         """
         if absent.why == "skipped":
             progress.error = {"kind": "skipped", "message": absent.message}

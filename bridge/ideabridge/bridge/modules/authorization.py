@@ -9,8 +9,9 @@ the MCP SDK).
 
 The SDK's provider holds one lock from a request until its answer, which would make calls wait for
 each other. So the provider runs only when it is needed: when a token has expired, or when the
-module has answered 401 or `insufficient_scope`. Without a person, it only renews tokens, and gets
-tokens that can be obtained without one. Otherwise the error says which command signs in.
+module has answered 401 or `insufficient_scope`. If there is no person, the provider only renews
+tokens, and obtains tokens that do not require a person. If this does not suffice, the error names
+the command that signs in.
 """
 
 from __future__ import annotations
@@ -100,8 +101,8 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _Method = Literal["client_secret_basic", "client_secret_post"]
 
-# The SDK raises an error in addition to each of its warnings. That error is reported with the
-# module's name.
+# Drop the SDK's warnings, because the SDK also raises an error for each of them. That error is
+# reported with the module's name.
 logging.getLogger("mcp.client.auth.oauth2").addFilter(
     lambda record: record.levelno < logging.WARNING
 )
@@ -131,8 +132,8 @@ class Authorization(httpx2.Auth):
 
     Args:
         module: the module's name.
-        launch: the module's address, headers and `auth`. Requests to a different origin get no
-            token. If headers are configured, a refusal is assumed to be about them, unless it
+        launch: the module's address, headers and `auth`. Requests to a different origin do not get
+            a token. If headers are configured, a refusal is assumed to be about them, unless it
             mentions tokens.
         secrets: masks every token in what is shown.
         file: the file with the person's sign-in, or None to send requests without a token.
@@ -376,7 +377,7 @@ class Authorization(httpx2.Auth):
         Args:
             challenge: the module's refusal.
             before: the scopes that were demanded or granted before. They are stored together with
-                the new ones.
+                the new scopes.
 
         Raises:
             ModuleSignInError: there are too many scopes, or one is too long.
@@ -676,8 +677,8 @@ class Authorization(httpx2.Auth):
         issuer = one("iss")
         metadata = self._provider.context.oauth_metadata
         if issuer is not None and metadata is not None and issuer == self._written_issuer:
-            # The SDK compares this issuer with the issuer in the metadata. The protocol allows no
-            # normalisation, so that even an additional slash is a mismatch. Therefore, use the
+            # The SDK compares this issuer with the issuer in the metadata. The protocol does not
+            # allow normalisation, so even an additional slash is a mismatch. Therefore, use the
             # issuer exactly as the server writes it.
             issuer = str(metadata.issuer)
 
@@ -732,8 +733,8 @@ class Authorization(httpx2.Auth):
     # -- what is kept ------------------------------------------------------------------------------
 
     async def _load(self, *, again: bool = False) -> None:
-        """Read this module's sign-in from its file, unless it has been read before. `again` forces
-        a new read.
+        """Read this module's sign-in from its file, unless it has already been read. If `again` is
+        set, always read the file.
         """
         if (self._loaded and not again) or not self._is_personal or self._file is None:
             return
@@ -795,7 +796,7 @@ class Authorization(httpx2.Auth):
                 self._holds = False
 
     async def _keep(self, sign_in: SignIn) -> str:
-        assert self._file is not None  # Without a file, there are no tokens.
+        assert self._file is not None  # If there is no file, there are no tokens.
         self._sign_in = sign_in
         sign_in.learn(self._module, self._secrets)
         return await anyio.to_thread.run_sync(self._file.write, sign_in)
@@ -830,7 +831,7 @@ class Authorization(httpx2.Auth):
             resource=context.protected_resource_metadata,
         )
         if not self._is_personal:
-            # Nothing is stored, because every process gets its own tokens.
+            # Do not store the tokens, because every process gets its own tokens.
             self._sign_in = sign_in
             sign_in.learn(self._module, self._secrets)
             return
@@ -842,8 +843,8 @@ class Authorization(httpx2.Auth):
                 place = await self._keep(sign_in)
             except SignInError:
                 if self._person is not None:
-                    # Otherwise, this process would say that the person is signed in, but no other
-                    # process would have the tokens.
+                    # Forget the tokens: otherwise, this process would report that the person is
+                    # signed in, although no other process has the tokens.
                     context.clear_tokens()
                 raise
 
@@ -915,8 +916,8 @@ class _DeviceProvider(_PersonalProvider):
         self._authorization = authorization
         self._person = person
         self._endpoint = ""
-        # The metadata that named the endpoint. It is needed because the module might name another
-        # server later.
+        # The metadata that named the endpoint. Keep this metadata, because the module might later
+        # name a different server.
         self._endpoint_of: OAuthMetadata | None = None
         self._for_tokens: httpx2.Request | None = None
 
@@ -961,7 +962,7 @@ class _DeviceProvider(_PersonalProvider):
             )
 
         # Show the host of the issuer, not the host of the endpoint, because a server could choose
-        # an endpoint that resembles the page.
+        # an endpoint whose host resembles the host of the page.
         server = "" if metadata is None else urlsplit(str(metadata.issuer)).hostname or ""
         with waiting_on_a_person():
             return await self._person.sign_in(
@@ -999,7 +1000,7 @@ class _DeviceProvider(_PersonalProvider):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The body of an answer. Reading more than the limit raises an error."""
+    """The body of an answer. An attempt to read more than the limit raises an error."""
 
     def __init__(self, stream: httpx2.AsyncByteStream | httpx2.SyncByteStream) -> None:
         assert isinstance(stream, httpx2.AsyncByteStream)

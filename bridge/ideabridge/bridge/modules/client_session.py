@@ -1,7 +1,8 @@
 """ClientSession: identifies the client session that the current task works for.
 
-Modules with `"sharing": "session"` have a process for each session. A request sets the current
-session to its own. Each call in a run sets it to that of the request that began the run.
+Modules with `"sharing": "session"` have a process for each session. Each request sets the current
+session to its own session. Each call in a run sets the current session to that of the request that
+began the run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ class ClientSession:
     Attributes:
         id: identifies the session. None if the client's requests belong to no session, as in
             protocol version 2026-07-28. Two such clients of one user cannot be told apart: a client
-            may use several connections, and several clients may use one token.
+            can use several connections, and several clients can use one token.
     """
 
     id: str | None

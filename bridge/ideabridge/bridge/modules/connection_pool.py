@@ -51,7 +51,7 @@ class ConnectionPool:
         start: starts the task of a module.
         owners: the word that messages use for owners, such as "users".
         is_needed: returns whether a run needs the module with this name even though no call is
-            running. Connections to such a module stay open.
+            running. While a run needs a module, the connections to the module stay open.
         idle_seconds: the number of seconds without a call after which a connection ends, or None if
             connections stay open.
     """

@@ -22,7 +22,7 @@ _RETRY: Final = re.compile(rb"[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event: its name, shortened, and its data, with lines joined by LF."""
+    """An event: the shortened name of the event, and its data, with lines joined by LF."""
 
     name: str
     data: bytes
@@ -95,8 +95,8 @@ class EventReader:
         return events
 
     def end(self) -> list[Event | LongEvent]:
-        """End the stream. Return a list with the last event if no blank line has ended it,
-        otherwise an empty list.
+        """End the stream. If no blank line has ended the last event, return a list with this event.
+        Otherwise, return an empty list.
         """
         if self._line_size:
             self._end_line()

@@ -64,13 +64,13 @@ class ResultReader:
     async def value(
         self, tool: Tool, result: types.CallToolResult, validator: Validator | None
     ) -> JSON:
-        """Return the value of a call. This is the structured content of its result. If there is
-        none, it is the text (several blocks are joined with newlines). If there is no text either,
-        it is the list of content blocks, or null if there is no content.
+        """Return the value of a call. If the result has structured content, return this content.
+        Otherwise, return the text, with several blocks joined by newlines. If there is no text
+        either, return the list of content blocks, or null if the result has no content.
 
         Raises:
             ModuleToolError: the tool failed.
-            ModuleOutputError: the tool promised a different value, or did not send JSON.
+            ModuleOutputError: the value does not fit the tool's output schema, or is not JSON.
             ResultLimitError: the result is too large.
         """
         if result.is_error:
@@ -124,8 +124,8 @@ class ResultReader:
             raise ModuleOutputError(self._module, text, sent=self.sent(result)) from None
 
     def _tool_error(self, tool: Tool, result: types.CallToolResult) -> ModuleToolError:
-        """Return the error for a tool that reports a failure: the result's text, or otherwise its
-        structured content as text.
+        """Return the error for a tool that reports a failure: the result's text or, if it has none,
+        its structured content as text.
         """
         texts = _texts(result)
         text = "\n".join(texts)
@@ -151,7 +151,7 @@ class ResultReader:
 
     def sent(self, result: types.CallToolResult) -> JSONObject | None:
         """Return the structured content of a result, and also its content if the two differ. Parts
-        that are not JSON are left out. Return None if nothing is left, or if the rest is too large.
+        that are not JSON are left out. Return None if no part is left, or if the rest is too large.
         """
         sent: JSONObject = {}
         if result.structured_content is not None:

@@ -32,7 +32,7 @@ async def reporting_starts(
     progress: OnProgress | None,
     starting: Callable[[], Sequence[str]],
 ) -> WaitedT:
-    """Return the result of `wait`. Meanwhile, report which modules are starting.
+    """Return the result of `wait`. While waiting, report which modules are starting.
 
     Args:
         wait: the function that waits for modules.
@@ -69,7 +69,7 @@ async def reporting_starts(
         group.start_soon(report)
         try:
             results.append(await wait())
-        except Exception as error:  # noqa: BLE001 - raised below; the group would wrap it
+        except Exception as error:  # noqa: BLE001 - raised below, because the group would wrap it
             failure = error
         group.cancel_scope.cancel()
 

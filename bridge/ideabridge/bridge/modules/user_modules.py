@@ -5,9 +5,9 @@ A user's call goes over a connection that has this user's token, or no token at 
     the user has signed in    the connection of this user to the module
     the user has not          a connection to the module without a token, which all such users share
 
-A connection never uses another user's sign-in: after a refused request, it looks only for the
-sign-in of its own user. A connection ends when nobody has used it for a while and no run needs it,
-or when it has failed.
+A connection never uses another user's sign-in: after a request is refused, the connection looks
+only for the sign-in of its own user. A connection ends when nobody has used it for a while and no
+run needs it, or when it has failed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class UserModules:
             sign-in.
         start: starts the task of a module.
         is_needed: returns whether a run needs the module with this name even though no call is
-            running. Connections to such a module stay open.
+            running. While a run needs a module, the connections to the module stay open.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
 """Program: runs the program that is the Solution of a run, and passes its calls to the machine.
 
 Theory of operation. To the machine, a program is a streaming answer: `CallProposed` for each call,
-and `OutputProposed` and `SolutionClosed` at the end. A program waits when all of its tasks wait. It
-then receives the result of the first settled call whose result it has not received yet. The machine
-settles calls in the order of the journal. A program that runs again, in this process or another
-one, therefore gets the same results in the same order as before, and makes the same calls.
+and `OutputProposed` and `SolutionClosed` at the end. A program waits when all of its tasks wait.
+The program then receives the result of the first settled call whose result it has not received yet.
+The machine settles calls in the order of the journal. A program that runs again, in this process or
+another one, therefore gets the same results in the same order as before, and makes the same calls.
 `ProgramRunner` compares each call with the journaled one, and ends the run if they differ.
 
 A program runs only while this process holds the lease of its run. When the run waits for a person,
@@ -122,10 +122,10 @@ class ProgramRunner:
     """Runs the program of one run in this process.
 
     Args:
-        runner: receives its calls and its output.
+        runner: receives the program's calls and output.
         sandbox: the workers.
-        group: the task group of its sessions.
-        caller: the owner of the run. Callers take turns to get a worker.
+        group: the task group of the program's sessions.
+        caller: the owner of the run. Callers take turns when they wait for a worker.
     """
 
     def __init__(self, runner: _Runner, sandbox: Sandbox, group: TaskGroup, caller: str) -> None:
@@ -136,8 +136,8 @@ class ProgramRunner:
         self._session: ProgramSession | None = None
         self._program: ProgramProposed | None = None
         self._first = 0
-        # The number of calls that the program has made in this session. Then, the calls whose
-        # results the program has received.
+        # The number of calls that the program has made in this session, and the calls whose results
+        # it has received.
         self._made = 0
         self._heard: list[int] = []
         self._waits = False
@@ -151,7 +151,7 @@ class ProgramRunner:
 
     @property
     def computes(self) -> bool:
-        """True if the program might take a step without a result."""
+        """True if the program might take a step before it receives a result."""
         return self._session is not None and not self._waits
 
     def drive(self) -> None:
@@ -182,7 +182,7 @@ class ProgramRunner:
             session.close()
 
     def _park(self) -> None:
-        """Give up the worker. The program starts again once there is a further result for it."""
+        """Give up the worker. The program starts again once there is a new result for it."""
         self._parked = len(self._heard)
         self.stop()
 
@@ -379,7 +379,7 @@ class ProgramRunner:
 
 
 class _DivergedError(ProgramError):
-    """The program made a call that differs from the one in the journal."""
+    """The program made a call that differs from the call in the journal."""
 
     def __init__(self, number: int, call: JSON, journaled: JSON) -> None:
         now = "ends" if call is None else f"calls {show(call, 500)}"

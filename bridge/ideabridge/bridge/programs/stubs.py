@@ -1,7 +1,7 @@
 """Stubs: derives the signatures of tools as Python types from their JSON Schemas.
 
 Programs are checked against the stubs of the modules that they import, before anything runs. A
-schema that is too rich for Python's types becomes `Any`. A stub is allowed to accept too much,
+schema that Python's types cannot express becomes `Any`. A stub is allowed to accept too much,
 because the values are validated against the schema itself when the call is made. Parameters accept
 any mapping or sequence, so that a typed result can be passed on.
 
@@ -186,7 +186,7 @@ def _result(tool: Tool, types: _Types, name: str) -> str:
 
 
 def _parameters(tool: Tool, parameters: Mapping[str, str], types: _Types) -> list[str]:
-    """Return the parameters of a tool, required ones first."""
+    """Return the parameters of a tool, with the required parameters first."""
     schema = tool.parameters
     described = described_parameters(schema)
     required = described.required
@@ -263,8 +263,8 @@ class _Combined:
         required = frozenset(keywords.required).union(*(part.required for part in always))
         described = {name: [part] for name, part in keywords.properties.items()}
         for part in always:
-            # All these schemas apply, so each of their types accepts enough values. Use the first
-            # type.
+            # Use the first type: all these schemas apply, so each of their types accepts enough
+            # values.
             described = {**part.properties, **described}
 
         for alternatives in self._alternatives(schema, above):
@@ -370,8 +370,8 @@ class _Types:
     """Derives types from schemas, and collects the classes that objects need.
 
     Args:
-        form: what the types are for.
-        renamed: the names of Python types that are imported under another name.
+        form: the purpose of the types.
+        renamed: the names of Python types that are imported under a different name.
         taken: names that a class must not have.
     """
 
@@ -407,11 +407,12 @@ class _Types:
         *,
         inner: bool = False,
     ) -> str:
-        """Return the type of a schema, or `Any` if the schema is too rich or says nothing.
+        """Return the type of a schema, or `Any` if Python's types cannot express the schema or the
+        schema has no constraints.
 
         Args:
             schema: the schema.
-            root: the schema that its references are looked up in.
+            root: the schema in which its references are looked up.
             name: the name to use if the type becomes a class.
             depth: the number of further levels that the type can have.
             inner: whether this is the type of a part of a value.
@@ -497,7 +498,7 @@ class _Types:
             return self.any
 
         parts = dict.fromkeys(part for written_type in types for part in _parts(written_type))
-        # None comes last, as people usually write it. The sort is stable, so the other types keep
+        # Put None last, as people usually write it. The sort is stable, so the other types keep
         # their order.
         return " | ".join(sorted(parts, key=lambda part: part == "None"))
 

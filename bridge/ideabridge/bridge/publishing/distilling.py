@@ -4,7 +4,8 @@ Theory of operation. `program_request` describes the runs to a mind. The mind an
 program, a description of the tool, and, for runs without an input, the input that they would have
 had. `Publisher.publish` judges the answer: with the recorded results, the program must do what
 every run did. `distill` tells the mind the differences and lets it try again, three times in total.
-So the mind proposes how to generalise the runs, and the recordings decide.
+Thus, the mind proposes how to generalise the runs, and the recordings decide whether the program is
+accepted.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ async def distill(
         bridge: asks the mind.
         describe: returns the Request, including the programs that were refused so far.
         publish: publishes an answer, or raises `ProgramRefusedError`.
-        refuse: records that the program of a run was refused, and why.
+        refuse: records that the program of a run was refused, with the reason.
         mind: the mind that is asked.
         caller: the caller who distils.
 
@@ -137,7 +138,7 @@ async def answer_of(run: Run) -> ProgramAnswer:
     """Wait for the program that a mind writes in a run.
 
     Raises:
-        PublicationError: the mind wrote no program.
+        PublicationError: the mind did not write a program.
     """
     status = await run.wait()
     if status != "done":

@@ -51,7 +51,7 @@ class SavedIdea:
         before: the previous version of that name, or None if the name was free. If nothing changed,
             there is no new version, and this equals `publication`.
         missing: a sentence for each missing tool that the idea's calls need. Only
-            `Bridge.save_idea` fills this in.
+            `Bridge.save_idea` sets this attribute.
         left_out: the values that the document omits because they came from results of the idea's
             run, each as `{"reference" or "message", "type", "bytes"}`.
     """
@@ -147,7 +147,7 @@ def check_explained(document: Document) -> None:
     for entry in explained:
         literal = read(written, entry.at)
         if isinstance(literal, str) and is_reference(literal):
-            # This is a parameter's reference, and the literal is in the recorded input.
+            # This is the reference to a parameter, and the recorded input contains the literal.
             literal = _reference_for(literal, plan.input or {})
 
         if isinstance(literal, Missing) or (entry.at[0] == "calls" and entry.at[1] in tested):
@@ -279,10 +279,11 @@ def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue
     ones.
 
     Args:
-        plan: the plan, or None if the idea has none, in which case its effects are unknown.
+        plan: the plan, or None if the idea has no plan. The effects of an idea without a plan are
+            unknown.
         present: the available tools, and the tools of the rooms that the plan names.
-        offered: the same tools, and the tools that the plan itself defines. What the plan says
-            about the effects of other tools is ignored.
+        offered: the same tools, and the tools that the plan itself defines. Statements of the plan
+            about the effects of other tools are ignored.
     """
     called: list[Tool] = []
     for call in written_calls(plan.calls if plan is not None else [None]):
@@ -302,14 +303,14 @@ def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue
 def missing(
     needs: Iterable[Need], store: Store, modules: Modules, tools: Iterable[Tool]
 ) -> list[str]:
-    """Return a line for each missing tool that imported ideas call. If there are none, the ideas
-    can run.
+    """Return a line for each missing tool that imported ideas call. If no tool is missing, the
+    ideas can run.
 
     Args:
         needs: the tools that the ideas call.
         store: holds the publications.
         modules: the configured modules. A module that is still connecting has not listed its tools.
-        tools: the tools available here.
+        tools: the tools that are available here.
     """
     needed = sorted(set(needs))
     tools = list(tools)

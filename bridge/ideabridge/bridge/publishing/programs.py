@@ -2,12 +2,12 @@
 
 Theory of operation. `RecordedResults` is a finished run as a program sees it: the calls with their
 parameters and results, in the order in which they ended. `reproduce` runs a program in the sandbox
-with the input of such a run. No tool is called: a call that the program makes gets the result of
-the same call in the run. The program reproduces the run if it makes the same calls, keeps the order
-of calls with effects within each module, and ends with the same output.
+with the input of such a run. The sandbox does not call any tool: a call that the program makes gets
+the result of the same call in the run. The program reproduces the run if it makes the same calls,
+keeps the order of calls with effects within each module, and ends with the same output.
 
-- A call that the run repeated can be made once, and a call that only reads can be repeated.
-- A call that failed in the run can be left out, and so can a call to a built-in tool.
+- The program can make a call once that the run repeated, and it can repeat a call that only reads.
+- The program can leave out a call that failed in the run, or a call to a built-in tool.
 - A sleep does not count as a call in the run.
 """
 
@@ -95,13 +95,14 @@ class RecordedCall:
     Attributes:
         index: the number of the call in the run.
         tool: the tool that ran.
-        parameters: its parameters with escaped strings, as in the calls that programs make.
-        result: its value or its exception, as a program receives it.
-        ended: its place in the order in which calls ended.
-        reads_only: True if it only reads, or only asks a mind.
+        parameters: the parameters of the call, with escaped strings as in the calls that programs
+            make.
+        result: the value or the exception of the call, as a program receives it.
+        ended: the place of the call in the order in which calls ended.
+        reads_only: True if the call only reads, or only asks a mind.
         is_used: True if the program has made the call.
-        is_aside: True if it only looks around: it reads with a tool that another run of the same
-            task did not need.
+        is_aside: True if the call only looks around, that is, if it reads with a tool that another
+            run of the same task did not need.
     """
 
     index: int
@@ -115,8 +116,9 @@ class RecordedCall:
 
     @property
     def is_needed(self) -> bool:
-        """True if a program has to make the call. A program need not make a call that failed, only
-        looked around, or only shaped data, which Python can do as well.
+        """True if a program has to make the call. A program does not have to make a call that
+        failed, that only looked around, or that only shaped data, because Python can shape data as
+        well.
         """
         if self.is_aside or self.result.exception is not None:
             return False
@@ -135,11 +137,11 @@ class RecordedResults:
     Attributes:
         run: its id.
         calls: the calls of the Solution. A call with `_each` is listed once for each item.
-        output: its result.
+        output: the result of the run.
         catalogue: the tools of the run.
-        output_counts: False if nobody specified what its result should be, so that a program can
-            return something else.
-        now: the time at which it began, in seconds since 1970.
+        output_counts: False if nobody specified what the run's result should be, so that a program
+            can return a different value.
+        now: the time at which the run began, in seconds since 1970.
         seed: the seed of `random`, if a program made the run.
     """
 
@@ -245,7 +247,7 @@ class Judgement:
     Attributes:
         difference: how the program differs from the run, or None if it does what the run did.
         reached: the places in the program's text from which it made calls.
-        output: what the program returned, if it does what the run did.
+        output: the value that the program returned, if the program does what the run did.
     """
 
     difference: str | None
@@ -259,9 +261,10 @@ class _Reproduction:
 
     Attributes:
         recording: the recorded results.
-        difference: how it differs from the recording, or None if it has not differed so far.
+        difference: how the program differs from the recording, or None if it has not differed so
+            far.
         has_ended: True once the program has ended, or differs.
-        reached: the places in its text from which it made calls.
+        reached: the places in the program's text from which it made calls.
         output: the value that it returned.
     """
 
@@ -479,7 +482,9 @@ async def _beside(step: Step, judge: _Reproduction) -> tuple[int, Result] | None
 
 
 def own_program(function: Function) -> str | None:
-    """Return the program that a run consists of, or None if anything else made calls as well."""
+    """Return the program of which a run consists, or None if calls were also made outside a
+    program.
+    """
     machine = function.run.machine
     program = machine.solution.program
     whole = len(machine.history) == len(machine.solution.calls)
@@ -517,8 +522,8 @@ def declared_calls(names: JSONObject, program: str) -> list[JSON]:
                         f"names: expected [module or null, tool], found {show(key)}"
                     )
 
-    # Sort the calls, so that versions do not differ merely because modules listed their tools in a
-    # different order.
+    # Sort the calls, so that the order in which modules listed their tools does not make versions
+    # differ.
     calls: list[JSON] = [
         {"_tool": name, **({"_module": module} if module else {})} for module, name in sorted(keys)
     ]
@@ -660,8 +665,8 @@ class _Default:
 
 
 def members_of_input(program: str) -> tuple[list[str], dict[str, _Default | None], bool]:
-    """Return (properties of `input` that a program needs, properties that it can use, whether it
-    uses `input` in any other way).
+    """Return three things: the properties of `input` that a program needs; the properties that it
+    can use; and whether it uses `input` in any other way.
     """
     tree = parsed(program)
     if tree is None:
@@ -714,11 +719,13 @@ class RecordedLiteral:
     """A literal in a program that is also a recorded value.
 
     Attributes:
-        line: its line in the program, or 0 for a default that was declared separately.
+        line: the line of the literal in the program, or 0 for a default that was declared
+            separately.
         value: the value.
-        place: the place where it was recorded: `the result of calls.0 (list) at 2.name`, `calls.1
-            (send) at text`.
-        parameter: the property of `input` whose default it is, or "" if it is not a default.
+        place: the place where the value was recorded: `the result of calls.0 (list) at 2.name`,
+            `calls.1 (send) at text`.
+        parameter: the property of `input` whose default the literal is, or "" if the literal is not
+            a default.
     """
 
     line: int
@@ -739,11 +746,11 @@ class RecordedLiteral:
 def copied_values(
     program: str, arguments: JSON, recordings: Iterable[RecordedResults]
 ) -> list[RecordedLiteral]:
-    """Return the literals in a program that are also values of recorded results, but not of the
-    input; at most 20.
+    """Return at most 20 literals in a program that are also values of recorded results, but not of
+    the input.
 
-    A value that the run sent before any result contained it was not copied: the result merely
-    repeats it. A key with which a program reads a property, as in `row["name"]` and
+    If the run sent a value before any result contained it, the value was not copied, because the
+    result only repeats it. A key with which a program reads a property, as in `row["name"]` and
     `row.get("name")`, does not count as a literal.
     """
     tree = parsed(program)
@@ -768,8 +775,8 @@ def copied_values(
 def sent_texts(
     program: str, arguments: JSON, recordings: Iterable[RecordedResults]
 ) -> list[RecordedLiteral]:
-    """Return the strings in a program that its recorded runs sent to a tool, and that are not
-    values of the input; at most 20.
+    """Return at most 20 strings in a program that its recorded runs sent to a tool, and that are
+    not values of the input.
 
     A string counts if it was a whole value in a call, or if it has a digit and was part of such a
     value, like the month in a path. Values of parameters with an `enum` do not count, because they
@@ -830,14 +837,14 @@ def recorded_defaults(
     inputs: Sequence[JSON],
     recordings: Sequence[RecordedResults],
 ) -> list[RecordedLiteral]:
-    """Return those defaults of properties of `input` that occur in only one recorded run; at most
-    20.
+    """Return at most 20 defaults of properties of `input`: those that occur in only one recorded
+    run.
 
     Such a default is a string that occurs in the run, even within a longer string that the run
     sent, or a number that a result contained before the run sent it. One run cannot show whether
     such a default is right for a caller who passes no value. A value that two runs had does not
-    count. Other numbers do not count either: they are sizes and limits, and plans treat them in the
-    same way.
+    count. Other numbers do not count either, because they are sizes and limits. Plans treat such
+    numbers in the same way.
 
     Args:
         program: the text of the program.
@@ -1069,7 +1076,7 @@ class ToolCallSite:
     """A call to a tool in the text of a program.
 
     Attributes:
-        site: its place in the text.
+        site: the place of the call in the text.
         tool: the tool.
         shown: the tool as the program names it: `git.git_log`.
     """
@@ -1085,7 +1092,7 @@ class ToolCallSite:
 
     @property
     def text(self) -> str:
-        """A line that says that no recorded run has made the call, and what this means."""
+        """A line that says that no recorded run has made the call, and what the consequence is."""
         then = "; it asks before it runs" if self.changes else ""
         return f"line {self.site.line}: no recorded run has called {self.shown} here{then}"
 

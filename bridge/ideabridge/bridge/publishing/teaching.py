@@ -31,16 +31,17 @@ _MOST_REPLAYS: Final = 1_000
 
 
 class Teaching:
-    """The replays in this process that something can be learned from.
+    """The replays in this process from which something can be learned.
 
-    A replay that has ended is examined when the next idea is called or the bridge closes. Its
-    values are evidence if the publisher called it and a person confirmed them; see `record_of`.
+    A replay that has ended is examined when the next idea is called or the bridge closes. The
+    values of a replay are evidence if the publisher called the idea and a person confirmed the
+    values; see `record_of`.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._open: list[tuple[Run, Publication]] = []
-        # Replays that have ended but whose reading was cancelled.
+        # Replays that have ended, but that were not read because the task was cancelled.
         self._ended: list[tuple[str, Publication]] = []
 
     def expect(self, run: Run, publication: Publication) -> None:
@@ -65,7 +66,7 @@ class Teaching:
             self._add(publication, record)
 
     def learn_at_the_end(self) -> None:
-        """Like `learn`, but without waiting, because the bridge is closing."""
+        """Do the same as `learn`, but without waiting, because the bridge is closing."""
         for run_id, publication in self._take_ended():
             self._add(publication, self._record_of(run_id, publication))
 

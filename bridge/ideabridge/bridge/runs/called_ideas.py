@@ -93,7 +93,7 @@ def called_ideas(store: Store, calls: Iterable[WrittenCall]) -> Iterator[Publica
             continue
         name = call.module.removeprefix(IDEA)
         publication = store.publications.look_up(name, caller=SEES_ALL)
-        # The check of the call itself reports a publication that does not exist.
+        # Skip a publication that does not exist, because the check of the call itself reports it.
         if publication is not None:
             yield publication
 

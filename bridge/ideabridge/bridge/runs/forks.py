@@ -1,5 +1,5 @@
-"""Forks: creates runs that continue from a point in another run, with another solution or input
-(time travel).
+"""Forks: creates runs that continue from a point in an earlier run, with a different solution or
+input (time travel).
 
 The fork's journal begins with the events of its parent. A new machine applies these events, so a
 fork is a run like any other: it can be folded, driven, resumed and published. Calls that started
@@ -63,9 +63,9 @@ async def fork(
     """Store a fork of a run without driving it, and return its id. See `Bridge.fork` for details
     and errors.
 
-    The fork begins after event `at`, counted from 1. With another `solution`, it begins at the
-    Request of that event. `new_input` replaces the run's input. The current configuration decides
-    which calls ask for approval from now on.
+    The fork begins after event `at`, counted from 1. If a different `solution` is passed, the fork
+    begins at the Request of that event. `new_input` replaces the run's input. The current
+    configuration decides which calls ask for approval from now on.
     """
     store = runs.store
     record = store.runs.find(run_id, caller=caller)
@@ -246,7 +246,7 @@ def _forked(point: _ForkPoint, began: events.RunStarted, composer: Composer) -> 
     """Return the journal of a fork that keeps events from its parent.
 
     Raises:
-        ForkError: with the other input, other calls would have run.
+        ForkError: with the new input, different calls would have run.
         RejectedSolutionError, ValueMismatchError: the solution is malformed.
     """
     journal = list(_journal_of(point.store, point.run_id))
@@ -361,7 +361,7 @@ def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
     instances: dict[str, JSONObject] = {}
     state_schemas: dict[str, JSONObject] = {}
     messages = read_context(started.context)
-    # Read the messages backwards, so that the first input and the first text win.
+    # Read the messages backwards, so that the first input and the first text take precedence.
     for message in reversed(messages):
         if message.type == "input" and not message.instance:
             input_value = message.members
@@ -418,7 +418,7 @@ def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.Run
 
 
 class _Copy:
-    """Copies a journal into a new machine. The beginning can differ.
+    """Copies a journal into a new machine. The beginning of the new journal can differ.
 
     Args:
         composer: recomposes the Requests, because a different input changes them.
@@ -440,7 +440,7 @@ class _Copy:
         """Apply the events after the first one.
 
         Raises:
-            ForkError: with the other input, other calls would have run.
+            ForkError: with the new input, different calls would have run.
         """
         ran = {event.call for event in journal if isinstance(event, events.CallStarted)}
         doubts = _open_doubts(journal)
@@ -534,7 +534,7 @@ class _Copy:
             return
         if not event.was_asked or (event.digest != question.digest and not ran):
             # The decision was about a different call, or it came from a grant in the parent's run
-            # or from a standing rule, which might since have been withdrawn.
+            # or from a standing rule, which might have been withdrawn since then.
             return
 
         self._take(events.ApprovalAsked(event.call, question.approval, question.digest))

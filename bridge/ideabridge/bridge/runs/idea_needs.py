@@ -24,7 +24,7 @@ def why_not_here(
 ) -> str | None:
     """Return why a published idea cannot be called in this process, no matter which modules are up,
     as in "needs the server 'git', which is not configured here". Return None if the idea can be
-    called, at least once its modules are up.
+    called, possibly only once its modules are up.
 
     Args:
         store: holds the publications.

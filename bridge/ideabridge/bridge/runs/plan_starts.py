@@ -53,7 +53,7 @@ class PlanStarts:
         Args:
             plan: the plan.
             settings: the settings of its run.
-            choice: the mind of its rooms, or None if each room chooses when it opens.
+            choice: the mind of its rooms, or None if each room chooses its mind when it opens.
             caller: who runs it.
 
         Raises:

@@ -30,7 +30,8 @@ class RecordedRun:
 
     Attributes:
         id: the id of the run.
-        started: its first event, with its context, tools, settings, and requested output schema.
+        started: the first event of the run, with its context, tools, settings, and requested output
+            schema.
         events: the events of its journal.
         machine: the machine folded from the journal.
         steps: for each call, in the order in which they were listed, the number of the Request in
@@ -117,8 +118,8 @@ class RecordedRun:
 
 
 def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun | None:
-    """Read a run from its journal. Return None unless the run's status is `done`. With `ended`, any
-    run that has ended is accepted.
+    """Read a run from its journal. Return None unless the run's status is `done`. If `ended` is
+    set, accept any run that has ended.
     """
     record = store.runs.get(run_id)
     statuses = ENDED if ended else ("done",)
@@ -150,8 +151,8 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
 
 def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
     """Find the idea that `ref` names, and a run of this caller that ended with the idea. If `ref`
-    names a run, this is the run. Otherwise, it is the latest run that ended with the idea,
-    preferably one whose status is `done`.
+    names a run, return this run. Otherwise, return the latest run that ended with the idea,
+    preferably a run whose status is `done`.
 
     Raises:
         UnknownIdeaError: the idea does not exist, or only other callers have it.

@@ -69,8 +69,8 @@ class Session:
 
     Args:
         run: the run.
-        waits: whether to wait while a call asks a person. If not, the step fails and its calls are
-            cancelled.
+        waits: whether to wait while a call asks a person. If False, the step fails and its calls
+            are cancelled.
 
     Attributes:
         underlying: the run itself, which has the events, approvals and ideas.
@@ -90,7 +90,7 @@ class Session:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The current state. It does not include what an unfinished group has written."""
+        """The current state. The state does not include what an unfinished group has written."""
         return self.underlying.machine.state
 
     def value(self, reference: str) -> Any:
@@ -139,7 +139,7 @@ class Session:
 
     async def run_any(self, calls: Sequence[ObjectLike]) -> Any:
         """Run alternatives concurrently, and return the value of the first alternative that
-        succeeds. The others are cancelled, and write nothing.
+        succeeds. The other alternatives are cancelled and do not write anything.
 
         Raises:
             NoAlternativeError: all alternatives failed. `errors` contains all errors.
@@ -150,7 +150,7 @@ class Session:
 
     async def run_race(self, calls: Sequence[ObjectLike]) -> Any:
         """Run alternatives concurrently, and return the value of the first alternative that ends.
-        The others are cancelled, and write nothing.
+        The other alternatives are cancelled and do not write anything.
 
         Raises:
             CallFailedError, CallDeniedError, UnknownOutcomeError: the first call that ended has no
@@ -210,8 +210,8 @@ class Session:
             ) from None
 
     def _cancel(self, turn: int) -> None:
-        """Cancel the calls in a turn. If another process drives the run, the other process must do
-        this instead.
+        """Cancel the calls in a turn. If a different process drives the run, that process must
+        cancel the calls.
         """
         run = self.underlying
         machine = run.machine
@@ -253,7 +253,7 @@ class Session:
 
     def _error(self, ended: list[Progress], failure: type[CallError] | None = None) -> CallError:
         """Return the error for calls without a value. If `failure` is passed and a call failed,
-        this is an instance of `failure`. Otherwise, it is the error that fits the cause.
+        return an instance of `failure`. Otherwise, return the error that fits the cause.
         """
         failed = [progress for progress in ended if progress.status is CallStatus.FAILED]
         # If no call failed, all calls were cancelled.

@@ -63,7 +63,7 @@ def start_plan(
     """Create the start of a plan.
 
     The messages in `before` precede the context. `choice` is the mind of the rooms, or None if each
-    room chooses when it opens.
+    room chooses its mind when it opens.
 
     Raises:
         PlanError: the plan is malformed; `errors` has every fault with its call.
@@ -76,7 +76,8 @@ def start_plan(
         "plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, reason
     )
     calls, places = plan.expanded()
-    # Check the plan before anything is stored, so that a malformed plan leaves no run behind.
+    # Check the plan before anything is stored, so that a malformed plan does not leave a run
+    # behind.
     machine.receive(start)
     proposed = SolutionProposed(calls, plan.output, None, places, explained=plan.explained)
     errors = machine.check(proposed).errors
@@ -127,7 +128,7 @@ def start_program(
         settings: the settings of the run.
         names: the names that the program uses for tools; see `ProgramNames.used_by`.
         before: messages that precede its context.
-        choice: the mind of its rooms, or None if each room chooses when it opens.
+        choice: the mind of its rooms, or None if each room chooses its mind when it opens.
 
     Raises:
         PlanError: programs are turned off, or the run is lazy.
@@ -163,7 +164,7 @@ def start_step(
         given: its input, or null if it has no input.
         settings: the settings of the room.
         before: messages that precede its context.
-        choice: the mind of its rooms, or None if each room chooses when it opens.
+        choice: the mind of its rooms, or None if each room chooses its mind when it opens.
 
     Raises:
         PlanError: programs are turned off.
@@ -182,7 +183,8 @@ def _proposed(
     plan: Plan, names: JSONObject, machine: Machine, mind: str | None = None
 ) -> ProgramProposed:
     expect_programs(machine.settings)
-    # A program can call only the tools in its names. Check that each of them exists.
+    # Check that each of the tools in the program's names exists, because the program can call only
+    # these tools.
     ProgramNames.of(names, machine.offer.every.tools)
     seed = secrets.token_hex(8)
     return ProgramProposed(
@@ -237,7 +239,7 @@ def program_of_mind(
         )
 
     names = ProgramNames(machine.offer.current.tools).used_by(program)
-    # The seed depends only on the turn, so sending a solution twice results in the same event.
+    # The seed depends only on the turn, so a solution that is sent twice results in the same event.
     seed = f"{run}/{machine.step}"
     return ProgramProposed(
         program, interpreter(), time.time(), seed, names, extra or None, mind, model
@@ -253,7 +255,7 @@ def start_solve(
     *,
     idea: str | None = None,
 ) -> Start:
-    """Create the start of the agent loop with a context. Without `output_schema`, the output is
+    """Create the start of the agent loop with a context. If `output_schema` is None, the output is
     text.
 
     If an idea is solved again, `idea` is its id. This idea becomes the parent of the run's first
@@ -291,8 +293,8 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
     answers the next Request.
 
     Raises:
-        PlanError: the plan is malformed, and `errors` lists every fault with its call; or it is a
-            program, but programs are turned off or the run is lazy.
+        PlanError: the plan is malformed, and `errors` lists every fault with its call; or the plan
+            is a program, but programs are turned off or the run is lazy.
         ProgramError: the plan is a program, and one of its tools is not offered.
     """
     machine = begun.machine
@@ -399,8 +401,8 @@ def settings_under(
         planning: `eager` or `lazy`.
         thought_process: whether minds write their reasoning before the calls, or None for the
             configured value.
-        shown: how many bytes of results the mind is shown, if the run or its mind sets this; see
-            `read_shown`.
+        shown: the number of bytes of results that the mind is shown, if the run or its mind sets
+            this; see `read_shown`.
 
     Raises:
         PlanError: the planning or a limit is unknown, or a value is not a number above 0 (for

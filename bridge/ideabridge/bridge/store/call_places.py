@@ -34,7 +34,7 @@ class CallPlace(NamedTuple):
 
 
 class CallPlaces:
-    """The calls of each module, in order of arrival. The first calls, up to the limit, run; the
+    """The calls of each module, in order of arrival. The first calls, up to the limit, run. The
     others wait.
 
     One row holds all calls to a module and is locked while it changes, so that every process sees
@@ -88,8 +88,8 @@ class CallPlaces:
                 "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO NOTHING",
                 (key, b"[]"),
             )
-            # The transaction holds the row's lock until it ends, so other processes see this change
-            # before they make theirs.
+            # The transaction holds the lock of the row until the transaction ends, so other
+            # processes see this change before they make their own changes.
             (value,) = self._database.execute(
                 f"SELECT value FROM settings WHERE key = ?{self._database.for_update}",  # noqa: S608
                 (key,),

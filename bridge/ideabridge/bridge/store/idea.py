@@ -49,8 +49,8 @@ class Idea:
         solution: `{"calls": [...], "output": ...}`.
         shown: size limits on the results that the mind was shown, `{"value": bytes, "request":
             bytes}`: for one result, and for all results in the Request. Context, schema and `shown`
-            determine the text that the mind received. None if no mind was shown anything, and in
-            ideas that are older than this attribute.
+            determine the text that the mind received. None if no results were shown to a mind, or
+            if the idea is older than this attribute.
 
     Ids. With `encode` from `ideabridge.tools.encoding` (UTF-8, compact, key order as
     given, no sorting):
@@ -59,7 +59,7 @@ class Idea:
     - `id` = hex SHA-256 of `encode({"context": context, "schema": schema, "shown": shown,
       "solution": solution})`
 
-    The keys are in exactly this order, and `shown` is left out if it is None. So anybody can
+    The keys are in exactly this order, and `shown` is left out if it is None. Anybody can therefore
     recompute both ids from an exported document. The ids are computed once, on first access.
     """
 
@@ -119,24 +119,25 @@ class IdeaMeta:
 
     Attributes:
         run: the run that made it.
-        step: its place in the run, from 1.
-        parent: the id of the previous idea of its run, or of the idea that it was derived from.
-        mind: who answered the Request: `turns`, `sampling`, `model` or `recorded`; "" for the
+        step: the place of the idea in the run, from 1.
+        parent: the id of the previous idea of its run, or of the idea from which this idea was
+            derived.
+        mind: who answered the Request: `turns`, `sampling`, `model` or `recorded`, or "" for the
             author of a plan.
         model: the name of the model, as the mind reports it.
-        usage: tokens and cost, as the mind reports them.
-        time: the time when the idea was saved, ISO 8601 in UTC; the store replaces "" with the
+        usage: the tokens and the cost, as the mind reports them.
+        time: the time when the idea was saved, as ISO 8601 in UTC. The store replaces "" with the
             current time.
         fingerprint: the fingerprint of the configuration and the tool schemas.
         title: a human-readable title of one line.
         description: what the idea is for.
         tools: the names of the tools that its calls used.
         outcome: `done`, `open` (a step before the last), `failed`, `stalled`, `limit`, `cancelled`.
-        tags: words that people chose for it.
+        tags: words that people chose for the idea.
         written: the Solution as the mind wrote it, if the schema does not allow this form and it is
             not large. The idea itself contains a form that satisfies the schema; a recorded mind
             answers with the written form.
-        original: if this idea is a copy without results, the id of the original; otherwise "".
+        original: if this idea is a copy without results, the id of the original. Otherwise, "".
         left_out: what the copy lacks, as in an exported document.
     """
 
@@ -168,7 +169,7 @@ class IdeaMeta:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> IdeaMeta:
-        """Read metadata that `to_json` wrote. Nothing is checked, so use `import_idea` for
+        """Read metadata that `to_json` wrote. The metadata is not checked, so use `import_idea` for
         documents from outside.
         """
         stored: dict[str, Any] = dict(value)
@@ -198,7 +199,8 @@ def _input_schema(context: list[JSON]) -> JSONObject | None:
         try:
             message = read_message(raw)
         except MessageError:
-            # An imported context can contain messages of unknown types. They are not inputs.
+            # An imported context can contain messages of unknown types. Such messages are not
+            # inputs.
             continue
         if message.type == "input" and not message.instance:
             return _infer(message.value) if message.schema is None else message.schema
@@ -282,7 +284,7 @@ class NewPublication:
 
     Attributes:
         name: the name of the tool.
-        idea_id: the idea it publishes.
+        idea_id: the id of the idea that the version publishes.
         description: the tool's description.
         answer: how a call is answered.
         input_schema: the schema of the tool's parameters, or None if the idea takes no input.
@@ -292,8 +294,8 @@ class NewPublication:
             one; see `read_published`.
         recorded: the `input` and `output` of its run, which `answer="recorded"` uses; and `solve`
             (see `guide`), which `"solve"` needs, as does `"auto"` without a plan.
-        owner: the owner. The owner and the callers that the version is shared with can see it. None
-            if everybody can.
+        owner: the owner. The owner and the callers that the version is shared with can see the
+            version. None if everybody can see it.
     """
 
     name: str
@@ -310,7 +312,7 @@ class NewPublication:
     @property
     def guide(self) -> JSONObject | None:
         """The start of a new run, `{"context", "tools", "plan"?, "output_schema", "by_instance"}`,
-        or None if calls ask no mind.
+        or None if calls do not ask a mind.
         """
         return self.recording.guide
 
@@ -326,8 +328,8 @@ class NewPublication:
 
     @property
     def plan_or_guide(self) -> PlanOrGuide | None:
-        """Its plan or, without one, its guide: the document that contains the pins. None if it has
-        neither.
+        """The document that contains the pins: the publication's plan or, if there is no plan, its
+        guide. None if it has neither.
         """
         if self.plan:
             return self.plan_parts
@@ -335,12 +337,12 @@ class NewPublication:
 
     @property
     def program(self) -> str | None:
-        """The text of its program, or None if calls run none."""
+        """The text of the publication's program, or None if calls do not run a program."""
         return self.plan_parts.program
 
     @property
     def recording(self) -> PublishedRecording:
-        """The recorded input and output of its run."""
+        """The recorded input and output of the publication's run."""
         return PublishedRecording.of(self.recorded)
 
 
@@ -349,14 +351,14 @@ class Publication(NewPublication):
     """One version of a published name: what was published, and its current state.
 
     Attributes:
-        version: 1, 2, ...; a version is never overwritten.
+        version: the number of the version: 1, 2, .... A version is never overwritten.
         time: the time when it was published, ISO 8601 in UTC.
         live: True if the name currently refers to this version.
-        pinned: True if the name keeps this version when another version is published.
+        pinned: True if the name keeps this version when a new version is published.
         learned: `{"explained": [...], "seen": {...}}` of the plan according to the current
             evidence, or None if the plan is as it was published. NAME@VERSION always means the plan
             as published.
-        report: how its run was lifted. Present only in the result of publishing.
+        report: how the run was lifted. This attribute is set only in the result of publishing.
     """
 
     version: int
@@ -368,14 +370,14 @@ class Publication(NewPublication):
 
     @property
     def is_by_assistant(self) -> bool:
-        """True if an assistant wrote its program and the names and descriptions of its
-        parameters.
+        """True if an assistant wrote the publication's program, and the names and descriptions of
+        its parameters.
         """
         return self.origin.words_of == "assistant"
 
     @property
     def origin(self) -> PlanOrigin:
-        """The origin of its plan."""
+        """The origin of the publication's plan."""
         return read_as(PlanOrigin, (self.plan or {}).get("lifting"))
 
     @property

@@ -64,8 +64,8 @@ class RunQueue:
     def count(
         self, fingerprint: str | None = None, most: int = 1, *, caller: str | None = None
     ) -> int:
-        """Count the runs that are waiting for a worker, up to `most`. With `fingerprint`, count
-        only runs of this configuration; with `caller`, only runs of this owner.
+        """Count the runs that are waiting for a worker, up to `most`. If `fingerprint` is set,
+        count only runs of this configuration. If `caller` is set, count only runs of this owner.
         """
         with self._database.guard:
             return self._database.number(
@@ -84,8 +84,8 @@ class RunQueue:
     ) -> list[str]:
         """Take runs out of the queue: their status becomes `running`, and the caller drives them.
         Runs that have already begun come first, then runs of the callers with the fewest active
-        runs, then the oldest runs. Only one process claims at a time; the others wait until its
-        transaction ends.
+        runs, then the oldest runs. Only one process can claim at a time. The others wait until the
+        transaction of that process ends.
 
         Args:
             fingerprint: the configuration of the runs.
@@ -123,8 +123,8 @@ class RunQueue:
 
             claimed: list[str] = []
             while waiting and len(claimed) < most:
-                # `min` returns the first of equal runs, so the order of the list decides between
-                # them.
+                # If runs are equal, the order of the list decides between them, because `min`
+                # returns the first.
                 first = min(waiting, key=rank)
                 waiting.remove(first)
                 owner = owner_of(first.caller)

@@ -93,11 +93,11 @@ class User:
     """One person who is allowed to use a server.
 
     Attributes:
-        name: unique, and never reused.
-        role: an `admin` can replace what others share, and sees imported ideas that are not
-            published.
-        state: only `active` users are admitted.
-        created: ISO 8601 in UTC.
+        name: the name, which is unique and never reused.
+        role: the role. An `admin` can replace what others share, and sees imported ideas that are
+            not published.
+        state: the state. Only `active` users are admitted.
+        created: the time when the user was added, as ISO 8601 in UTC.
         issuer: the identity provider that authenticates the user, or None if the user has tokens
             from this store.
     """
@@ -141,7 +141,7 @@ class Token:
 
     @property
     def state(self) -> Literal["valid", "expired", "revoked"]:
-        """The state of the token: servers accept only a `valid` one."""
+        """The state of the token. Servers accept only a `valid` token."""
         if self.revoked is not None:
             return "revoked"
         if self.expires is not None and self.expires <= now_text():
@@ -193,7 +193,7 @@ def publisher_of(caller: str) -> str | None:
 
 
 def user_of(caller: str) -> str | None:
-    """Return the user's name if the caller is a user, with or without a profile, otherwise
+    """If the caller is a user, with or without a profile, return the user's name. Otherwise, return
     None.
     """
     owner = owner_of(caller)
@@ -230,7 +230,7 @@ def read_expiry(text: str, now: float | None = None) -> float:
 
 
 def _digest(secret: str) -> bytes:
-    # Nobody can guess 256 random bits, so a slow hash would add no protection and only slow down
+    # Nobody can guess 256 random bits, so a slow hash would not add protection, but would slow down
     # each request.
     return hashlib.sha256(secret.encode()).digest()
 
@@ -270,7 +270,8 @@ class Users:
             return self._insert(name, role, None, None)
 
     def of_subject(self, issuer: str, subject: str, shown: str) -> User:
-        """Return the user that an identity provider authenticated. Add the user the first time.
+        """Return the user that an identity provider authenticated. If the user is new, add the
+        user.
 
         Args:
             issuer: the provider's address.
@@ -347,7 +348,9 @@ class Users:
         return [User(*row) for row in rows]
 
     def exist(self) -> bool:
-        """Return whether a user was ever added. From then on, HTTP requires a token."""
+        """Return whether a user was ever added. Once a user has been added, HTTP requires a
+        token.
+        """
         with self._database.guard:
             return (
                 self._database.number("SELECT count(*) FROM (SELECT 1 FROM users LIMIT 1) AS found")
@@ -429,10 +432,10 @@ class Users:
             label: what the token is for.
             expires: the time when it expires, in seconds since 1970, or None for never.
             profile: the profile that requests with the token are restricted to, or None. Servers
-                look it up in their configuration.
+                look up the profile in their configuration.
 
         Raises:
-            UnknownUserError: there is no such user, or the user was removed.
+            UnknownUserError: the user does not exist or was removed.
             UserError: the label is too long, or an identity provider authenticates the user.
         """
         if len(label) > _LABEL or not label.isprintable():

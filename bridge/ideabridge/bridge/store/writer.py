@@ -1,10 +1,10 @@
 """Writer: lets the event loop write to the store without waiting for a disk, a lock or another
 process.
 
-A small job runs at once on the event loop, because its commit takes tens of microseconds, and
-switching threads takes longer. A job is queued if the store is locked, fails or was slow, if other
-jobs are queued, if the job is large, or if the durability is `full`. A thread commits queued jobs
-together. If an error is temporary, it retries after a pause.
+A small job runs immediately on the event loop, because its commit takes tens of microseconds, and
+switching threads would take longer. A job is queued if the store is locked, fails or was slow, if
+other jobs are queued, if the job is large, or if the durability is `full`. A thread commits queued
+jobs together. If an error is temporary, it retries after a pause.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Writer:
         key: str,
         is_large: bool = False,
     ) -> bool:
-        """Run a job immediately if it is likely to be fast, otherwise later.
+        """Run a job immediately if it is likely to be fast. Otherwise, queue it.
 
         Args:
             job: writes to the store.
@@ -111,7 +111,7 @@ class Writer:
             True if the job is committed.
 
         Raises:
-            Exception: the error of a job that ran immediately. After a temporary error the job is
+            Exception: the error of a job that ran immediately. After a temporary error, the job is
                 queued instead.
         """
         if self._may_at_once and not is_large and not self._queue and not self._busy:
@@ -143,7 +143,8 @@ class Writer:
         cannot be written.
 
         Args:
-            call: reads and writes the store. It must change nothing if it raises a `StoreError`.
+            call: reads and writes the store. If it raises a `StoreError`, it must not have changed
+                anything.
 
         Raises:
             StoreError: the store could not be written within its timeout for locks.
@@ -172,8 +173,8 @@ class Writer:
 
         Args:
             job: writes to the store.
-            within: how long, in seconds, the job is retried while the store cannot be written, or
-                None for the store's timeout for locks.
+            within: the time, in seconds, for which the job is retried while the store cannot be
+                written, or None for the store's timeout for locks.
 
         Raises:
             StoreError: the store could not be written; the job changed nothing.
@@ -216,7 +217,7 @@ class Writer:
     ) -> bool | None:
         self._group.cancel_scope.cancel()
         await self._group.__aexit__(None, None, None)
-        # These results are already known, so saving them is worth a wait of a few seconds.
+        # These results are already known, so it is worth waiting a few seconds to save them.
         with anyio.move_on_after(_LAST_SECONDS, shield=True):
             while self._queue:
                 if not await self._commit():
