@@ -188,7 +188,7 @@ def bounded_answer(result: ToolAnswer) -> ToolAnswer:
 
 
 def size_of(part: JSON | ToolAnswer) -> int:
-    """Return the size, in bytes of JSON, of a result or part of one."""
+    """Return the size of a result, or of a part of a result, in bytes of JSON."""
     return len(encode(cast("JSON", part)))
 
 

@@ -217,8 +217,8 @@ NOTHING: Final = Known()
 def brief_requests(
     run: Run, entries: list[JSONObject], tools: list[Tool], search: ToolSearch, reader: Known
 ) -> list[JSONObject]:
-    """Shorten the Requests in an answer: replace the whole schema, which grows with each tool, with
-    the signatures of the tools.
+    """Shorten the Requests in an answer. The signatures of the tools replace the whole schema,
+    which grows with each tool.
 
     Args:
         run: the run.
@@ -361,8 +361,8 @@ def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
 
 
 def _is_same_kind(title: str, earlier: str) -> bool:
-    """Return whether a message and one from the previous turn are both about the same state, or
-    both about calls.
+    """Return whether a message and a message from the previous turn are both about the same state,
+    or both about calls.
     """
     if title.startswith(CALLS):
         return earlier.startswith(CALLS)

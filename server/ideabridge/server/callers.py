@@ -72,7 +72,9 @@ def session_id(context: Context) -> str:
 
 
 def client_session_of(context: Context) -> ClientSession | None:
-    """Return the session of a request over HTTP, or None on stdio, which has only one client."""
+    """Return the session of a request over HTTP. On stdio, return None, because there is only one
+    client.
+    """
     if isinstance(context.request, Request):
         return ClientSession(session_id(context) or None)
     return None

@@ -168,8 +168,8 @@ class WaitingCalls:
         return hashlib.sha256(encode(call)).hexdigest()
 
     async def run_of(self, digest: str, caller: str, start: Callable[[], Awaitable[Run]]) -> Run:
-        """Return the run that this call became, if its result has not been returned yet. Otherwise
-        start one with `start`.
+        """Return the run that this call became, if the result of the run has not been returned yet.
+        Otherwise, start a run with `start`.
         """
         lock = self._locks.setdefault(digest, anyio.Lock())
         async with lock:

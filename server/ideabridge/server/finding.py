@@ -52,7 +52,7 @@ class UnknownFilterError(IdeabridgeError):
 
 
 class Finding:
-    """Searches within one bridge, with an index of its tools."""
+    """Searches the tools and ideas of one bridge, with an index of the tools."""
 
     def __init__(self, bridge: Bridge, record: DirectCalls, search: ToolSearch) -> None:
         self._bridge = bridge
@@ -356,8 +356,9 @@ class Finding:
         return away
 
     async def search_ideas(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
-        """Find ideas of the caller, and ideas published to the caller: those that fit the words,
-        best match first, or the newest if there are no words.
+        """Find the caller's ideas, and ideas that were published to the caller. Return the ideas
+        that fit the words, with the best match first. If there are no words, return the newest
+        ideas.
 
         Raises:
             FilterError: `since` or `until` is not a time.

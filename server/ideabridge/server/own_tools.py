@@ -119,7 +119,7 @@ def _tool(name: str, description: str, parameters: JSONObject, hints: JSONObject
 
 def tool_signature(tool: Tool) -> str:
     """Return a tool's name and parameters: `join(items, separator?)`, where `?` marks an optional
-    one.
+    parameter.
     """
     required = list_or_empty(tool.parameters.get("required"))
     properties = object_or_empty(tool.parameters.get("properties"))

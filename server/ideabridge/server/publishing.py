@@ -115,7 +115,7 @@ def _written(idea: JSON) -> str | JSONObject:
 
 @dataclass(slots=True)
 class _Judging:
-    """The judging of one program, shared by all calls that submit the same program."""
+    """The judging of one program. All calls that submit the same program share it."""
 
     ended: anyio.Event = field(default_factory=anyio.Event)
     publication: Publication | None = None
@@ -295,7 +295,7 @@ class Publishing:
         request: ToolRequest,
         program_seconds: float | None = None,
     ) -> ToolAnswer:
-        """Publish what a run did, and report what a program would settle.
+        """Publish a run, and report the questions that a program would settle.
 
         Args:
             publish_request: what to publish.

@@ -58,7 +58,8 @@ class Commands:
     Attributes:
         ui: opens the page for this server's store in a browser.
         link: creates a link that signs the owner in to the page.
-        page: the address of this server's web page, if it has one. It does not sign anybody in.
+        page: the address of this server's web page, if it has one. The address does not sign
+            anybody in.
         serve: the arguments with which an assistant starts a server on the same store.
     """
 
@@ -418,7 +419,7 @@ def _words_of_module(question: Inquiry) -> Iterator[str]:
 
 def _reasons(text: str) -> Iterator[str]:
     """Return the reasons for the question, one per line. Line breaks within a reason are made
-    visible, so that one reason cannot look like several.
+    visible, so that one reason cannot look like several reasons.
     """
     first, *more_lines = text[: FORM.reasons].split("\n")
     yield f"Why it asks: {visible(first)}"
@@ -536,7 +537,7 @@ def _marked(text: str, first: str = MARK) -> Iterator[str]:
 
 
 def clipped_for_form(text: str) -> str:
-    """Return text on one line, shortened if it is long."""
+    """Return a text on one line. A long text is shortened."""
     return _clipped(text, _FAULT)
 
 

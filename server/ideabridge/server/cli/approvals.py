@@ -367,7 +367,7 @@ def standing_rules(
 
 @contextmanager
 def _existing_store(options: Options) -> Generator[Store]:
-    """Open the store, or an empty one if there is none yet."""
+    """Open the store, or an empty store if no store exists yet."""
     from ideabridge.bridge.store.store import Store
 
     exists = store_exists(str(options.configuration().store))
@@ -485,7 +485,7 @@ def _by_run(options: Options, words: list[str] | None) -> dict[str, list[Pending
     of them.
 
     Raises:
-        UnknownRunError, UsageError: a word matches no open decision, or more than one.
+        UnknownRunError, UsageError: a word matches no open decision, or more than one decision.
     """
     from ideabridge.server.views.pending import pending
 

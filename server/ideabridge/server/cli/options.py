@@ -135,7 +135,7 @@ Line = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The shared options of one command line, whether before or after the command."""
+    """The shared options of one command line. They can be before or after the command."""
 
     config: Path | None = None
     project: Path | None = None
@@ -324,7 +324,7 @@ def _log_folder() -> Path:
 
 
 def _merged(before: Options, after: dict[str, Any]) -> Options:
-    """Return the options before the command, overridden by those after it."""
+    """Return the options before the command, overridden by the options after the command."""
     tools = cast("list[Path]", after.pop("tools", None) or [])
     changes = {name: value for name, value in after.items() if value not in (None, False)}
     return replace(before, **changes, tools=(*before.tools, *tools))
@@ -334,8 +334,8 @@ _Command = Callable[..., int | None] | Callable[..., Coroutine[Any, Any, int | N
 
 
 def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
-    """Add the shared options in `names` to a command, as one argument `options`, and turn the
-    command's errors into exit codes.
+    """Add the shared options in `names` to a command, which receives them as one argument
+    `options`. Turn the command's errors into exit codes.
 
     The command returns an exit code, or None for 0. It can be a coroutine function.
     """

@@ -2,7 +2,8 @@
 `ideabridge.json`.
 
 The user's own file is trusted as it is. A project's file is used only after a person has trusted
-its exact content, so a server that these commands add or enable there starts only after that.
+its exact content, so a server that these commands add to such a file, or enable in it, starts only
+after that.
 """
 
 from __future__ import annotations
@@ -605,7 +606,7 @@ class _Outcome:
     is_trusted: bool = True
 
     def to_json(self, name: str, entry: JSONObject | None) -> JSONObject:
-        """Return what `--json` prints. `entry` is the entry as it is now."""
+        """Return what `--json` prints. `entry` is the entry after the change."""
         from ideabridge.bridge.masking import shown_definition
 
         return {

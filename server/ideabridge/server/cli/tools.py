@@ -51,8 +51,8 @@ async def list_tools(
 ) -> int:
     """List the tools that plans can call: the Python tools, then those of the servers.
 
-    A server whose list of tools is stored is not started; --refresh starts it too. The exit code
-    is 1 if no tool has the words, or if a server failed.
+    A server whose list of tools is stored is not started, except with --refresh. The exit code is 1
+    if no tool has the words, or if a server failed.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.connecting import connected

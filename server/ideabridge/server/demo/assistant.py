@@ -109,7 +109,7 @@ def draw_bars(bars: list[Bar], width: int = 40) -> list[str]:
 
 
 async def visit(address: str, tool: str, arguments: Members) -> Members:
-    """Act as assistant B: list the tools, call one, and report the result."""
+    """Act as assistant B: list the tools, call one of them, and report the result."""
     async with Client(address) as client:
         tools = {tool.name: tool.description for tool in (await client.list_tools()).tools}
         if tool not in tools:

@@ -134,7 +134,9 @@ def _source(*, shared: bool) -> tuple[str, str]:
 
 
 def _origin() -> JSONObject:
-    """Return where this package was installed from, if not from an index (PEP 610)."""
+    """Return the content of `direct_url.json`, which says where this package was installed from
+    (PEP 610). The object is empty if the package comes from an index.
+    """
     try:
         text = distribution(_NAME).read_text("direct_url.json")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Salvage: reads the valid parts of a damaged file, one that is truncated or partly malformed.
+"""Salvage: reads the valid parts of a damaged file, which is truncated or partly malformed.
 
 An object that is malformed or truncated becomes a `PartialObject`. It contains the members that can
 be read, and must not be used as if it were complete. The objects next to it are complete. TOML is
@@ -235,7 +235,7 @@ def plain_toml(text: str) -> JSONObject:
 
 
 def _mark_partial(table: JSONObject) -> None:
-    """Replace the innermost object in a chain of single members with a partial one."""
+    """Replace the innermost object in a chain of single members with a partial object."""
     for name, value in table.items():
         if isinstance(value, dict) and value:
             _mark_partial(value)

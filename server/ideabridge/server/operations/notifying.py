@@ -1,5 +1,5 @@
-"""Notifying: tells a person who has neither a client nor the page open that something is waiting
-for a decision.
+"""Notifying: notifies a person who has neither a client nor the page open that a decision is
+waiting.
 
 A message says how many decisions are waiting and where to make them. It contains no values from
 calls, no titles and no names, because others might read it in transit. Questions that are asked

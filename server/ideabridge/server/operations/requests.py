@@ -273,7 +273,7 @@ def log_request(served: ServedRequest) -> None:
 
 
 def _value(text: str) -> str:
-    """Return a value on one line, quoted unless it is a single word."""
+    """Return a value on one line. It is quoted unless it is a single word."""
     if _PLAIN.fullmatch(text) and text.isascii():
         return text
     return '"{}"'.format(visible(text).replace("\\", "\\\\").replace('"', '\\"'))

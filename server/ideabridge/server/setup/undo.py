@@ -1,8 +1,8 @@
-"""Undo: reverts the changes of setups, the latest change first.
+"""Undo: reverts the changes of setups, beginning with the latest change.
 
 A file that nobody has changed since the setup gets its previous bytes back. If another program has
 changed the file since, that program's changes stay: only the entries that the setup added are
-removed, and those that it removed are added again.
+removed, and the entries that it removed are added again.
 """
 
 from __future__ import annotations

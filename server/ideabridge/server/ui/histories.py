@@ -215,8 +215,8 @@ class Histories:
         return [*decisions, *left_over][:most]
 
     async def pending(self, record: RunRecord, history: RunHistory | None = None) -> list[Pending]:
-        """Return the open decisions of a run and its rooms. For a room, return those of the run
-        that it belongs to.
+        """Return the open decisions of a run and its rooms. For a room, return the open decisions
+        of the run that the room belongs to.
 
         Args:
             record: the run or room.

@@ -237,8 +237,8 @@ class ModulePages:
             module_status=None if module is None else module.status(),
             latency=None if module is None else module.latency,
             memory=None if module is None else await anyio.to_thread.run_sync(module.memory),
-            # The last output might contain arguments from any caller, so only those who manage the
-            # server see it.
+            # The last output might contain arguments from any caller, so only the owner and admins
+            # see it.
             words=module.last_words if module is not None and visitor.manages else [],
             asked=words,
             rows=[self._row(tool) for tool in tools[first : first + _MOST_TOOLS]],
@@ -264,8 +264,8 @@ class ModulePages:
         )
 
     async def log(self, request: Request) -> Response:
-        """Show the log of one module. The log can contain arguments from any caller, so only those
-        who manage the server see it.
+        """Show the log of one module. The log can contain arguments from any caller, so only the
+        owner and admins see it.
         """
         name = request.path_params["name"]
         visitor = visitor_of(request)

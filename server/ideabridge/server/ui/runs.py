@@ -515,8 +515,8 @@ class RunPages:
     # -- one call ----------------------------------------------------------------------------------
 
     async def call(self, request: Request) -> Response:
-        """Show one call: as written and as resolved, its result or error, and the decisions about
-        it.
+        """Show one call as written and as resolved, with its result or error and the decisions
+        about it.
         """
         record = self._site.record(request, request.path_params["run"])
         number = _number_in(request, "call")

@@ -362,7 +362,7 @@ class ServerForms:
         return typed_entry(form, visitor)
 
     def _refusal(self, name: str, error: IdeabridgeError) -> FormRefusal:
-        """Return what the form shows about an error."""
+        """Return the refusal that the form shows for an error."""
         why = self._bridge.secrets.mask(str(error))
         if isinstance(error, ServerExistsError):
             return FormRefusal("this file already has a server with this name", "name", name)

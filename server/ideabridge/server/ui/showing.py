@@ -180,8 +180,8 @@ def light(status: ModuleStatus) -> str:
 
 
 def failure_reason(status: ModuleStatus) -> str:
-    """Return in a few words why a server fails, or "" if it does not fail. The server's own page
-    has the rest: hints, and what the server wrote.
+    """Return the reason why a server fails, in a few words, or "" if it does not fail. The server's
+    own page also shows hints and what the server wrote.
     """
     if status.error is None or light(status) != "failing":
         return ""
@@ -206,8 +206,8 @@ _UNTITLED: Final = {"plan": "Untitled plan", "solve": "Untitled task", "session"
 
 
 def run_name(record: RunRecord) -> str:
-    """Return the name of a run for people: its title or, if it has none, what it is. A title that
-    lists many tools is cut after the first ones.
+    """Return the name of a run for people. The name is the title of the run or, if the run has
+    none, a description. A title that lists many tools is cut after the first few.
     """
     if not record.title:
         return _UNTITLED.get(record.kind, "Untitled run")

@@ -246,7 +246,7 @@ class Site:
 
     def unused_files(self, visitor: Visitor) -> list[str]:
         """Return a sentence for each configuration file or tool file whose current content is not
-        in force. Only those who manage the server see them.
+        in force. Only the owner and admins see these sentences.
         """
         return self.bridge.configuration.unused_files if visitor.manages else []
 

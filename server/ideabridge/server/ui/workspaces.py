@@ -125,7 +125,7 @@ class WorkspaceList:
         return [Route("/workspaces", self.list)]
 
     async def list(self, request: Request) -> Response:
-        """Show every registered workspace, with the servers of those that are open."""
+        """Show every registered workspace. For an open workspace, also show its servers."""
         visitor = visitor_of(request)
         own = _row(
             visitor,

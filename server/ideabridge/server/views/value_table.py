@@ -38,7 +38,7 @@ def parameter_label(name: str) -> str:
 
 
 class ValueTable:
-    """The layout of one table.
+    """The layout of a table.
 
     Args:
         values: all values in the table, which determine the widths of the columns.

@@ -39,7 +39,7 @@ class _Notation:
 
     Attributes:
         title: the name of the notation in messages.
-        parse: returns the value that text contains, or raises `ValueError` or `RecursionError`.
+        parse: returns the value that a text contains, or raises `ValueError` or `RecursionError`.
         put: returns the text with an entry.
         remove: returns the text without the entry, which is given by its keys and its name.
     """
@@ -189,7 +189,7 @@ class HostText:
         return object_or_empty(value)
 
     def missing_parents(self, keys: Sequence[str]) -> int:
-        """Return how many of the objects that the keys pass through are missing in the file."""
+        """Return how many of the objects on the path to the entries are missing in the file."""
         for depth in range(len(keys)):
             if part_at(self.content, keys[: depth + 1]) is None:
                 return len(keys) - depth

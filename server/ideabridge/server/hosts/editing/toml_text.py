@@ -45,7 +45,7 @@ Keys: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """A statement in a TOML text: one line, or several if its value needs them.
+    """A statement in a TOML text. It takes one line, or several lines if its value needs them.
 
     Attributes:
         kind: `header` for the header of a table, and `pair` for a key with its value.
