@@ -164,7 +164,7 @@ async def _with_progress(
     Args:
         run: the run that the request is about.
         request: the request that waits.
-        seconds: how long it waits, at most.
+        seconds: the maximum time that the request waits.
         wait: the function that waits.
         connecting: returns the names of the servers that are connecting now.
     """

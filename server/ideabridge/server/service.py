@@ -221,7 +221,7 @@ class UserService:
         return was_installed
 
     def state(self) -> State:
-        """Return what the manager says about the service."""
+        """Return the state of the service as its manager reports it."""
         if not self.file.exists():
             return "not installed"
         if self.manager == "launchd":

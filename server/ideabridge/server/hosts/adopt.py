@@ -582,7 +582,9 @@ def store_secrets(adoption: Adoption) -> list[str]:
 
 
 def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
-    """Return the reason why a server with a secret is not adopted, and what the user can do."""
+    """Return a text that says why a server with a secret is not adopted, and what the user can
+    do.
+    """
     place_list = _line(", ".join(places), _MOST_REASON)
     holds = f"{place_list} {'contains' if len(places) == 1 else 'contain'} what looks like a secret"
     problem = f"{holds}, and {adoption.target.file} may be in a repository"

@@ -385,9 +385,9 @@ def _without_secrets(
 
 
 def carry_secrets(file: EntryFile, name: str, before: JSONObject, after: JSONObject) -> None:
-    """Let a changed entry use those stored secrets that it could use before the change and still
-    names. Call this only for a change that a person has reviewed, because the entry might send the
-    secrets elsewhere.
+    """Let a changed entry use the stored secrets that it could use before the change and that it
+    still names. Call this only for a change that a person has reviewed, because the entry might
+    send the secrets elsewhere.
 
     Raises:
         ConfigurationError: the new entry cannot be used.

@@ -87,7 +87,7 @@ class HostFile:
 
     Attributes:
         path: the file.
-        scope: who uses the servers in the file.
+        scope: the people who use the servers in the file.
         keys: the keys that lead to the object.
         format: the format in which the host reads the file.
         is_list: whether the keys lead to a list of servers, each with a `name`, instead of an
@@ -105,8 +105,8 @@ class HostFile:
     new_content: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
     def scope_in(self, project: Path) -> Scope:
-        """Return who decides about the servers in the file. A repository can contain any file in
-        the project's folder, even a file that the host keeps for one user.
+        """Return the scope that says who decides about the servers in the file. A repository can
+        contain any file in the project's folder, even a file that the host keeps for one user.
         """
         if self.scope == "local" and self.path.is_relative_to(project):
             return "project"

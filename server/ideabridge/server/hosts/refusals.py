@@ -65,7 +65,7 @@ class HostRefusals:
 
         Args:
             name: the name of the server in the host.
-            scope: who uses the server.
+            scope: the people who use the server.
             entry: the entry of the server in `ideabridge.json`.
         """
         result = Refused()

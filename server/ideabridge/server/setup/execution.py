@@ -51,8 +51,8 @@ class SetupOutcome:
 
 
 def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutcome:
-    """Make the changes of a plan. A host's file that cannot be changed does not prevent changes to
-    the others.
+    """Make the changes of a plan. If a host's file cannot be changed, the other files are still
+    changed.
 
     Args:
         plan: the plan that the person has seen.

@@ -39,7 +39,7 @@ class FileChange:
         edits: the entries that change.
         is_private: whether to make the file readable only by its owner.
         project: the folder of the project that the file belongs to, or None.
-        new_content: what a new file contains besides the entries.
+        new_content: the members that a new file contains besides the entries.
     """
 
     path: Path

@@ -367,8 +367,8 @@ class GuardedProtocol(H11Protocol):
             self._stop()
 
     def on_response_complete(self) -> None:
-        """After the answer was sent, set a last deadline for the rest of the request, and start the
-        idle time.
+        """Handle the end of an answer: set a last deadline for the rest of the request, and start
+        the idle time.
         """
         self._release()
         stranger = self.rank is Rank.STRANGER

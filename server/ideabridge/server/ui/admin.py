@@ -360,8 +360,8 @@ def _limit_fields(limits: Limits) -> list[LimitField]:
 
 
 def _write_limits(path: Path, form: FormFields, present: Limits) -> None:
-    """Compare the limits in a form with the current limits, and write those that differ to a
-    configuration file. All other bytes stay. This function blocks.
+    """Compare the limits in a form with the current limits, and write the limits that differ to a
+    configuration file. All other bytes stay the same. This function blocks.
 
     Raises:
         ArgumentError: a limit is not a number.

@@ -198,7 +198,7 @@ class Card:
 
 def oldest_first(decisions: Iterable[Pending]) -> list[Pending]:
     """Return open decisions in the order in which pages show them. A new decision comes last, so
-    that the others stay where they are.
+    that the other decisions stay where they are.
     """
     return sorted(decisions, key=_place)
 
@@ -570,8 +570,8 @@ class ApprovalPages:
     async def _take_several(
         self, decisions: list[tuple[Pending, Decision]], visitor: Visitor
     ) -> list[str]:
-        """Make decisions that have already been checked, and note how many were made. Return the
-        reason why the others were not made.
+        """Make decisions that have already been checked, and tell the visitor how many were made.
+        Return the reasons why the remaining decisions were not made.
         """
         counts = Counter[str]()
         faults: list[str] = []

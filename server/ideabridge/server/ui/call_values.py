@@ -154,7 +154,7 @@ class CallValues:
     @property
     def listed(self) -> tuple[ValueRow, ...]:
         """The parameters that a person reads before deciding: all parameters or, if there is an
-        earlier call, the first few and those that differ from that call.
+        earlier call, the first few parameters and the parameters that differ from that call.
         """
         folded = self.folded
         return tuple(row for row in self.rows if row not in folded)

@@ -107,9 +107,9 @@ class ClientEntries:
         return [*lasting_program(shared=False).words, *commands.serve]
 
     def all(self, visitor: Visitor) -> list[ClientEntry]:
-        """Return how to connect each assistant, with the assistants on this machine first. The page
-        shows this only to the owner or an admin in a session, because it names files on this
-        machine. This method blocks.
+        """Return the instructions for connecting each assistant, with the assistants on this
+        machine first. The page shows this only to the owner or an admin in a session, because it
+        names files on this machine. This method blocks.
         """
         if not (visitor.manages and visitor.may_change):
             return []

@@ -38,7 +38,7 @@ class Distinction:
     """A value in a run that other runs with the same title do not have.
 
     Attributes:
-        place: where the value is: `input.NAME`, or `CALL.NAME` for a parameter of a call.
+        place: the place of the value: `input.NAME`, or `CALL.NAME` for a parameter of a call.
         name: the name of the input or the parameter.
         value: the value on one line, or its beginning.
     """
@@ -95,7 +95,9 @@ class Distinctions:
         return distinctions
 
     def _values(self, record: RunRecord) -> tuple[Distinction, ...]:
-        """Return the first values in a run: those in its input, and the parameters of its calls."""
+        """Return the first values in a run: the members of its input, and the parameters of its
+        calls.
+        """
         kept = self._kept.get(record.id)
         if kept is not None:
             return kept

@@ -30,7 +30,7 @@ class Field:
         type: the type of the HTML input.
         choices: the values of a `choice`, each as text and as JSON.
         value: the initial content of the field.
-        hint: what the field can contain.
+        hint: a text that says what the field can contain.
     """
 
     name: str

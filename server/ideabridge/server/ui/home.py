@@ -76,7 +76,7 @@ class Chart:
     Attributes:
         counted: the sum over all days, followed by the name of what the chart counts.
         total: the sum over all days.
-        failed: how many of the total failed.
+        failed: the number of the total that failed.
         bars: one bar for each day, in order.
         ticks: the (text, height in pixels) of each line on its scale.
         width: the width of a bar, in per cent.

@@ -136,7 +136,7 @@ class ListedTool:
         publication: the tool.
         audience: the people who can use the tool.
         lack: the reason why this server cannot call the tool, or None if it can.
-        confirmed: how many further runs have confirmed the tool.
+        confirmed: the number of further runs that have confirmed the tool.
         used: how many of the visitor's newest runs called the tool, or None if none did.
     """
 
@@ -175,8 +175,8 @@ class ShownParameter:
     Attributes:
         name: the name of the parameter.
         value: the value of the parameter on one line.
-        source: where the value comes from, if it is a reference that no earlier parameter has, for
-            example `result of step 1`; otherwise "".
+        source: if the value is a reference that no earlier parameter has, a phrase that says where
+            the value comes from, for example `result of step 1`; otherwise "".
     """
 
     name: str
@@ -811,8 +811,8 @@ class IdeaPages:
 
 
 def _became(publication: Publication, typed: str) -> str:
-    """Return a message that says what was published under a name that a person typed, and what a
-    call to it does.
+    """Return a message about a tool that was published under a name that a person typed. It says
+    what was published, and what a call to the tool does.
     """
     name = publication.name
     if publication.version > 1:
@@ -1137,7 +1137,9 @@ def _runs(publication: Publication) -> JSONObject | None:
 
 
 def _readable_plan(plan: JSONObject) -> JSONObject:
-    """Return what a call to a plan runs, without a program and without members about its origin."""
+    """Return the plan that a call runs, without a program and without the members about its
+    origin.
+    """
     left_out = ("program", "lifting", "pins", "seen", "watch", "decisions", "copied")
     return plan_without_ids(
         {key: value for key, value in as_it_runs(plan).items() if key not in left_out}

@@ -715,7 +715,7 @@ class ServerForms:
         return adoption.adopted and is_changed_here
 
     def _why(self, adoption: Adoption) -> str:
-        """Return why a server cannot be imported here, or "" if it can."""
+        """Return the reason why a server cannot be imported here, or "" if it can be."""
         if adoption.why or self._may_take(adoption):
             return adoption.why
         if adoption.verdict == "same":
@@ -801,8 +801,8 @@ def latest_change(configuration: Configuration) -> LatestChange | None:
 
 
 def file_to_change(configuration: Configuration) -> Path | None:
-    """Return the file whose servers the page changes: the one that the server was started with, or
-    else the user's own. Return None if a program has passed in the configuration.
+    """Return the file whose servers the page changes: the file that the server was started with or,
+    if there is none, the user's own file. Return None if a program has passed in the configuration.
     """
     if configuration.embedded:
         return None
@@ -837,7 +837,7 @@ def _values_of(planned: PlannedEntry, typed: JSONObject) -> list[TypedValue]:
 
 
 def _written(planned: PlannedEntry, stored_in: str | None) -> Written:
-    """Return what a page says about an entry that was written."""
+    """Return the texts that a page shows about an entry that was written."""
     name = planned.name
     if planned.before is None:
         lines = [f"{name} is added to {planned.file.path}."]
@@ -874,8 +874,8 @@ def _written(planned: PlannedEntry, stored_in: str | None) -> Written:
 
 
 def _edits(path: Path) -> list[RecordedEdit]:
-    """Return the changes to a file that the page can undo, latest first: those made on the page,
-    and imports.
+    """Return the changes to a file that the page can undo, latest first. These are the changes made
+    on the page, and imports.
     """
     return [
         edit

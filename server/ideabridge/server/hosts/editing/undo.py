@@ -58,7 +58,7 @@ class RecordedEdit:
         project: the project folder in which the command ran.
         at: the time at which the command ran.
         files: the files, in the order in which they were written.
-        trusted: those of the files that belong to a project and that were trusted after the edit.
+        trusted: the files among them that belong to a project and were trusted after the edit.
         what: a line for users that says what was done, or "" if the name of the command is enough.
     """
 
