@@ -120,8 +120,8 @@ async def value_answer(
 
     Args:
         value: the value.
-        wrapped: whether the output schema describes `{"result": value}`, because the protocol
-            requires an object.
+        wrapped: whether the output schema describes `{"result": value}` instead of the value
+            itself, because the protocol requires an object.
         schema: the schema that clients check the value against. If the value with placeholders does
             not satisfy the schema, the structured content contains the blocks themselves.
     """

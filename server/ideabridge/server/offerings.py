@@ -421,12 +421,12 @@ class Offerings:
         return await self._passed_on(context, module.name, types.ReadResourceRequest(params=params))
 
     async def module_of(self, uri: str, caller: str) -> Module | None:
-        """Return the module that a resource is read from. The first of these that exists is chosen:
-        the first module in the configuration that lists the resource or has a template for it; the
-        module whose result named the resource to the caller, unless a different module is the only
-        one with resources of this scheme; the only module with resources of this scheme; the only
-        module with resources at all. So no module can take over a resource of a module that
-        precedes it in the configuration.
+        """Return the module from which a resource is read. The first of the following modules that
+        exists is chosen: the first module in the configuration that lists the resource or has a
+        template for it; the module whose result named the resource to the caller, unless a
+        different module is the only one with resources of this scheme; the only module with
+        resources of this scheme; the only module with any resources. So no module can take over a
+        resource of a module that precedes it in the configuration.
         """
         modules = self._bridge.modules
         names = self._names_for(caller)

@@ -94,7 +94,7 @@ def service_command(
         program: the words that start ideabridge.
         address: the loopback address and port to listen at.
         own: the user's configuration.
-        store: the store, or None for the configured one.
+        store: the store, or None to use the configured store.
         ui: whether the service has the page.
         metrics: whether the service has metrics.
     """

@@ -621,8 +621,8 @@ class Sampler:
     async def answered(
         self, last: Round, request: ToolRequest, responses: Mapping[str, types.InputResponse]
     ) -> None:
-        """Submit the answers that the client's model gave in a round. If only some of them are
-        accepted, report the others.
+        """Submit the answers that the client's model gave in a round. If only some answers are
+        accepted, report the rejected ones.
 
         Raises:
             SettledTurnError: the turn already has a different solution, or the answer repeats an

@@ -75,13 +75,13 @@ async def sign_in(
     user: ModuleUser | None = None,
 ) -> str | None:
     """Let a person sign in to a server. Return a message for users that says where the tokens are
-    stored, or None if the server requires no sign-in.
+    stored, or None if the server does not require a sign-in.
 
     Args:
         configuration: the configuration that contains the server.
         name: the name of the server.
         person: the person who signs in.
-        user: the user whose calls use the sign-in, or None for whoever starts ideabridge.
+        user: the user whose calls use the sign-in, or None for the person who starts ideabridge.
 
     Raises:
         IdeabridgeError: the sign-in failed. The error might be inside an exception group.

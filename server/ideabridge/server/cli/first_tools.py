@@ -201,8 +201,8 @@ async def offer_always(options: Options, plan: SetupPlan, record: SetupRecord) -
 
     Args:
         options: the options of the command.
-        plan: the plan of the setup, as carried out.
-        record: receives the rules that the person gives.
+        plan: the plan that the setup has carried out.
+        record: receives the standing rules that the person makes.
 
     Raises:
         StandingRuleError: the rules cannot be changed.

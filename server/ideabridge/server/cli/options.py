@@ -259,8 +259,8 @@ class Options:
 
         Args:
             asking: whether to ask the person at the terminal about a project file that is not
-                trusted, and to report which of its settings are ignored.
-            tolerant: whether to report a broken project file and leave it out.
+                trusted, and to report the settings in the file that are ignored.
+            tolerant: whether to report a broken project file and continue without it.
 
         Raises:
             ConfigurationError: see `load_configuration`.

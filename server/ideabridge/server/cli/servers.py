@@ -221,7 +221,7 @@ class _ListedTool:
 
 @dataclass(frozen=True, slots=True)
 class _ShownServer:
-    """Everything about one server.
+    """All the information about one server.
 
     Attributes:
         configuration: the configuration that contains the server's entry.

@@ -82,8 +82,8 @@ def export_ideas(
     reads.
 
     Without --results, the results of calls that a later Request contains are left out: the document
-    lists what is missing, and has an id of its own. An idea that contains a configured secret, or a
-    secret of a well-known form, is refused.
+    lists the missing results, and has an id of its own. An idea that contains a configured secret,
+    or a secret of a well-known form, is refused.
     """
     from ideabridge.bridge.bridge import Bridge
 

@@ -100,9 +100,9 @@ async def add_ideas(
     """Save ideas that were written by hand, and publish each as a tool.
 
     Everything that a call would run, or tell a model, is shown before it is saved, and you are
-    asked. Nothing runs. The content of an idea decides how its tool answers: with a program, with
-    calls, with an output, or else by asking a model. Files that `ideas export` wrote are accepted,
-    too. The exit code is 1 if a file was refused.
+    asked. The command does not run any call. The content of an idea decides how its tool answers:
+    with a program, with calls, with an output, or else by asking a model. Files that `ideas export`
+    wrote are accepted, too. The exit code is 1 if a file was refused.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.connecting import connected

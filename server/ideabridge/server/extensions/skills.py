@@ -64,8 +64,8 @@ class _Stamp:
 
     Attributes:
         version: the version of the publication.
-        time: the time at which that version was published. It is needed because a store that
-            replaced another can use the same version numbers for other ideas.
+        time: the time at which that version was published. The time is needed because a store that
+            replaced another store can use the same version numbers for different ideas.
         learned: the digest of what the evidence shows.
         secrets: the number of strings that are hidden as secrets.
     """

@@ -299,7 +299,7 @@ def plan_addition(
     typed: JSONObject,
     chosen: Mapping[str, bool] = _NOTHING_CHOSEN,
 ) -> PlannedEntry:
-    """Check a new entry, and name its secrets. Nothing is written.
+    """Check a new entry, and name its secrets. This function does not write anything.
 
     Args:
         file: the file that receives the entry.
@@ -565,7 +565,7 @@ def keep_trust(before: ProjectTrust, expected: str) -> bool:
 
     Args:
         before: the trust in the file before the change.
-        expected: the digest that the file should have now.
+        expected: the digest that the file has now unless another program has changed it.
     """
     trusted = {**before.found.covered(before.data), before.found.file.name: expected}
     found = look_at(before.found.file)

@@ -167,7 +167,7 @@ def plan_import(
     replaces: bool = False,
     move: bool = False,
 ) -> ServerImport:
-    """Read the files of the host, and plan the import. Nothing is written.
+    """Read the files of the host, and plan the import. This function does not write anything.
 
     Args:
         host: the host.

@@ -370,7 +370,7 @@ class _Messages:
     async def _within_session(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and count it for its session. A session is counted when the answer
         names it, because only the SDK knows which messages open a session. If the caller then has
-        too many sessions, the least recently used of them is ended.
+        too many sessions, the least recently used session is ended.
 
         Raises:
             QuotaError: the caller has as many sessions as allowed, all of them are in use, and the

@@ -233,9 +233,9 @@ class DecisionRow:
     """A row in the form that decides on several calls.
 
     Attributes:
-        key: `RUN:APPROVAL`.
+        key: the key of the decision, in the form `RUN:APPROVAL`.
         pending: the open decision, or None if it has been settled.
-        text: the call as written in the row's field, or None if the row has no field.
+        text: the call as it is written in the row's field, or None if the row has no field.
         seal: the seal of the card.
         chosen: whether the row's box is checked.
         fault: the reason why the decision cannot be made as chosen and written.

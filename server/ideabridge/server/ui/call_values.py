@@ -67,8 +67,9 @@ class ValueRow:
         name: the name of the parameter.
         text: the whole value as readable JSON.
         beginning: the beginning of the value on one line, for the title of the decision.
-        written: the value as it is written if it is SQL or a patch, and None otherwise.
-        change: how the value differs from the earlier call's; empty if there is no earlier call.
+        written: the value as its author wrote it if it is SQL or a patch, and None otherwise.
+        change: the kind of difference from the value in the earlier call; empty if there is no
+            earlier call.
         before: the beginning of the earlier value on one line; empty if the value is unchanged or
             new.
         lines: for a text with several lines, the lines that differ; see `_different_lines`.

@@ -126,7 +126,7 @@ class ComparedRun:
 
 @dataclass(frozen=True, slots=True)
 class ComparedPair:
-    """A call of the earlier run beside a call of this run. One of the two can be missing.
+    """A call of the earlier run beside a call of this run. Either of the two calls can be missing.
 
     Attributes:
         sent, result: the lines that differ, as a unified diff without its header.

@@ -73,7 +73,8 @@ class QuickLink:
         label: the text of the link.
         query: the query for the list that the link leads to, or "" for all runs.
         count: the number of runs in this list.
-        is_least: whether there might be more runs, because only the newest runs were counted.
+        is_least: whether there might be more runs than `count`, because only the newest runs were
+            counted.
         is_current: whether the page shows this list.
         nothing: the text of the list if it is empty, or "" if the text depends only on whether
             anything has run.

@@ -31,14 +31,14 @@ _COLUMNS: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much of a question can be shown in a place such as a form or a page.
+    """The amount of a question that can be shown in a place such as a form or a page.
 
     Attributes:
-        characters: maximum length, in characters, of the content (what would happen) as JSON on one
-            line.
-        lines: maximum number of lines of the content, 80 columns wide. Each line break in a string
-            begins another line.
-        reasons: maximum length, in characters, of the reasons for the question.
+        characters: the maximum length, in characters, of the content as JSON on one line. The
+            content says what would happen.
+        lines: the maximum number of lines of the content, each 80 columns wide. Each line break in
+            a string begins another line.
+        reasons: the maximum length, in characters, of the reasons for the question.
     """
 
     characters: int
