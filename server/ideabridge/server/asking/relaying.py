@@ -453,8 +453,8 @@ class Relaying:
         except SharedQuestionError as error:
             if not error.repeatable:
                 raise
-            # The session now has a connection to the module of its own, so the module's question
-            # can be passed to the session's client.
+            # The session now has its own connection to the module, so the module's question can be
+            # passed to the session's client.
             return await send()
 
     def _checked(

@@ -285,7 +285,7 @@ class PastDecision:
     Attributes:
         decided: the decision, as the journal records it.
         verdict: the page's word for the decision.
-        by: the person or assistant who made the decision.
+        by: the decider, in words.
         tool: the tool of the call that the decision was about, or "" if the decision was about a
             plan, or the call is not known.
         values: the first values in this call, on one line, or "" if they are not known.
