@@ -1,8 +1,9 @@
 """File content: reads a configuration file and translates it into ideabridge's keys, before the
 content is checked.
 
-Both the trust in a project file and its configuration are computed from the translated document, so
-trust covers everything that is executed, in whatever form the file writes it.
+Both the trust in a project file and its configuration are computed from the translated document.
+Trust therefore covers everything that is executed, regardless of the form in which the file writes
+it.
 
 Shell completion reads documents at every key press, so this file imports only the standard library
 and small files.
@@ -60,7 +61,9 @@ class FileContent:
 
 
 class NoObjectError(IdeabridgeError):
-    """The content of a configuration file is not an object. The message says what it is."""
+    """The content of a configuration file is not an object. The message says what the content
+    is.
+    """
 
 
 def decode_file_content(data: bytes, *, what: str, max_bytes: int, workspace: Path) -> FileContent:
@@ -73,7 +76,7 @@ def decode_file_content(data: bytes, *, what: str, max_bytes: int, workspace: Pa
         workspace: the folder that `${workspaceFolder}` stands for.
 
     Raises:
-        InvalidJSONError, LimitExceededError: as `decode`.
+        InvalidJSONError, LimitExceededError: as for `decode`.
         NoObjectError: the content is not an object.
     """
     plain = data.removeprefix(codecs.BOM_UTF8)
@@ -119,7 +122,7 @@ def read_file_content(raw: JSON, workspace: Path) -> FileContent:
 
 
 class _Reader:
-    """Reads one document and records what is odd in it."""
+    """Reads one document, and records what is unusual in it."""
 
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace
@@ -223,8 +226,8 @@ def _values_by_key(raw: JSONObject) -> dict[str, list[JSON]]:
 def _settled_values(
     values: list[JSON], place: str, notes: list[Remark], conflicts: list[Remark]
 ) -> JSON:
-    """Return the value of a key that can occur several times. Add a note if all its values are
-    equal, and a conflict if they are not.
+    """Return the value of a key that can occur several times. If all values of the key are equal,
+    add a note. Otherwise, add a conflict.
     """
     first = _settled(values[0], place, notes, conflicts)
     if len(values) == 1:

@@ -6,8 +6,8 @@ secrets, because hiding them would garble messages. Numbers, plain paths and add
 credentials are not secrets either, unless their name is that of a secret (`TOKEN`).
 
 `mask` removes all of these values from errors and logs. A secret is *certain* if its place or its
-name says that it is secret. Results are data that a plan goes on using, so `redact` removes only
-certain secrets from them. Likewise, a task or a call is refused only if it contains a certain
+name says that it is secret. A plan continues to use results as data, so `redact` removes only
+certain secrets from results. Likewise, a task or a call is refused only if it contains a certain
 secret (`places`).
 """
 
@@ -153,8 +153,8 @@ class Secrets:
             self.add_url(name, value)
 
     def add_header(self, name: str, value: str) -> None:
-        """Hide the value of a header. If it has a scheme, as in `Bearer abc`, also hide the second
-        word by itself.
+        """Hide the value of a header. If the value has a scheme, as in `Bearer abc`, also hide the
+        second word alone.
         """
         if name.lower() in HARMLESS_HEADERS:
             return
@@ -191,8 +191,8 @@ class Secrets:
 
     @property
     def count(self) -> int:
-        """The number of hidden strings. Because strings are never removed, an equal number means
-        the same strings.
+        """The number of hidden strings. Strings are never removed, so if the number is the same,
+        the strings are the same.
         """
         return len(self._forms["any"])
 
@@ -220,8 +220,8 @@ class Secrets:
 
     def mask_start(self, text: str, limit: int) -> str:
         """Mask the first `limit` characters of a string that might be long. A secret that extends
-        past the limit is masked as a whole, because the first part of a secret would not be
-        recognised on its own.
+        past the limit is masked as a whole, because the first part of a secret alone would not be
+        recognised.
         """
         text = text[: limit + self._longest]
         finder = self._finder("any")
@@ -271,8 +271,8 @@ def forms_of(value: str) -> list[str]:
     """Return the forms in which a secret can occur: plain, in hex and base64, and as it is written
     in JSON, HTML and addresses.
 
-    When a longer text is encoded in base64, only some characters depend on nothing but the secret.
-    The base64 forms consist of only these characters.
+    When a longer text is encoded in base64, only some of the characters depend on the secret alone.
+    The base64 forms consist of these characters.
     """
     forms = [
         value,
@@ -322,7 +322,7 @@ def _base64_forms(data: bytes) -> Iterator[str]:
 
 
 class _Span(NamedTuple):
-    """Where a secret is in a string, and the secret's name."""
+    """The position of a secret in a string, and the name of the secret."""
 
     start: int
     end: int
@@ -338,7 +338,8 @@ class _Finder:
     """
 
     def __init__(self, names: Mapping[str, str], is_escaped: bool) -> None:
-        # The import takes half a millisecond, and most commands do not need this library.
+        # This import is not at the top of the file, because it takes half a millisecond, and most
+        # commands do not need the library.
         from ahocorasick_rs import AhoCorasick, BytesAhoCorasick
 
         self._forms = [form for form in names if not _HALF.search(form)]
@@ -368,9 +369,9 @@ class _Finder:
         return self._is_escaped or bool(self._plain.find_matches_as_indexes(_unquoted(data)))
 
     def spans(self, text: str) -> list[_Span]:
-        """Return where the secrets in a string are, in order and without overlaps."""
+        """Return the positions of the secrets in a string, in order and without overlaps."""
         if not text.isascii():
-            # A lone surrogate cannot be encoded as UTF-8, and belongs to no secret.
+            # A lone surrogate cannot be encoded as UTF-8, and does not belong to any secret.
             text = _HALF.sub("\ufffd", text)
 
         spans = self._plain_spans(text)
@@ -426,7 +427,7 @@ class _Finder:
         return spans
 
     def _percent_spans(self, text: str) -> list[_Span]:
-        """Return where secrets are, even if some of their characters are percent-encoded."""
+        """Return the positions of secrets, even if some of their characters are percent-encoded."""
         data = text.encode()
         if _PERCENT.search(data) is None:
             return []
@@ -491,7 +492,7 @@ def clean_record(record: logging.LogRecord) -> bool:
     """Remove secrets and terminal control characters from the message, traceback and stack of a log
     record.
 
-    Returns True, so a handler can use it as a filter.
+    This function returns True, so a handler can use it as a filter.
     """
     try:
         message = record.getMessage()

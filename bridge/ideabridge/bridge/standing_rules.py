@@ -6,8 +6,9 @@ covers only the calls of the person who gave it.
 
 The rules of this machine's user are in `approvals.json` in the user's configuration folder, next to
 `trust.json`. No project file can add or read rules. The rules of everyone else (the users of a
-server) are settings in the store. Both are read again whenever they change, so a rule covers no
-further calls once it is withdrawn. A file that cannot be used counts as having no rules.
+server) are settings in the store. Both are read again whenever they change, so a rule does not
+cover any further calls once it is withdrawn. If the file cannot be used, no rules of this machine's
+user apply.
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ class StandingRule:
 
     @property
     def subject(self) -> tuple[str, str, str, str]:
-        """What identifies the allowed tool regardless of its definition. A person has at most one
-        rule for each subject.
+        """The values that identify the allowed tool, regardless of its definition. A person has at
+        most one rule for each subject.
         """
         return (self.workspace, self.tool.module, self.tool.name, self.tool.activity)
 
@@ -127,7 +128,7 @@ class StandingRule:
 
     @property
     def given(self) -> str:
-        """The time at which the rule was given, in ISO 8601 and UTC."""
+        """The time at which the rule was given, as ISO 8601 in UTC."""
         return datetime.fromtimestamp(self.at, UTC).isoformat(timespec="seconds")
 
     def to_json(self) -> JSONObject:
@@ -199,11 +200,12 @@ def workspace_of(configuration: Configuration) -> str:
 
 
 def servers_of(configuration: Configuration) -> dict[str, str]:
-    """Return the things to which rules are bound in addition to the tool's definition, keyed by
-    module. This is the way the module starts or, under the key "", the content of the tool files.
+    """Return the values to which rules are bound in addition to the tool's definition, keyed by
+    module. The value of a module identifies the way in which the module starts. The value under the
+    key "" identifies the content of the tool files.
 
-    Without tool files, the key "" is absent: nothing here identifies the code of a tool that a
-    program passes in, so no rule can be bound to that code.
+    If there are no tool files, the key "" is absent. The code of a tool that a program passes in
+    cannot be identified, so no rule can be bound to that code.
     """
     servers = start_definitions(configuration)
     del servers[""]
@@ -325,7 +327,7 @@ class _ReadFile:
     """The content of the rules file as it was last read.
 
     Attributes:
-        signature: values that identify the content. Empty if there was no file.
+        signature: values that identify the content, or an empty tuple if there was no file.
         rules: the rules, keyed by id.
         problem: why the file cannot be used, or None.
     """
@@ -510,7 +512,7 @@ class StandingRules:
             return None
 
         rule = rules.get(rule_id(owner_of(caller), self.workspace, tool, server))
-        # Compare everything, because the id is so short that a server could construct a different
+        # Compare all members, because the id is so short that a server could construct a different
         # definition with the same id.
         if rule is None or (rule.workspace, rule.tool, rule.server) != (
             self.workspace,
@@ -553,7 +555,7 @@ class StandingRules:
 
         Args:
             rule: the rule.
-            seconds: how long to wait while another process changes the rules.
+            seconds: the maximum time to wait while another process changes the rules.
 
         Raises:
             StandingRuleError, StoreError: the rules cannot be changed.
@@ -599,8 +601,8 @@ class StandingRules:
         if self._servers.get(rule.tool.module) != rule.server:
             return "outdated"
         if not digests:
-            # There is nothing to compare with: the server has never listed its tools to this
-            # process, or the tool is from a tool file.
+            # There is no digest to compare: the server has never listed its tools to this process,
+            # or the tool is from a tool file.
             return "holds"
         return "holds" if digests.get(rule.tool.name) == rule.tool.digest else "outdated"
 
@@ -653,7 +655,7 @@ def _with_rule(rules: Mapping[str, StandingRule], rule: StandingRule) -> Mapping
     """
     same = rules.get(rule.id)
     if same is not None and (same.subject, same.tool) == (rule.subject, rule.tool):
-        # The person has already given this rule, perhaps in another process.
+        # The person has already given this rule, possibly in another process.
         return rules
 
     if _read_rule(rule.to_json(), rule.owner) != rule:

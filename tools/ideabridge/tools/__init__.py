@@ -92,7 +92,7 @@ _HOMES: Final = {
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 if not TYPE_CHECKING:
-    # Type checkers read the imports above; they cannot evaluate this list.
+    # Type checkers read the imports above, because they cannot evaluate this list.
     __all__ = sorted(_HOME_OF)
 
 
@@ -112,8 +112,8 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Keeps the name `tool` for the decorator: importing the module `ideabridge.tools.tool` would
-    replace it with that module.
+    """Keeps the name `tool` for the decorator. Without this class, the import of the module
+    `ideabridge.tools.tool` would replace the decorator with that module.
     """
 
     @property

@@ -1,10 +1,10 @@
 """Documents: reads documents that people write by hand, in JSON, JSON with comments and trailing
 commas, or YAML 1.2.
 
-YAML is read from the parser's events and never constructs objects, so the result is always JSON.
-The core schema of YAML 1.2 applies: `no` and `12:30` are strings. Tags are refused, and so is a key
-that occurs twice in a mapping. An alias counts each time it occurs, so a short text cannot expand
-to a huge value.
+YAML is read from the parser's events, without constructing objects, so the result is always JSON.
+The core schema of YAML 1.2 applies: `no` and `12:30` are strings. Tags, and keys that occur twice
+in a mapping, are refused. An alias counts each time it occurs, so a short text cannot expand to a
+huge value.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def read_written(
     """Read a document that a person wrote.
 
     Args:
-        data: the text, in UTF-8 if given as bytes.
-        what: what to call the text in error messages.
+        data: the text, as a string or as bytes in UTF-8.
+        what: the name of the text in error messages.
         name: the file name. `.yaml` and `.yml` mean YAML, `.json` and `.jsonc` mean JSON. With any
             other name, the text is read as JSON if it begins with a bracket or a JSON comment, and
             as YAML otherwise.
-        max_bytes: limit on the size of the text, in bytes, if the text is JSON. YAML that is not
+        max_bytes: the maximum size of the text, in bytes, if the text is JSON. YAML that is not
             JSON is limited to `MAX_YAML_BYTES`.
 
     Raises:
@@ -56,8 +56,8 @@ def read_written(
     suffix = name.lower()
     if suffix.endswith(YAML_SUFFIXES):
         if text.lstrip().startswith(("{", "[")):
-            # Try JSON first: in YAML, at most 1,024 characters can precede the colon of a key in
-            # braces, and JSON has no such limit.
+            # Try JSON first, because in YAML, at most 1,024 characters can precede the colon of a
+            # key in braces. JSON has no such limit.
             with suppress(InvalidJSONError):
                 return decode(text, what=what, max_bytes=max_bytes)
 
@@ -114,7 +114,7 @@ def blank_comments(text: str) -> str:
 
 
 def _string_end(text: str, place: int) -> int:
-    """Return the end of a string whose opening quote is just before `place`. This is the position
+    """Return the end of a string whose opening quote is just before `place`. Return the position
     after the closing quote or, if there is no closing quote, the end of the line or of the text.
     """
     while (mark := _STRING_END.search(text, place)) is not None:
@@ -275,7 +275,7 @@ class _Reading:
                 self._anchors[event.anchor] = _Value(text, 1, len(text), 0)
             return
 
-        # Only a plain scalar can be something other than a string.
+        # Only a plain scalar can have a value that is not a string.
         value = _plain(text, where) if event.implicit[0] else text
         self._put(_Value(value, 1, len(text) + 1, 0), event.anchor, where)
 
@@ -372,7 +372,7 @@ def _read_yaml(text: str, what: str) -> JSON:
             f"{what} has {size:,} bytes of YAML; the limit is {MAX_YAML_BYTES:,}: write it as JSON"
         )
 
-    # These modules are imported here, because most programs read no YAML.
+    # These modules are imported here, because most programs do not read YAML.
     import io
 
     from ruamel.yaml import YAML
@@ -390,7 +390,7 @@ def _read_yaml(text: str, what: str) -> JSON:
 
 
 def _one_line(error: Any) -> str:
-    """Return what is wrong and where, on one line. The library spreads its message over several
+    """Return a line that names the fault and its place. The message of the library has several
     lines, some of which repeat the text.
     """
     problem = (

@@ -1,8 +1,8 @@
 """Encoding: reads and writes JSON as ideabridge stores and compares it.
 
 The encoding is compact UTF-8 that preserves the order of keys, with exact integers and shortest
-floats. NaN and lone surrogates are refused, and depth and size are limited. `orjson` encodes
-everything but integers beyond 64 bits, which the standard library encodes.
+floats. NaN and lone surrogates are refused, and depth and size are limited. `orjson` encodes all
+values except integers beyond 64 bits, which the standard library encodes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _LONG: Final = b"0" * 19
 
 def encode(value: JSON) -> bytes:
     """Return the canonical bytes of a JSON value from `decode` or `normalise`, which check values.
-    This function is a hot path.
+    This function must be fast, because it is called very often.
 
     Raises:
         InvalidJSONError: the value is not JSON.
@@ -123,23 +123,23 @@ def kind_of(value: object) -> str:
 
 
 def list_or_empty(value: JSON) -> list[JSON]:
-    """Return the value if it is a list, otherwise an empty list."""
+    """Return the value if it is a list. Otherwise, return an empty list."""
     return value if isinstance(value, list) else []
 
 
 def object_or_empty(value: JSON) -> JSONObject:
-    """Return the value if it is an object, otherwise an empty object."""
+    """Return the value if it is an object. Otherwise, return an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def objects_in(value: JSON) -> list[JSONObject]:
-    """Return the objects in a list. A value that is not a list contains none."""
+    """Return the objects in a list. A value that is not a list contains no objects."""
     return [item for item in list_or_empty(value) if isinstance(item, dict)]
 
 
 def number_or_none(value: object) -> int | float | None:
-    """Return the value if it is a number, otherwise None. In Python, unlike in JSON, booleans count
-    as numbers, so they are excluded here.
+    """Return the value if it is a number. Otherwise, return None. Booleans are excluded, because
+    they count as numbers in Python, but not in JSON.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -152,7 +152,9 @@ def plain_text(value: JSON) -> str:
 
 
 def memory_of(data: bytes) -> int:
-    """Estimate how many bytes of memory a value takes in Python, given its JSON without spaces."""
+    """Estimate, from the JSON of a value without spaces, the number of bytes of memory that the
+    value takes in Python.
+    """
     # The numbers are CPython's sizes of objects, members, arrays and items. Strings can also
     # contain the counted characters, so the estimate can be too high.
     return (
@@ -209,7 +211,9 @@ _TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL
 
 
 def nests_deeper(text: bytes, limit: int) -> bool:
-    """Return whether JSON text is nested deeper than `limit`. Call it before a recursive parser."""
+    """Return whether JSON text is nested deeper than `limit`. Call this function before a recursive
+    parser.
+    """
     if text.count(b"[") + text.count(b"{") <= limit:
         return False
 
@@ -291,16 +295,16 @@ def decode(
     """Decode external JSON text exactly and within limits.
 
     Args:
-        data: JSON text, in UTF-8 if given as bytes.
-        what: what to call the text in error messages ("the plan", "plan.json", ...).
-        max_bytes: limit on the size of the text, in bytes.
-        max_depth: limit on the nesting depth.
+        data: the JSON text, as a string or as bytes in UTF-8.
+        what: the name of the text in error messages ("the plan", "plan.json", ...).
+        max_bytes: the maximum size of the text, in bytes.
+        max_depth: the maximum nesting depth.
         keep_repeated: whether the further values of a key that occurs several times in one object
             are kept, each under the key with a suffix that begins with `REPEATED`.
 
     Raises:
-        InvalidJSONError: the text is not JSON, or contains NaN, a lone surrogate, or (without
-            `keep_repeated`) an object with a duplicate key.
+        InvalidJSONError: the text is not JSON, or contains NaN, a lone surrogate, or, unless
+            `keep_repeated` is set, an object with a duplicate key.
         LimitExceededError: the text exceeds a limit, or contains more than a million values.
     """
     try:
@@ -354,7 +358,7 @@ def decode_at(text: str, position: int) -> tuple[JSON, int] | None:
 
 
 def decode_trusted(data: str | bytes) -> JSON:
-    """Decode text that `encode` wrote: fast, without limits."""
+    """Decode text that `encode` wrote, fast and without limits."""
     try:
         value = cast("JSON", orjson.loads(data))
     except orjson.JSONDecodeError:
@@ -375,8 +379,8 @@ def decode_trusted(data: str | bytes) -> JSON:
 
 def _has_big_float(value: JSON) -> bool:
     if isinstance(value, float):
-        # Integers just below the smallest integer beyond 64 bits round up to it, so a float of this
-        # size can stand for one of them.
+        # Integers just below the smallest integer beyond 64 bits round up to that integer as
+        # floats, so a float of this size can stand for one of these integers.
         return value.is_integer() and not _INT64_MIN < value <= _UINT64_MAX
 
     if isinstance(value, list):
@@ -405,8 +409,8 @@ _TOO_LARGE: Final = 10**_DIGITS
 
 
 def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) -> JSON:
-    """Return a new JSON value equal to `value`. Tuples become arrays. Nothing else is converted,
-    because silently converting models, dates or sets would make different values equal.
+    """Return a new JSON value equal to `value`. Tuples become arrays. No other value is converted,
+    because a silent conversion of models, dates or sets would make different values equal.
 
     Raises:
         InvalidJSONError: a part is not JSON; the message names the path.
@@ -415,7 +419,7 @@ def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) ->
     try:
         return _copy(value, max_depth)
     except _NotJSONError as error:
-        # For a very deep path, the beginning is enough.
+        # If the path is very deep, its beginning is enough.
         where = f"{what} at {'.'.join(reversed(error.path[-8:]))}" if error.path else what
         raise error.kind(f"{where} {error.message}") from None
 
@@ -428,8 +432,8 @@ def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None
 
     Args:
         value: the value, which might not be JSON.
-        what: what to call the value in error messages.
-        most: limit on the size of the value in bytes. Each value within it counts as
+        what: the name of the value in error messages.
+        most: the maximum size of the value in bytes. Each value within the value counts as
             `WRITTEN_PER_VALUE` bytes.
 
     Raises:
@@ -466,7 +470,8 @@ def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None
 
 
 def _text(value: str) -> str:
-    # `isascii` is O(1) in CPython. Only a string with non-ASCII characters can contain a surrogate.
+    # Only a string with non-ASCII characters can contain a surrogate, and `isascii` is O(1) in
+    # CPython.
     if not value.isascii():
         try:
             value.encode("utf-8")

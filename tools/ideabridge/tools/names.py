@@ -121,7 +121,7 @@ def printable(text: str) -> str:
     characters.
 
     Line endings and all spaces stay, and so does one variation selector after a visible character,
-    as in most emoji. Takes 8 ns for each character.
+    as in most emoji. This function takes 8 ns for each character.
     """
     return _HIDDEN.sub(_written, text)
 
@@ -132,7 +132,7 @@ def printable_line(text: str) -> str:
 
 
 def without_hidden(text: str) -> str:
-    """Remove the hidden characters of `text`. The result is for comparisons only: do not show
+    """Remove the hidden characters of `text`. Use the result only for comparisons. Do not show
     it.
     """
     return _HIDDEN.sub("", text)
@@ -303,8 +303,8 @@ def _in_ascii(name: str) -> str:
 @cache
 def _ascii_shapes() -> dict[str, str]:
     """Map characters of other scripts to the ASCII letters and digits that they look like."""
-    # Imported only for names that are not ASCII, because reading the tables takes longer than
-    # `ideabridge --version`.
+    # Import these tables only for names that are not ASCII, because reading the tables takes longer
+    # than `ideabridge --version`.
     data: dict[str, list[dict[str, Any]]] = import_module(
         "confusable_homoglyphs.confusables"
     ).confusables_data
@@ -341,8 +341,8 @@ def shown_name(name: str) -> str:
 def _distinguishable(name: str, candidates: list[str], spelled: Mapping[str, str]) -> list[str]:
     """Remove names that could be mistaken for other names.
 
-    Among names that look alike, only the one nearest to `name` stays. If several are
-    equally near, none of them stays. Names that only look like ASCII are removed.
+    Among names that look alike, only the name nearest to `name` stays. If several names are equally
+    near, none of them stays. Names that only look like ASCII are removed.
     """
     spellings = [(candidate, spelled.get(candidate, candidate)) for candidate in candidates]
     alike: dict[str, dict[str, float]] = {}

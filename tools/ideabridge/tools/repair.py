@@ -1,12 +1,12 @@
-"""Repair: repairs a schema that a server sent, so that it becomes valid 2020-12.
+"""Repair: turns a schema that a server sent into a valid schema of JSON Schema 2020-12.
 
 Forms of older drafts are translated into 2020-12 without changing their meaning. A malformed part
 is replaced with its obvious meaning (`"type": "dict"`), or ignored with a note, so that the rest is
 still checked.
 
-Ignoring a part must only ever make the schema accept more values. If the part is below `not`, `if`,
-`oneOf` or `contains`, these keywords are therefore loosened too. References are resolved within the
-schema alone: nothing is fetched or opened.
+When a part is ignored, the schema may only accept more values, never fewer. Therefore, if the part
+is below `not`, `if`, `oneOf` or `contains`, these keywords are loosened, too. References are
+resolved only within the schema. The repair does not fetch or open anything.
 """
 
 from __future__ import annotations
@@ -117,8 +117,9 @@ class Repair:
 
     Attributes:
         result: the repaired schema: an object, or true or false.
-        notes: what was ignored or read differently, and where: `properties.a.type: found "dict",
-            read as "object"`. If there are many, the last note counts the rest.
+        notes: the parts that were ignored or reinterpreted, each with its place:
+            `properties.a.type: found "dict", read as "object"`. If there are too many notes, the
+            last note gives the number of the others.
         is_changed: whether the result differs from the sent schema in more than the names of
             schemas. Always True for schemas of draft 3 or 4.
 
@@ -157,8 +158,8 @@ class Repair:
         self._loosened = 0
         self._enclosing = 0
         self._has_enclosed_references = False
-        # The new path of each schema, keyed by its path in what was sent. The indexes in these
-        # paths are strings.
+        # The new path of each schema, keyed by its path in the value that was sent. The indexes in
+        # these paths are strings.
         self._places: dict[Place, Place] = {}
         self._references: list[tuple[JSONObject, Place, Place]] = []
         self._definitions: JSONObject = {}
@@ -277,8 +278,8 @@ class Repair:
     def _schema(
         self, value: JSON, place: Place, target: Place, *, is_property: bool = False
     ) -> JSONObject | bool:
-        """Return the repaired form of the schema that was sent at the path `place`. It belongs at
-        the path `target` in the result.
+        """Return the repaired form of the schema that was sent at the path `place`. The repaired
+        form belongs at the path `target` in the result.
         """
         self._count += 1
         if self._count > _MAX_SCHEMAS:
@@ -340,7 +341,7 @@ class Repair:
         return self._schema(value, (*part.place, *steps), target)
 
     def _other(self, part: _Part, keyword: str, value: JSON) -> None:
-        """Copy a keyword that is unknown or constrains nothing."""
+        """Copy a keyword that is unknown or does not constrain anything."""
         if keyword == "id" and self._draft in (DRAFT_3, DRAFT_4):
             return
         try:
@@ -377,7 +378,7 @@ class Repair:
                 holder = dict[str, JSON]()
                 part.also.append(holder)
 
-            # The target is written once all paths are known.
+            # Write the target later, once all paths are known.
             holder["$ref"] = value
             self._references.append((holder, place, target))
         elif value.startswith(_META_SCHEMAS) and _is_valid({"$ref": value}):
@@ -492,7 +493,8 @@ class Repair:
             usable = self._usable_pattern(pattern)
             if usable is None:
                 self._ignore(place, pattern, "a regular expression")
-                # It is not known which names the pattern should match, so no name can be refused.
+                # Do not refuse any name, because it is not known which names the pattern should
+                # match.
                 self._drop_additional(part)
             else:
                 schemas[usable] = self._child(part, item, keyword, pattern, new=(keyword, usable))
@@ -755,9 +757,9 @@ class _Part:
 
     Attributes:
         sent: the schema as it was sent.
-        place: its path in what was sent.
-        target: its path in the result.
-        is_property: whether it is the schema of a property.
+        place: the path of the schema in the value that was sent.
+        target: the path of the schema in the result.
+        is_property: whether the schema is the schema of a property.
         out: the keywords written so far.
         also: schemas to add to `allOf`.
         required: the properties whose own schemas declare them required.
@@ -814,8 +816,8 @@ class _Names:
                 stack.append(((*place, *map(str, step)), base, child))
 
     def _named(self, uri: str, place: Place, base: Place) -> Place:
-        """Record the URI of a schema. Return the path of the schema that references inside it are
-        relative to.
+        """Record the URI of a schema. Return the path of the schema to which references inside the
+        named schema are relative.
         """
         if uri.startswith("#"):
             self._anchors.setdefault((base, uri[1:]), place)
@@ -867,7 +869,7 @@ def _is_index(key: str, listed: list[JSON]) -> bool:
 
 
 def _joined(base: str, uri: str) -> str:
-    """Resolve a URI relative to another one. Nothing is fetched."""
+    """Resolve a URI relative to a base URI, without fetching anything."""
     try:
         return urljoin(base, uri)
     except ValueError:
@@ -882,7 +884,7 @@ def _pointer(place: Place) -> str:
 
 def _by_name(listed: list[JSON]) -> dict[str, JSON] | None:
     """Return the properties that a list of names, or of objects with names, describes. Return None
-    if it describes none.
+    if the list does not describe any properties.
     """
     properties: dict[str, JSON] = {}
     for item in listed:
@@ -907,8 +909,8 @@ def _text(text: str) -> str:
 
 
 def _number(value: JSON) -> int | float | None:
-    """Return the number that a value is, or that it contains as a string. Return None if there is
-    no such number.
+    """Return the value if it is a number. If it is a string that contains a number, return this
+    number. Return None for any other value.
     """
     if isinstance(value, str) and len(value) <= 30:
         try:

@@ -1,9 +1,9 @@
 """Threads: runs computations and tools in threads that callers share in turns.
 
 A thread that computes keeps taking Python's lock from the event loop, so each additional thread
-slows down every response. Only a few of them therefore run at a time. A tool can wait for minutes,
-so tools get separate threads. Short work that only waits, such as for a file or the keyring, uses
-`anyio.to_thread` instead and does not wait for a turn.
+slows down every response. Therefore, only a few of these threads run at a time. A tool can wait for
+minutes, so tools get separate threads. Short work that only waits, such as for a file or the
+keyring, uses `anyio.to_thread` instead and does not wait for a turn.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ async def compute_in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: 
     """Run a function that computes for longer than the event loop is allowed to wait, and return
     its result.
 
-    The function runs in a thread, once the caller in `asked_by` gets a free place. Cancelling ends
-    the wait for a place, but a thread that has started runs to its end.
+    The function runs in a thread, once the caller in `asked_by` gets a free place. A cancellation
+    ends the wait for a place, but a thread that has started runs to its end.
     """
     async with _places(_COMPUTING, MOST_COMPUTING, 1).place():
         # The computation has its own limiter, so that it does not delay work on files and the
@@ -102,7 +102,7 @@ async def run_tool_in_thread(work: Callable[[], T]) -> T:
     """Run a tool's function in a thread, on behalf of the caller in `asked_by`, and return its
     result.
 
-    A thread cannot be stopped, so a cancelled call does not wait for it.
+    A thread cannot be stopped, so a cancelled call does not wait for the thread.
     """
     async with _places(_TOOLS, MOST_TOOLS, MOST_TOOLS_OF_ONE).place():
         return await anyio.to_thread.run_sync(

@@ -1,9 +1,10 @@
 """Turns: decides who gets the next free place when many callers wait for a few places, such as
 worker processes.
 
-A free place goes to the caller who holds the fewest places. Among equals, it goes to the one whose
-last turn was longest ago. A caller who asks for a hundred pieces of work at once therefore delays
-another caller's first piece by no more than one piece of work in each place.
+A free place goes to the caller who holds the fewest places. If several callers hold equally few
+places, it goes to the caller whose last turn was longest ago. A caller who asks for a hundred
+pieces of work at the same time therefore delays the first piece of another caller by at most one
+piece of work in each place.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class HeldProcess:
         try:
             yield
         finally:
-            # Forget the process, because it might get other work soon.
+            # Forget the process, because it might soon get other work.
             with self._lock:
                 self._pid = None
 
@@ -81,8 +82,8 @@ class FairPlaces:
 
     @asynccontextmanager
     async def place(self) -> AsyncGenerator[None]:
-        """Wait for a free place and hold it for the duration of the block. The place counts for the
-        caller in `asked_by`.
+        """Wait for a free place and hold it for the duration of the block. The place counts as held
+        by the caller in `asked_by`.
         """
         caller = asked_by.get()
         await self._take(caller)
@@ -95,8 +96,8 @@ class FairPlaces:
         """Run a function that waits for a worker process, and return its result. The function runs
         in a thread and holds a place.
 
-        A thread cannot be stopped. Cancelling therefore kills the process that the thread waits
-        for.
+        A thread cannot be stopped. Therefore, if the task is cancelled, the process that the thread
+        waits for is killed.
         """
         process = HeldProcess()
         async with self.place():
@@ -152,8 +153,8 @@ class FairPlaces:
         return self._at_work[caller], self._last_turn.get(caller, 0)
 
     def _forget_empty(self, caller: str) -> None:
-        """Remove the queue of a caller who has no waiting tasks. If the caller holds no place
-        either, forget the caller.
+        """Remove the queue of a caller who has no waiting tasks. If the caller does not hold a
+        place either, forget the caller.
         """
         if not self._lines.get(caller):
             self._lines.pop(caller, None)

@@ -2,8 +2,8 @@
 combines the parts into the whole Request.
 
 The id of a Request is the SHA-256 of the canonical JSON of all its parts. In a long run, most parts
-of a Request are the same as in the previous one. Each part is therefore encoded only once, and each
-Request encodes only what is new.
+of a Request are the same as in the previous one. Each part is therefore encoded only once, and a
+Request encodes only the parts that are new.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class EncodedRequest:
         messages: the bodies of its messages.
         schema: the body of its schema.
         shown: the body of the limits on what the Request shows, or None if no limits were recorded.
-        last: the previous Request in the same run. If this Request begins with all messages of that
-            one, those messages are not hashed again.
+        last: the previous Request in the same run. If this Request begins with all messages of the
+            previous Request, those messages are not hashed again.
 
     Attributes:
         messages, schema, shown: the arguments of the same names.
-        id: the id of the Request, 32 bytes.
-        size: the number of bytes that the id is computed from.
+        id: the id of the Request, as 32 bytes.
+        size: the number of bytes from which the id is computed.
     """
 
     def __init__(
@@ -99,7 +99,9 @@ class EncodedRequest:
         return cls([body_of(message) for message in context], body_of(schema), limits)
 
     def id_with(self, solution: bytes) -> bytes:
-        """Return the id of the idea that has this Request and the given Solution, 32 bytes."""
+        """Return the id, as 32 bytes, of the idea that consists of this Request and the
+        Solution.
+        """
         digest = self._open.copy()
         digest.update(b',"solution":%b}' % solution)
         return digest.digest()

@@ -37,7 +37,8 @@ _LINES: Final = json.JSONEncoder(ensure_ascii=False)
 
 def line_of(value: JSON) -> str:
     """Return a value's JSON for minds: on one line, with spaces after commas and colons."""
-    # Starting the encoder is slow, and a state can contain many strings and numbers.
+    # Do not use the encoder for strings and numbers, because it is slow to start and a state can
+    # contain many of them.
     kind = type(value)
     if kind is str:
         return encode_basestring(cast("str", value))
@@ -55,7 +56,7 @@ def _type(value: JSON) -> str:
 
 
 class _Room:
-    """How many more characters can be shown: in total, and from any one string."""
+    """The number of further characters that can be shown: in total, and from any single string."""
 
     __slots__ = ("left", "text")
 
@@ -64,7 +65,7 @@ class _Room:
         self.text = text
 
     def take(self, text: str, most: int) -> str:
-        """Return as much from the start of the string as fits, and subtract that length from the
+        """Return the longest beginning of the string that fits, and subtract its length from the
         room.
         """
         most = max(min(most, self.left), 8)
@@ -135,12 +136,12 @@ def reference_to(
 def shorten(
     value: JSON, path: Path, *, instance: str | None = None, small: int = FULL_BYTES
 ) -> JSON:
-    """Return the value if it is small. Otherwise return the value with references in place of its
+    """Return the value if it is small. Otherwise, return the value with references in place of its
     large parts. The result is at most a few times as large as `small`.
 
     Args:
         value: any JSON value.
-        path: the place of the value, beginning with the kind. The references point there.
+        path: the place of the value, beginning with the kind. The references point to this place.
         instance: the instance in the references, for a reader outside the instance.
         small: the maximum size, in bytes of JSON, of a value that is shown in full.
     """
@@ -176,7 +177,7 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
 
 def shorten_literal(value: JSON, *, limit: int = 1024) -> JSON:
     """Return a call or an error for a mind, in at most about `8 * limit` characters. Long strings
-    are cut, because no reference could stand for them.
+    are cut, because they have no references that could replace them.
     """
     return _shorten_literal(value, limit, _Room(limit * 6))
 

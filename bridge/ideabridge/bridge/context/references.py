@@ -5,8 +5,8 @@ Only a whole string is a reference. `††` at the beginning is a literal dagge
 value that exists. `a && b` is the last value, provided that all exist. `&&` binds more tightly.
 Every operand starts with a dagger.
 
-A reference inside a longer text is an error, because it would not be replaced. `††state.x` inside a
-text stands for the text `†state.x`. Any other dagger is plain text.
+A reference inside a longer text is an error, because the reference would not be replaced.
+`††state.x` inside a text stands for the text `†state.x`. Any other dagger is plain text.
 
     expression  = all ("||" all)*            all = operand ("&&" operand)*
     operand     = "†" [instance "."] kind segment*
@@ -65,7 +65,7 @@ class Reference:
     Attributes:
         instance: the instance in the reference (`†①.state.x`). None means the call's own instance.
         kind: one of `KINDS`.
-        path: keys below the kind.
+        path: the keys below the kind.
         text: the reference as it was written.
     """
 
@@ -285,7 +285,8 @@ def parse_reference(text: str) -> Expression:
     """Parse a reference string.
 
     Raises:
-        ReferenceSyntaxError: it is malformed; the message says where and what was expected.
+        ReferenceSyntaxError: the string is malformed; the message names the place and what was
+            expected.
     """
     return _parse_short(text) if len(text) <= _SHORT_LENGTH else _parse_long(text)
 
@@ -391,7 +392,8 @@ def parse_target(text: str) -> Target:
     """Parse an `_outputPath`: `sentiment` (short for `†state.sentiment`), `p || q` or `p && q`.
 
     Raises:
-        ReferenceSyntaxError: it is malformed, mixes both operators, or leads outside the state.
+        ReferenceSyntaxError: the string is malformed, mixes both operators, or leads outside the
+            state.
     """
     if len(text) > MAX_LENGTH:
         raise ReferenceSyntaxError(
@@ -456,7 +458,7 @@ def compile_value(
         path: the place of `value`.
 
     Returns:
-        `value` itself if it contains no references or escapes, otherwise a copy with holes.
+        `value` itself if it contains no references or escapes, otherwise, a copy with holes.
     """
     if isinstance(value, str):
         return _compile_text(value, holes, problems, path) if DAGGER in value else value

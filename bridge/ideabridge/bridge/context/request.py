@@ -89,7 +89,7 @@ class Request:
 
     @property
     def stored_size(self) -> int:
-        """The number of bytes that the id is computed from."""
+        """The number of bytes from which the id is computed."""
         return self.encoded.size
 
     @property

@@ -262,9 +262,9 @@ _LATER = frozenset(
 class StateSchema:
     """The schema of one instance's state.
 
-    If the schema declares properties, only these properties can be written, which is checked before
-    anything runs. Every write is checked against the schema without `required`. When the run ends,
-    the whole state is checked with `required`.
+    If the schema declares properties, only these properties can be written, and this is checked
+    before anything runs. Every write is checked against the schema without `required`. When the run
+    ends, the whole state is checked with `required`.
 
     Args:
         schema: the schema.
@@ -277,7 +277,7 @@ class StateSchema:
     def __init__(self, schema: JSONObject, state: JSON = None) -> None:
         self._schema = schema
         self._whole = Validator(schema, what="the state")
-        # Compile the schema now, so that an invalid one is reported before a run begins.
+        # Compile the schema now, so that an invalid schema is reported before a run begins.
         self._whole.compile()
         growing = _growing(schema, [state], closes=not _refers_beyond_definitions(schema))
         self._growing = Validator(object_or_empty(growing), what="the state")
@@ -326,7 +326,7 @@ class StateSchema:
                 return schema_of_pattern
 
         additional = schema.get("additionalProperties")
-        # Without `additionalProperties`, JSON Schema allows every key, but a state does not.
+        # If `additionalProperties` is missing, JSON Schema allows every key, but a state does not.
         return None if additional is None or additional is False else additional
 
     def check_write(self, state: JSON) -> None:

@@ -1,7 +1,7 @@
 """Steps: converts a value into another notation.
 
-Everything here is pure. The result is MISSING if a step does not apply to a value, or if the value
-is too long.
+All functions here are pure. The result is MISSING if a step does not apply to a value, or if the
+value is too long.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _to_number(value: str) -> JSON | Missing:
 
 
 def as_text(value: JSON | Missing) -> JSON | Missing:
-    """Return a number as a string, or MISSING for anything else."""
+    """Return a number as a string, or MISSING for any other value."""
     if isinstance(value, Missing) or number_or_none(value) is None:
         return MISSING
     if isinstance(value, float) and value.is_integer():

@@ -1,8 +1,8 @@
 """WrittenCall: a call as its author wrote it, before its tool is looked up.
 
 Plans, Solutions and published ideas list calls as JSON. Code that needs only the names in a call
-reads it as a `WrittenCall`. `read_call` in `loop/call.py` reads and checks the rest, and reports
-what is wrong.
+reads it as a `WrittenCall`. `read_call` in `loop/call.py` reads and checks the other members, and
+reports what is wrong.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class WrittenCall:
         output_path: `_outputPath`, or None.
         has_result: whether the call has `_output`. If so, its author wrote the result, and no tool
             runs.
-        members: all members of the call. Empty if the call is not an object.
+        members: all members of the call, or an empty object if the call is not an object.
     """
 
     tool: str
@@ -52,7 +52,7 @@ class WrittenCall:
         )
 
     def with_tool(self, module: str | None, tool: str) -> JSONObject:
-        """Return the call as JSON, with this tool in place of the one that it names."""
+        """Return the call as JSON, with this tool in place of the tool that it names."""
         names: JSONObject = {"_tool": tool}
         if module is not None:
             names["_module"] = module
@@ -77,7 +77,9 @@ def written_calls(calls: Iterable[JSON]) -> list[WrittenCall]:
 
 
 def tool_names(calls: Iterable[JSON]) -> list[str]:
-    """Return the names of the tools that the calls name, each once, in the order of the calls."""
+    """Return the names of the tools that the calls name, without duplicates, in the order of the
+    calls.
+    """
     names = dict.fromkeys(call.tool for call in written_calls(calls))
     return [name for name in names if name]
 

@@ -2,14 +2,14 @@
 
 Theory of operation. The queue is the table of runs: a run with the status `queued` has no driver
 and is waiting for a worker. A server with the role `front` journals the events that set a run in
-motion (its plan, a solution, a decision). At the point where calls would start, it hands the run
-over instead. `RunQueue.claim` takes a run out of the queue, and a `worker` continues it as any
-process continues a run: from its journal. From then on, the run's lease says who drives it. A
-worker that is shutting down starts no more calls, and hands over its runs when their running calls
-have ended.
+motion (its plan, a solution, a decision). At the point where calls would start, the server hands
+the run over instead. `RunQueue.claim` takes a run out of the queue, and a `worker` continues the
+run from its journal, as any process would. From then on, the lease of the run says who drives it. A
+worker that is shutting down does not start any more calls. It hands over each of its runs when the
+running calls of the run have ended.
 
 A worker that dies leaves runs behind, and their leases lapse. `Recovery`, in any server or worker,
-returns these runs to the queue. The queue has no state of its own: it only decides the order in
+returns these runs to the queue. The queue has no state of its own. It only decides the order in
 which runs get their turn.
 """
 
@@ -142,7 +142,8 @@ class Queue:
 
     def return_left(self, run: DrivenRun, handover: Handover) -> None:
         """Put a run that another process left behind back into the queue. This process must hold
-        the run's lease. The run's row gets the handover, with the modules that the run needs.
+        the run's lease. The handover, with the modules that the run needs, is stored in the run's
+        row.
         """
         run.driver.queue(dataclasses.replace(handover, needs=modules_reached_by(run)))
 
@@ -161,7 +162,9 @@ class Queue:
 
 
 def modules_reached_by(run: DrivenRun) -> tuple[str, ...]:
-    """Return the names of the modules that a run can call, with `*` if it can call any."""
+    """Return the names of the modules that a run can call, including `*` if the run can call any
+    module.
+    """
     tools = run.machine.catalogue.tools
     return tuple(sorted({module for tool in tools for module in tool.reached if module}))
 
@@ -229,8 +232,8 @@ class Worker:
                     await self._runs.notices.wait("queue", POLL_SECONDS)
 
     def drain(self) -> None:
-        """Take no more runs, start no more calls, and hand over each run as soon as its running
-        calls have ended.
+        """Do not take any more runs or start any more calls. Hand over each run as soon as its
+        running calls have ended.
         """
         self._ended.set()
         self._runs.hand_over_all()
@@ -262,9 +265,9 @@ class Worker:
             while (run.driver.epoch is not None or run.is_being_left) and run.runner.lost is None:
                 await run.runner.wait_changed()
         except (FinishedRunError, InterruptedRunError, UnknownRunError, StoreError):
-            # The run was cancelled, another process was faster, or the run cannot continue here;
-            # the row of the run in the store says which of these it was. If the store failed, the
-            # run is left behind, and is taken up as if its process had died.
+            # The run was cancelled, another process was faster, or the run cannot continue here.
+            # The row of the run in the store shows which of these is the case. If the store failed,
+            # the run is left behind, and is taken up as if its process had died.
             return
         finally:
             self._runs.queue.claimed.discard(run_id)

@@ -118,7 +118,7 @@ class HistoryImport:
 
     async def survey(self) -> HistoryReport:
         """Read the logs, and return what `take` would store, as far as the logs alone show this.
-        This method stores nothing and needs no module.
+        This method does not store anything and does not need any module.
         """
         self._begin()
         async for log in self._logs():
@@ -280,8 +280,8 @@ class HistoryImport:
         try:
             run = await compute_in_thread(self._run_of, stretch, recording)
         except SecretGivenError as error:
-            # Use only the problem that the error names: nobody can send the calls in a log again,
-            # so the advice to do so does not apply.
+            # Use only the problem that the error names. The advice to send the call again does not
+            # apply, because nobody can send the calls in a log again.
             return dataclasses.replace(entry, calls=0, why=error.problem)
         except JournalError as error:
             return dataclasses.replace(entry, calls=0, why=str(error))
@@ -367,8 +367,8 @@ def _iso(seconds: float | None) -> str:
 
 
 def _id_of(stretch: Stretch, host: str, caller: str) -> str:
-    """Return the run id for a stretch, 16 hex digits. The same stretch always has the same id, so
-    two concurrent imports cannot store the stretch twice.
+    """Return the run id for a stretch, as 16 hex digits. The same stretch always has the same id,
+    so two concurrent imports cannot store the stretch twice.
     """
     text = f"{host}\0{caller}\0{stretch.calls[0].digest}"
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,5 +1,5 @@
 """Remembered logs: stores what earlier imports found in logs. The next import reads only logs that
-have changed since.
+have changed since then.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class RememberedLogs:
         host: the host.
         caller: the owner of the runs.
         names: the names of the modules, and everything else that decides which calls are imported.
-        runs: the number of runs that were imported from this host. If some have been removed,
-            nothing is remembered, so that an import finds their calls again.
+        runs: the number of runs that were imported from this host. If some of these runs have been
+            removed, nothing is remembered, so that an import finds their calls again.
     """
 
     def __init__(self, store: Store, host: str, caller: str, names: JSON, runs: int) -> None:

@@ -39,7 +39,7 @@ def inconsistency(
     unmade: Collection[int] = (),
 ) -> str | None:
     """Return how a plan's calls or output differ from those of a run, or None if they do not
-    differ. The plan gets the run's input, and no tool runs, because every call is answered with the
+    differ. The plan gets the run's input. No tool runs, because every call is answered with the
     recorded result.
 
     Args:
@@ -85,9 +85,9 @@ def inconsistency(
 
 
 def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine:
-    """Return a machine at the start of a plan, with a run's settings. Nothing needs approval and
-    any number of calls can run in parallel, so that each call is due as early as possible. If the
-    plan has more calls than the limit allows, the limit is raised.
+    """Return a machine at the start of a plan, with a run's settings. Calls do not need approval,
+    and any number of calls can run in parallel, so that each call is due as early as possible. If
+    the plan has more calls than the limit allows, the limit is raised.
     """
     settings = replace(
         run.machine.settings,
@@ -134,8 +134,8 @@ _ONLY_ASKS: Final[Mapping[str, type]] = {"seen": dict, "decisions": list, "stric
 
 
 class _Comparison:
-    """Answers each call in a plan with the result of the same call in a run, in the order in which
-    the run's calls ended.
+    """Answers each call in a plan with the result of the same call in a run. The results come in
+    the order in which the run's calls ended.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ all records, so their order does not matter.
 
 `learn` skips records of the kind `assistant` and records without a view. `record_of` makes the
 record of a replay. It contains only values that a person confirmed or that were determined. Only
-`record_of` reads the store; everything else here is pure.
+`record_of` reads the store. All other functions here are pure.
 """
 
 from __future__ import annotations
@@ -212,8 +212,8 @@ def learn(
             was made.
 
     A record removes the explanations that yield a different value. If no explanation would be left,
-    all explanations stay. The literal is then never determined again, because its value comes from
-    something that no explanation describes.
+    all explanations stay. The literal is then never determined again, because no explanation
+    describes the origin of its value.
     """
     teaching = [record for record in records if record.teaches]
     profiles = dict(profiles_before)
@@ -247,7 +247,8 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
         if len(different) == RUNS_FOR_POSITION:
             break
         if is_selected and not first.positions(record.read):
-            # The run had nothing to choose from, so it shows nothing about the position.
+            # In this run, there was only one item or match to choose from, so the run does not show
+            # anything about the position.
             continue
         data = [record.read(reference) for reference in explained.references]
         if not any(_same_data(data, earlier) for earlier in different):
@@ -278,7 +279,7 @@ def is_worth_keeping(
 ) -> bool:
     """Return whether a record adds something to a version's records: the record changes what is
     known, or it is one of the first three records of the kind `assistant`. A version that has
-    `RECORDS` records accepts no more.
+    `RECORDS` records does not accept further records.
     """
     if len(records) >= RECORDS:
         return False
@@ -369,8 +370,8 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     plan = published.plan or {}
     replay = _replay_of(plan, read_function(store, run_id, stored.caller))
     if replay is None or any(replay.source_at(text) is None for text in references_of(explained)):
-        # Another call might have overwritten a member of the state, so the member's source is not
-        # certain.
+        # The source of a member of the state is not certain, because another call might have
+        # overwritten the member.
         return None
 
     deciders = _deciders(replay.function.run)

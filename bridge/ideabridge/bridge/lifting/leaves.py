@@ -85,7 +85,7 @@ the list or object is a single leaf.
 def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -> Iterator[Leaf]:
     """Yield every leaf in a call's parameters. An empty array or object is a leaf.
 
-    `_each` over literal items and a latent `_output` count as parameters; the other meta-properties
+    `_each` over literal items and a latent `_output` count as parameters. The other meta-properties
     belong to the structure of the plan.
     """
     schemas: JSONObject = {}

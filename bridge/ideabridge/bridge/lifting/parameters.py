@@ -3,16 +3,18 @@ literals.
 
 A literal in a call that neither the input nor an earlier value explains becomes an optional
 parameter, named after the tool parameter that the literal fills, with the recorded value as the
-default. So a call to the tool without arguments repeats the run, and every constant is visible and
-can be changed. Equal literals with the same name become one parameter. If a run has more than 1,000
-such values, those beyond 1,000 stay as they are, unless the publisher turns them into parameters.
+default. Therefore, a call to the tool without arguments repeats the run, and every constant is
+visible and can be changed. Equal literals with the same name become one parameter. If a run has
+more than 1,000 such values, the values beyond the first 1,000 stay as they are, unless the
+publisher turns them into parameters.
 
 A literal that is *followed* (an earlier result, or an earlier literal of another name, explains it)
 becomes an optional parameter without a default: if the caller leaves it out, the value is followed;
-if the caller passes it, that value is used and nothing about it is assumed. The first eight are
-members of the input, starting with those whose recorded value appears in the text of the task. The
-others are members of an object `also`, so that schemas stay small. A literal that follows a member
-of the input needs no parameter, because passing that member changes the literal.
+if the caller passes it, that value is used and nothing about it is assumed. The first eight of
+these parameters are members of the input, starting with those whose recorded value appears in the
+text of the task. The others are members of an object `also`, so that schemas stay small. A literal
+that follows a member of the input does not need a parameter, because a caller who passes that
+member changes the literal.
 
 In the plan, the reference `†input.NAME` replaces a literal with a default. A followed literal stays
 as recorded, and its entry in `explained` names the parameter as `given`:
@@ -104,9 +106,9 @@ class ParameterDecision:
     Attributes:
         rename: the new name of the parameter.
         merge: the parameter that replaces this one. Both have the same recorded value.
-        fix: True if there is to be no such parameter, and the recorded value stays.
-        description: its description.
-        required: True if callers must pass it.
+        fix: True to remove the parameter and keep the recorded value.
+        description: the description of the parameter.
+        required: True if callers must pass the parameter.
         default: a tuple with the default, or an empty tuple to keep the recorded value.
         at: the paths of constants that become this new parameter.
     """
@@ -193,7 +195,7 @@ class Parameter:
         name: its name.
         value: the recorded value, which is the default.
         leaves: the literals that the parameter fills.
-        tool: the tool that the first of these literals belongs to.
+        tool: the tool to which the first of these literals belongs.
         source: the source of a followed value, or None if the parameter has a default.
         source_in_words: the source, in words.
         also: True if the parameter is a member of the object `also`.
@@ -230,9 +232,9 @@ class Parameter:
 
     @property
     def schema(self) -> JSONObject:
-        """The parameter's JSON Schema. The schema copies what it can from the schema of the tool's
-        parameter. It also has the recorded value as the default or, for a followed value, names the
-        source.
+        """The parameter's JSON Schema. The schema copies as much as possible from the schema of the
+        tool's parameter. It also contains the recorded value as the default or, for a followed
+        value, the name of the source.
         """
         leaf = self.leaves[0]
         declared = leaf.schema or {}

@@ -1,4 +1,4 @@
-"""Events: what happened in a run. The journal is the list of its events, in order.
+"""Events: what happened in a run. The journal of a run is the list of its events, in order.
 
 The runner journals an event before it acts on it, and folding the journal again produces the same
 machine. An event therefore contains everything that the machine needs to process it without a
@@ -25,8 +25,8 @@ class JournalError(IdeabridgeError):
 
 @dataclass(frozen=True, slots=True)
 class Journaled:
-    """The base class of every event. The member `by`, where there is one, is a `Decider`; all other
-    members are JSON.
+    """The base class of every event. If an event has the member `by`, this member is a `Decider`.
+    All other members are JSON.
     """
 
     name: ClassVar[str]
@@ -53,7 +53,7 @@ class OfCall(Journaled):
     """The base class of every event about a call. `call` is the call's index in the run.
 
     Attributes:
-        tool_name: the call's tool. `Run.events` adds it; the journal does not store it.
+        tool_name: the name of the call's tool. `Run.events` adds it. The journal does not store it.
     """
 
     call: int
@@ -110,7 +110,7 @@ class Decider:
     """A person or a program that decided.
 
     Attributes:
-        kind: who decided; see `DeciderKind`.
+        kind: the kind of the decider; see `DeciderKind`.
         via: how the answer was given; see `Via`.
         user: the user of the server (`local`, or a name) if a person or an assistant decided, or
             the name of the approver.
@@ -185,8 +185,8 @@ def decider_text(event: JSONObject) -> str:
 
 
 def rule_text(rule: JSONObject) -> str:
-    """Return a phrase that identifies a standing rule from a journal by the rule's id and the day
-    on which the rule was created.
+    """Return a phrase that identifies a standing rule from a journal. The phrase contains the
+    rule's id and the day on which the rule was created.
     """
     return f"the standing rule {rule.get('id')} of {str(rule.get('at'))[:10]}"
 
@@ -213,8 +213,8 @@ MODULE: Final = Decider("nobody", "module")
 @dataclass(frozen=True, slots=True)
 class QuestionAsked(OfCall):
     """The module that runs a call (or item) asks the caller a question. `message` and the form's
-    `schema` come from the module. `digest` is the hash of the question, and `at` is when it was
-    asked, in seconds since 1970.
+    `schema` come from the module. `digest` is the hash of the question, and `at` is the time when
+    it was asked, in seconds since 1970.
     """
 
     name: ClassVar[str] = "question_asked"
@@ -270,11 +270,11 @@ class RunStarted(Journaled):
     """A run begins.
 
     `tools` contains full definitions, so that a journal can be folded while modules are down.
-    `mind` is the name of the mind (None if Solutions come turn by turn), and `why` says why that
-    mind was chosen. `idea` is the idea that the run was made from. `traceparent` is the trace of
-    the request that asked for the run (W3C Trace Context). `bound` contains, for each module that
-    the run can call, a digest of the definition with which the module is started; see `Binding`.
-    Journals from earlier versions have no `bound`.
+    `mind` is the name of the mind, or None if the caller answers turn by turn. `why` says why that
+    mind was chosen. `idea` is the id of the idea from which the run was made. `traceparent` is the
+    trace of the request that asked for the run (W3C Trace Context). `bound` contains, for each
+    module that the run can call, a digest of the definition with which the module is started; see
+    `Binding`. Journals from earlier versions do not have `bound`.
     """
 
     name: ClassVar[str] = "run_started"
@@ -413,10 +413,10 @@ class UsageNoted(Journaled):
 class SolutionProposed(Journaled):
     """A Solution that arrived in one piece is accepted into the run.
 
-    `places` is as in `CallProposed`. `mind` and `model` say who wrote the Solution. They are not
-    set if a caller who answers turn by turn wrote it. With a `pattern`, the Solution's calls form a
-    group. `explained` says how literals in a published plan are computed; see
-    `context/plan_literals.py`.
+    `places` is as in `CallProposed`. `mind` and `model` say who wrote the Solution. These two are
+    not set if a caller who answers turn by turn wrote the Solution. If `pattern` is set, the
+    Solution's calls form a group. `explained` says how literals in a published plan are computed;
+    see `context/plan_literals.py`.
     """
 
     name: ClassVar[str] = "solution_proposed"
@@ -469,15 +469,15 @@ class ApprovalAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class CallDecided(OfCall):
-    """A decision on a call, with who made it and why, and the edited call if there is one.
+    """A decision on a call, with the decider, the reason, and the edited call if there is one.
 
     `tool` is the full definition of a tool that replaces the call's own. The event contains it
     because the journal of a plan has only the tools that the plan names. `grant` is what the person
     who approved this call also allows for the rest of the run. `granted` is the call whose grant
-    approved this one without a question (see `grant.py`). `always` is the id of the standing rule
+    approved this call without a question (see `grant.py`). `always` is the id of the standing rule
     that a person gave with this approval. `rule` is the standing rule that approved the call
-    without asking, as `{"id", "at"}`, where `at` is the time when the rule was created, ISO 8601 in
-    UTC. In that case, `by` is the person who created it.
+    without asking, as `{"id", "at"}`, where `at` is the time when the rule was created, as ISO 8601
+    in UTC. In that case, `by` is the person who created it.
     """
 
     name: ClassVar[str] = "call_decided"
@@ -546,11 +546,11 @@ class CallStarted(OfCall):
 class CallFinished(OfCall):
     """A call (or one item) ended with a value, or with an error `{"kind", "message", "sent"?}`.
 
-    `sent` is what the tool sent, unchecked. `content` contains the content blocks of the result if
-    they say more than the value does. The error kind `cancelled` means that the call's group was
-    decided by another call, or that its Solution was cancelled. `chosen` is the output path that an
-    activity chose. `spent` is the usage of the call's room. `doubts` is what the room's run
-    assumed: `{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`.
+    `sent` is the content that the tool sent, without any check. `content` contains the content
+    blocks of the result if they contain more than the value. The error kind `cancelled` means that
+    the call's group was decided by another call, or that its Solution was cancelled. `chosen` is
+    the output path that an activity chose. `spent` is the usage of the call's room. `doubts` is
+    what the room's run assumed: `{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`.
 
     This is not the only event that ends a call:
 
@@ -578,7 +578,7 @@ class CallFinished(OfCall):
 class OutcomeAsked(OfCall):
     """The outcome of a call (or item) in flight is unknown, and a person is asked about it.
     `digest` is the hash of the question, and `at` is as in `ApprovalAsked`. `why` says what
-    happened; None means that the process died.
+    happened, or is None if the process died.
     """
 
     name: ClassVar[str] = "outcome_asked"

@@ -3,10 +3,10 @@
 A policy is built from the settings of a run. The journal contains the settings, so folding the
 journal repeats the verdicts.
 
-A rule that restricts (`ask`, `deny`) matches every name of its tool, whatever the case and width of
-the letters; see `ideabridge.tools.names.known_as`. A rule that allows matches only the exact name
-that it writes. A restricting rule that matches only another form of the name can make the verdict
-stricter, but never more lenient.
+A rule that restricts (`ask`, `deny`) matches every name of its tool, regardless of the case and
+width of the letters; see `ideabridge.tools.names.known_as`. A rule that allows matches only the
+exact name that it writes. A restricting rule that matches only another form of the name can make
+the verdict stricter, but never more lenient.
 """
 
 from __future__ import annotations
@@ -205,7 +205,8 @@ def ruled(
         otherwise: the verdict if no rule matches: `allow`, `ask`, `deny`, or `read_only` (the
             default policy).
         also: see `Rule.matches_folded`.
-        embedded: with `read_only`, further tools that run without a question; see `embedded_tools`.
+        embedded: further tools that run without a question if `otherwise` is `read_only`; see
+            `embedded_tools`.
     """
     handed_over = embedded or {}
 
@@ -253,7 +254,7 @@ def judge(policy: Policy, tools: Iterable[Tool], call: JSONObject) -> PolicyVerd
     """
     verdicts = [policy(tool, call) for tool in tools]
     if len(verdicts) == 1:
-        # Almost every call.
+        # This is the case for almost every call.
         return verdicts[0]
     return _strictest(verdicts)
 
@@ -285,7 +286,7 @@ def policy_named(setting: ApprovalSetting) -> Policy:
 def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
     """Return an approval setting's policy for direct calls to an exposed tool.
 
-    The setting's rules apply, and so does its `default` if that is `ask` or `deny`. All other calls
+    The setting's rules apply. Its `default` also applies if it is `ask` or `deny`. All other calls
     run, because the host decides whether to ask its user. However, if only persons are allowed to
     decide, a question from the host does not count, and a call asks as it would in a run.
 
@@ -334,8 +335,8 @@ class _Approval:
 
 
 def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
-    """Return the parts of an approval setting: the items in `all` or, without `all`, the setting
-    itself.
+    """Return the parts of an approval setting: the items in `all` or, if it has no `all`, the
+    setting itself.
     """
     if isinstance(setting, dict) and "all" in setting:
         return list(cast("list[ApprovalSetting]", setting["all"]))
@@ -361,7 +362,9 @@ def allows_by_name(setting: ApprovalSetting) -> bool:
 
 
 def approval_timeout(setting: ApprovalSetting) -> float | None:
-    """Return after how many seconds an undecided call is denied, or None if it never is."""
+    """Return the number of seconds after which an undecided call is denied, or None if it is never
+    denied.
+    """
     parts = [read_as(_Approval, part) for part in approval_parts(setting)]
     timeouts = [part.timeout_seconds for part in parts if part.timeout_seconds is not None]
     return min(map(float, timeouts), default=None)

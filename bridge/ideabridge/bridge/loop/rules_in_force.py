@@ -11,8 +11,8 @@ class RulesInForce:
     """The approval settings of a process, each with the time from which it was in force.
 
     The configuration might have been changed by an assistant. A client that is already connected
-    therefore gains nothing from looser rules: each call from the client gets the strictest verdict
-    of all settings that have been in force since the client connected.
+    therefore does not benefit from looser rules: each call from the client gets the strictest
+    verdict of all settings that have been in force since the client connected.
 
     Args:
         setting: the setting at the start of the process.

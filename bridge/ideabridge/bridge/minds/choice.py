@@ -41,7 +41,7 @@ def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choic
     Args:
         requested: `auto`, `turns`, `sampling`, or the name of the bridge's mind (`model`,
             `recorded`).
-        mind: the bridge's mind, which answers by itself, or None if the bridge has none.
+        mind: the bridge's mind, which answers on its own, or None if the bridge has no mind.
         samples: whether the client supports sampling.
 
     Raises:

@@ -1,8 +1,8 @@
 """Recorded: a mind that answers from stored ideas, for tests, demos and replay.
 
-It finds a stored idea by the id of the Request, which is the hash of the Request's context and
-schema. A recording therefore answers as long as the task, the tools and the results of all calls
-are the same. Otherwise the error shows the differences.
+The mind finds a stored idea by the id of the Request, which is the hash of the Request's context
+and schema. Therefore, a recording answers as long as the task, the tools and the results of all
+calls are the same. Otherwise, the error shows the differences.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class RecordingMissError(MindError):
 
 
 class Recorded:
-    """Answers Requests from the ideas in a store. If several ideas answer a Request, the newest is
-    used.
+    """Answers Requests from the ideas in a store. If several ideas answer a Request, the newest of
+    these ideas is used.
 
     Args:
         store: an open store, which is not closed.
@@ -85,8 +85,8 @@ class Recorded:
         if newest is None:
             return {}
         if newest.idea.shown is None:
-            # The recording was made when minds could not read values yet. Show everything, so that
-            # the Requests do not offer the reading tool.
+            # Show everything, so that the Requests do not offer the reading tool. The recording was
+            # made when minds could not read values yet.
             return {"value": MOST_BYTES, "request": MOST_BYTES}
 
         limits = Shown.from_json(newest.idea.shown)

@@ -203,7 +203,9 @@ def url_problem(url: str) -> str | None:
 
 
 def host_and_port(url: str | None) -> str:
-    """Return the host and port of an address, but not the rest, which might contain a secret."""
+    """Return only the host and port of an address, because its other parts might contain a
+    secret.
+    """
     try:
         parts = urlsplit(url or "")
         host = parts.hostname
@@ -311,8 +313,8 @@ class SamplingSettings(BaseModel):
 
 
 class Form(Enum):
-    """The ways in which a Request asks for JSON, strictest first. If an endpoint refuses one form,
-    the next is tried.
+    """The ways in which a Request asks for JSON, strictest first. If an endpoint refuses a form,
+    the next form is tried.
     """
 
     NATIVE = "native"
@@ -363,7 +365,7 @@ def find_key(names: Iterable[str], secrets: Secrets) -> str | None:
 
 
 def mask_keys(configuration: ModelConfiguration, secrets: Secrets) -> None:
-    """Mask every key that a library might read from the environment by itself."""
+    """Mask every key that a library might read from the environment on its own."""
     names = key_names(configuration.name.partition(":")[0])
     for name, value in os.environ.items():
         if name in names or name == configuration.key_env or name.endswith("_API_KEY"):

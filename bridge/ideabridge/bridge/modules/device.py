@@ -2,8 +2,8 @@
 code there, while this process keeps asking the authorization server for the tokens.
 
 The authorization server's answers are not trusted. Addresses and codes are shown only if a terminal
-displays them unchanged. No answer can make this process ask more often than once a second, or after
-the person's time has run out.
+displays them unchanged. An answer can never make this process ask more often than once a second, or
+after the person's time has run out.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class DeviceCode:
         address: the place where the person enters the code.
         code: the code, of at most 40 characters.
         complete: an address that contains the code, or None if the server sends none.
-        seconds: the time, in seconds, that the person has: as long as the code is valid, but at
-            most 10 minutes.
-        stranger: the host of the module's authorization server, if the address is on a different
-            host. Otherwise None.
+        seconds: the time, in seconds, that the person has. This is the time for which the code is
+            valid, but at most 10 minutes.
+        stranger: the host of the module's authorization server if the address is on a different
+            host. Otherwise, None.
     """
 
     address: str
@@ -112,8 +112,8 @@ class DevicePerson:
 
     Args:
         show: shows the address and the code to the person.
-        sleep: waits between two requests for the tokens; tests replace it.
-        clock: a monotonic clock in seconds; tests replace it.
+        sleep: waits between two requests for the tokens. Tests replace this function.
+        clock: a monotonic clock in seconds. Tests replace this function.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class DevicePerson:
 
                 trouble = f"its authorization server answered HTTP {response.status_code}"
 
-            # The server might be overloaded, so ask less often.
+            # Ask less often, because the server might be overloaded.
             interval = max(interval, min(2 * interval, _MOST_INTERVAL))
 
         late = "nobody signed in with the code in time"

@@ -1,8 +1,8 @@
 """Module errors, one class for each cause.
 
-Minds and people see the messages, so these are limited in length and secrets in them are masked
-(see `secrets`). Each message contains the module's name. The `outcome` of an error says whether the
-failed call was sent, and whether it might have taken effect.
+Minds and people see the messages, so the messages are limited in length, and secrets in them are
+masked (see `secrets`). Each message contains the module's name. The `outcome` of an error says
+whether the failed call was sent, and whether it might have taken effect.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class ModuleListError(ModuleError):
 
 class SharedQuestionError(ModuleError):
     """The module asked a question while calls from several sessions were running, and did not say
-    which call it belonged to, so ideabridge asked nobody. The call has ended. `repeatable` means
-    that the call only reads, so that `Modules.using` can send the call again over a connection that
-    belongs only to its session.
+    which call it belonged to, so ideabridge did not ask anybody. The call has ended. `repeatable`
+    means that the call only reads, so that `Modules.using` can send the call again over a
+    connection that belongs only to its session.
     """
 
     def __init__(self, module: str, message: str, *, outcome: Outcome, repeatable: bool) -> None:
@@ -114,8 +114,8 @@ class ModuleConfigurationError(ModuleError):
 
 class ModuleConnectError(ModuleError):
     """The module cannot be reached: the command does not exist, the process ended, or the server
-    refused or did not answer in time. `lasting` means that trying again soon would be useless, and
-    `unreachable` means that nothing was sent to the module.
+    refused or did not answer in time. `lasting` means that it is useless to try again soon.
+    `unreachable` means that no message was sent to the module.
     """
 
     outcome = "not_run"
@@ -130,7 +130,7 @@ class ModuleConnectError(ModuleError):
 
 class ModuleSignInError(ModuleConnectError):
     """A person must sign in to the module or grant more scopes (`lasting`), or the authorization
-    server refuses or cannot be reached. The message says what to do.
+    server refuses or cannot be reached. The message says what the person can do.
     """
 
     def __init__(self, module: str, message: str, *, lasting: bool = True) -> None:
@@ -215,8 +215,8 @@ class ModuleProtocolError(ModuleError):
 
 
 class LegacyQuestionError(ModuleError):
-    """The tool asked a question in the way of versions up to 2025-11-25, which is not allowed
-    during a call in version 2026-07-28.
+    """The tool asked a question as in the protocol versions up to 2025-11-25. Version 2026-07-28
+    does not allow this during a call.
 
     Attributes:
         repeatable: True if it is safe to send the call again with the older protocol version.

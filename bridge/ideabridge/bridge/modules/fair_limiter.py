@@ -1,4 +1,6 @@
-"""Fair limiter: limits how many calls run at once, and makes their senders take turns."""
+"""Fair limiter: limits how many calls run at the same time, and makes the senders of calls take
+turns.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ from ideabridge.tools.turns import asked_by
 
 
 class FairLimiter:
-    """Limits how many calls run at the same time. Waiting callers (`asked_by`) take turns, and so
-    do the runs of each caller, no matter how many calls each has. In a single queue, a run of a
-    thousand calls would delay every other run until its last call has begun, and a caller with a
-    hundred runs would delay every other caller.
+    """Limits how many calls run at the same time. Waiting callers (`asked_by`) take turns,
+    regardless of how many calls each of them has. The runs of each caller also take turns. In a
+    single queue, a run of a thousand calls would delay every other run until its last call has
+    begun, and a caller with a hundred runs would delay every other caller.
     """
 
     def __init__(self, number: int) -> None:
@@ -55,7 +57,7 @@ class FairLimiter:
             raise
 
     def release(self) -> None:
-        """Report the end of a call, so that the next one can run."""
+        """Report the end of a call, so that the next call can run."""
         if self._free < 0 or not self._waiting:
             self._free += 1
             return

@@ -50,8 +50,8 @@ class PagedList(Generic[EntryT]):
     Attributes:
         entries: the entries, in the module's order.
         note: why there might be more entries, or None for a complete list.
-        unfinished: True if a page failed or did not arrive in time, so that reading the list again
-            might yield more.
+        unfinished: True if a page failed or did not arrive in time, so that another read of the
+            list might yield more entries.
     """
 
     entries: list[EntryT]
@@ -64,8 +64,8 @@ class Patience:
     """The time that reading a list can take.
 
     Attributes:
-        page: seconds for each page after the first.
-        whole: seconds for all pages after the first.
+        page: the time, in seconds, for each page after the first.
+        whole: the time, in seconds, for all pages after the first.
     """
 
     page: float
@@ -81,7 +81,7 @@ async def read_pages(
     """Read a list.
 
     Args:
-        read: reads the page at a cursor, or the first page if it is None.
+        read: reads the page at a cursor, or the first page if the cursor is None.
         noun: the kind of entries, for the notes, such as "tools".
         patience: the time to wait for the pages after the first.
         describe: turns an error from `read` into text, for the notes.

@@ -204,7 +204,8 @@ async def _in_text(value: JSON, validator: Validator) -> JSON:
     satisfies the schema.
 
     Raises:
-        IdeabridgeError: neither of them satisfies the schema, or the content is not text.
+        IdeabridgeError: neither the JSON nor the text satisfies the schema, or the content is not
+            text.
     """
     if not isinstance(value, str):
         raise InvalidJSONError("it is not text")
@@ -265,8 +266,8 @@ def _says_the_same(result: types.CallToolResult, structured: JSON) -> bool:
 
 
 def _decoded(text: str) -> JSON:
-    # The parsed text is only compared, so its numbers need not be exact. `decode` is not used,
-    # because it would be slow for megabytes.
+    # Do not use `decode`, because it would be slow for megabytes. The parsed text is only compared,
+    # so its numbers do not have to be exact.
     try:
         return cast("JSON", from_json(text))
     except ValueError:
@@ -282,7 +283,7 @@ def add_text(whole: JSONObject, structured: JSON) -> None:
 
 
 def broken_result(whole: JSONObject, error: ModuleOutputError) -> JSONObject:
-    """Return the result of a direct call that violates the tool's schema. It is turned into an
+    """Return the result of a direct call that violates the tool's schema. The returned result is an
     error that contains everything that the tool sent.
     """
     content: list[JSON] = [

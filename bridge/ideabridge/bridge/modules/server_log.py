@@ -1,10 +1,10 @@
-"""ServerLog: one server's log file, which holds what the server wrote to standard error, the log
-messages that it sent, and when it was up.
+"""ServerLog: one server's log file. The file contains the output of the server to standard error,
+the log messages that it sent, and the times when it was up.
 
 The file is in the user's state folder, and only its owner can read it. Each line is one JSON
-object. Several processes can write to the same file: each appends whole lines, and a process that
-finds it full moves it aside under a lock. Secrets are masked before anything is written. A server
-that writes too much loses lines, and the log says how many.
+object. Several processes can write to the same file. Each process appends whole lines, and a
+process that finds the file full moves it aside under a lock. Secrets are masked before anything is
+written. If a server writes too much, some lines are lost, and the log states how many.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ServerLogLine:
     logger: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line as JSON; members without a value are left out."""
+        """Return the line as JSON, without the members that have no value."""
         value: dict[str, Any] = {
             "time": round(self.time, 3),
             "process": self.process,
@@ -148,7 +148,7 @@ class ServerLog:
         logger_name: str = "",
     ) -> None:
         """Append lines. Secrets, including those that span several lines, are masked before
-        anything is cut, because half a secret would not be recognised.
+        anything is cut, because a part of a secret would not be recognised.
         """
         if not self._has_room(min(MAX_LINE, sum(map(len, lines))), takes=False):
             # Do not search for secrets in text that is left out anyway.
@@ -193,7 +193,7 @@ class ServerLog:
 
     def _has_room(self, size: int, *, takes: bool = True) -> bool:
         """Reserve `size` bytes of the amount that the server is allowed to write now. Return False
-        if this is too much. If `takes` is False, only check.
+        if this exceeds the amount. If `takes` is False, only check the size, without reserving it.
         """
         now = time.monotonic()
         refilled = self._left + (now - self._filled) * _BYTES_PER_SECOND
@@ -229,7 +229,9 @@ def _kept(masked: str, most: int) -> str:
 
 
 def _without_tokens(line: str) -> str:
-    """Hide what looks like a secret in a line, such as a token that the server got by itself."""
+    """Hide what looks like a secret in a line, such as a token that the server obtained on its
+    own.
+    """
     parts = _MASKED.split(line)
     return "".join(
         part if number % 2 else str(shown_json(part)) for number, part in enumerate(parts)
@@ -286,7 +288,7 @@ class ServerLogReader:
     """Reads the log of one server from its beginning, while processes write it.
 
     Args:
-        path: the file, which need not exist.
+        path: the file, which does not have to exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -303,7 +305,7 @@ class ServerLogReader:
         lines: list[ServerLogLine] = []
         inode = _inode(self._path)
         if self._inode not in (0, inode) and _inode(_earlier(self._path)) == self._inode:
-            # The file was moved aside since the last call.
+            # The file has been moved aside since the last call.
             lines += _lines_in(self._read(_earlier(self._path), self._offset)[0])
 
         if inode != self._inode:
@@ -334,8 +336,8 @@ def _inode(path: Path) -> int:
 
 
 def _lines_in(data: bytes) -> list[ServerLogLine]:
-    """Return the lines in a log. Anything that is not a line of a log is left out, such as a line
-    that was cut off because the disk was full.
+    """Return the lines in a log. Leave out text that is not a line of a log, such as a line that
+    was cut off because the disk was full.
     """
     lines: list[ServerLogLine] = []
     for row in data.splitlines():

@@ -86,7 +86,9 @@ class Lines:
             self._add(chunk[start:])
 
     def rest(self) -> bytes | LongLine | None:
-        """End the stream. Return the bytes after the last line ending, or None if none are left."""
+        """End the stream. Return the bytes after the last line ending, or None if no bytes are
+        left.
+        """
         return self._take() if self._size else None
 
     def _add(self, piece: bytes) -> None:
@@ -132,12 +134,12 @@ class Guard:
     and SIGHUP, so a signal to this process group does not end it.
 
     The guard also ends this process if a signal fails to do so: Python's C handler writes the
-    number of each signal to the pipe, whatever code is running. Three seconds after SIGTERM or
-    SIGINT, the guard kills this process.
+    number of each signal to the pipe, regardless of the code that is running. Three seconds after
+    SIGTERM or SIGINT, the guard kills this process.
 
-    Not covered: a child that leaves its process group, a SIGKILL in the microseconds between the
-    start of a child and its registration, and Windows, which has no process groups (there, the
-    child processes only notice that their pipes are closed).
+    The guard does not cover three cases: a child that leaves its process group; a SIGKILL in the
+    microseconds between the start of a child and its registration; and Windows, which has no
+    process groups. On Windows, the child processes only notice that their pipes are closed.
     """
 
     def __init__(self) -> None:
@@ -150,7 +152,7 @@ class Guard:
     @contextmanager
     def hearing(self) -> Generator[None]:
         """Report to the guard the signals that Python handles. The guard then ends this process if
-        it does not end by itself. This works only in the main thread, and not on Windows.
+        it does not end on its own. This works only in the main thread, and not on Windows.
         """
         with self._lock:
             self._forget_after_fork()
@@ -170,7 +172,7 @@ class Guard:
             descriptor = self._process.stdin.fileno()
             os.set_blocking(descriptor, False)
             # Python allows only the main thread to set the wakeup descriptor. If the guard is
-            # started in another thread, it does not hear about signals.
+            # started in another thread, signals are not reported to it.
             with suppress(ValueError):
                 signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
 
@@ -393,8 +395,8 @@ class ChildProcess:
             try:
                 descriptor = os.pidfd_open(self.pid)
             except OSError:
-                # The process has already been reaped, or too many files are open: poll for the
-                # return code.
+                # Poll for the return code, because the process has already been reaped or too many
+                # files are open.
                 descriptor = -1
             if descriptor >= 0:
                 try:
@@ -413,8 +415,8 @@ class ChildProcess:
 
     async def end(self) -> None:
         """End a process whose input is closed, together with its whole group: wait, then SIGTERM,
-        then SIGKILL. This takes at most 1.5 s. The caller must shield it from cancellation, which
-        would leave the child running.
+        then SIGKILL. This takes at most 1.5 s. The caller must shield this method from
+        cancellation, because a cancellation would leave the child running.
         """
         await self.exits_within(STDIN_GRACE)
         gone = not self._signal_group(signal.SIGTERM) and self.has_exited
@@ -568,7 +570,8 @@ class StdioTransport:
         self._process = process
         incoming, to_session = anyio.create_memory_object_stream[SessionMessage | Exception](64)
         # The buffer holds unwritten requests, so that a child that does not read cannot block a
-        # caller beyond its timeout. `parallel` limits the number of callers, and so the buffer.
+        # caller beyond its timeout. `parallel` limits the number of callers, and therefore also the
+        # size of the buffer.
         from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](4096)
         self._incoming = incoming
         self._streams = [incoming, to_session, from_session, outgoing]
@@ -657,7 +660,8 @@ class StdioTransport:
             self._read.set()
 
         if not self._closing and self.reason is None:
-            # The process has probably ended; its exit code follows a moment later.
+            # Wait briefly: the process has probably ended, and its exit code follows a moment
+            # later.
             await process.exits_within(_DRAIN_SECONDS)
             self._end(process.how_it_ended)
 
@@ -683,8 +687,8 @@ class StdioTransport:
     async def _take(
         self, line: bytes | LongLine, incoming: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> str | None:
-        """Pass one line to the session. If the connection must end, return the reason, otherwise
-        None.
+        """Pass one line to the session. If the connection must end, return the reason. Otherwise,
+        return None.
         """
         if isinstance(line, LongLine):
             problem = f"its answer has {line.size:,} bytes; the limit is {self._limit:,}"

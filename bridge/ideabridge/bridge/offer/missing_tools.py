@@ -32,7 +32,7 @@ class MissingTools:
 
     Args:
         configuration: contains the modules' entries, and says whether a project file is ignored.
-        modules: know the state of each module.
+        modules: the modules, whose states explain why tools are missing.
         own: the names of the tools of this process.
         profile: the profile that restricts the offer, or None. Errors name a server outside the
             profile only if a call names it.
@@ -65,15 +65,15 @@ class MissingTools:
         return f"{self.unused_file()}{self.away(named)}"
 
     def unused_file(self) -> str:
-        """Return sentences about the files that are not used. Each begins with a space. Return ""
-        if all files are used.
+        """Return sentences about the files that are not used. Each sentence begins with a space.
+        Return "" if all files are used.
         """
         return "".join(f" {sentence}" for sentence in self._configuration.unused_files)
 
     def away(self, named: Collection[str | None] = ()) -> str:
         """Return a sentence that names the modules that are not up, for use in errors about unknown
-        tools. It begins with a space. Return "" if all modules are up. The modules in `named` come
-        first.
+        tools. The sentence begins with a space. Return "" if all modules are up. The modules in
+        `named` come first.
         """
         reasons: list[str] = []
         left = _AWAY
@@ -82,7 +82,8 @@ class MissingTools:
             reason = f"{status.name} ({status.why[:_AWAY]})"
             left -= len(reason)
             if reasons and left < 0:
-                # A truncated reason could lose the command that helps, so only name the module.
+                # Name only the module, because a truncated reason might no longer contain the
+                # command that helps.
                 reason = status.name
             reasons.append(reason)
 
@@ -113,12 +114,12 @@ class MissingTools:
         return self._profile is None or self._profile.admits_server(name)
 
     def _hidden_part(self, name: str, module: str | None) -> tuple[str, str] | None:
-        """Return the kind and the name of the thing that the profile leaves out: the server of an
-        existing tool, or the tool itself. Return None if the profile contains the tool.
+        """Return the kind and the name of what the profile leaves out: the server of an existing
+        tool, or the tool itself. Return None if the profile contains the tool.
 
         Args:
             name: the name of the tool.
-            module: its module, or None for this process.
+            module: the module of the tool, or None for this process.
         """
         profile = self._profile
         if profile is None:

@@ -3,8 +3,8 @@
 A call starts where it is made, and `await` returns its result. A program can therefore make calls
 first and await them later, one by one or with `asyncio.gather`. This file finds calls that are
 certainly never awaited: the value of the call is thrown away, or it is used where only the result
-can be meant, as in `git.log()["x"]` or `f"{git.log()}"`. The interpreter's type checker sees some
-of these, but does not say what to write instead.
+can be meant, as in `git.log()["x"]` or `f"{git.log()}"`. The interpreter's type checker finds some
+of these calls, but does not say what to write instead.
 
 A call that might be awaited elsewhere is not reported: a call that is passed on, returned by a
 plain function, stored in a list, or held by a variable that is also used in other ways.
@@ -76,7 +76,7 @@ class Unawaited:
 def unawaited(
     tree: ast.Module, tools: Mapping[str, frozenset[str]], functions: frozenset[str]
 ) -> list[Unawaited]:
-    """Return the calls in a program that make no sense without `await`.
+    """Return the calls in a program whose values are useless without `await`.
 
     Args:
         tree: the program.
@@ -260,8 +260,8 @@ class _Program:
         return isinstance(node, ast.AsyncFunctionDef)
 
     def _is_thrown_away(self, node: ast.AST) -> bool:
-        """Return whether a value is a whole statement, or a part of a container that is one. The
-        value of the last statement is the output, and is not thrown away.
+        """Return whether a value is a whole statement, or a part of a container that is a whole
+        statement. The value of the last statement is the output, so it is not thrown away.
         """
         parent = self._parents[node]
         while isinstance(parent, _CONTAINERS):

@@ -14,10 +14,10 @@ passes `Step`s to the event loop, in order:
     Failed       an exception that nothing caught, a malformed   nothing
                  program, a limit, or a dead worker
 
-A program has no real clock, no true randomness, no files and no network: the clock is frozen,
+A program does not have a real clock, true randomness, files or a network: the clock is frozen,
 `random` is seeded, and any other request to the system fails inside the program. Two sessions of
-the same program that get the same results in the same order therefore take the same steps. Resuming
-a run relies on this: the program runs again, with the journaled results.
+the same program that get the same results in the same order therefore take the same steps. A run
+can therefore be resumed: its program runs again, with the journaled results.
 
 The interpreter is imported, and the first worker starts, when the first program runs.
 """
@@ -166,7 +166,7 @@ class Failed:
     Attributes:
         kind: `malformed`: the program was refused before any of it ran. `exception`: an exception
             was not caught. `limit`: it reached a limit of time, memory or calls. `crashed`: its
-            worker died. `missing`: there is no interpreter.
+            worker died. `missing`: the interpreter is missing.
         message: the reason, including the line.
     """
 
@@ -193,7 +193,7 @@ class ImportedModule:
     Attributes:
         functions: the names of its functions.
         stub: returns the text of its `.pyi` file. It is called when a program imports the module.
-        reads: whether it also has the function that reads large results; see `handles.py`.
+        reads: whether the module also has the function that reads large results; see `handles.py`.
     """
 
     functions: Sequence[str]
@@ -212,7 +212,7 @@ class Setting:
             own `time`.
         values: the values of global names, such as `input`.
         call: returns the call for (module, function, arguments). The module is "" for `ask` and for
-            sleeping. It raises `ProgramError` if there is no such call.
+            a call that sleeps. If there is no such call, it raises `ProgramError`.
         now: the time of the frozen clock, in seconds since 1970.
         seed: the seed of the module `random`.
     """
@@ -253,7 +253,7 @@ def monty() -> Any:
     """Return the interpreter's library.
 
     Raises:
-        ProgramError: it is not installed.
+        ProgramError: the interpreter is not installed.
     """
     try:
         import pydantic_monty
@@ -272,8 +272,8 @@ def interpreter() -> str:
 class Sandbox:
     """The worker processes that run programs. The first worker starts with the first program.
 
-    `absent` returns the reasons why modules might be missing for a caller, for errors about
-    imports.
+    `absent` returns the reasons why modules might be missing for a caller. Errors about imports use
+    these reasons.
     """
 
     def __init__(
@@ -297,8 +297,8 @@ class Sandbox:
 
         A program can wait for a call that another program answers. If every worker is taken, a
         waiting session therefore gives up its worker, and runs again later. A session gives up its
-        worker only after it has waited for as long as running again takes, so this at most doubles
-        the work.
+        worker only after it has waited for as long as it would take to run again, so this at most
+        doubles the work.
         """
         async with self._next.place():
             while not session.is_closed and len(self._held) >= SESSIONS:
@@ -358,9 +358,9 @@ class Sandbox:
         """Return why a caller's program is malformed, for example because of its syntax, unknown
         names or wrong arguments. Return None if it is well formed.
 
-        The program runs up to its first call, which is not made.
+        The program runs up to its first call, but this call is not made.
         """
-        # The check runs in a thread, because creating the types of 500 tools takes 30 ms.
+        # Run the check in a thread, because it takes 30 ms to create the types of 500 tools.
         absent = self._absent(caller)
         problem = await self._checks.run(
             lambda process: self._known_check(program, setting, absent, process)
@@ -550,7 +550,7 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
 
 def _imported(names: str, servers: Mapping[str, str]) -> str | None:
     """Return the statement that imports the modules of some servers, given names such as `time, git
-    as g`. Return None if one of them is not a server.
+    as g`. Return None if one of the names is not a server.
     """
     pairs = [pair.split() for pair in names.split(",")]
     if any(name not in servers for name, *_ in pairs):
@@ -569,7 +569,7 @@ _IMPORT_LINE: Final = re.compile(
 
 
 # -- findings of the type checker ------------------------------------------------------------------
-# The checker refuses much code that is correct: `re.search(...).group(1)`, `sum(row["n"] for row in
+# The checker refuses a lot of correct code: `re.search(...).group(1)`, `sum(row["n"] for row in
 # rows)` over mixed rows, a tool called with `**arguments`. A program is refused only for code that
 # always fails when it runs. Any other code that fails raises an exception in the program, and each
 # value is validated when its call is made.
@@ -624,8 +624,8 @@ def _certain(
     stored = _stored_keys(program)
     certain: list[tuple[int, int, str]] = []
     rows: list[tuple[str, str, str, str]] = _FINDING.findall(findings)
-    # If the syntax is wrong, report only this: nothing is imported, so there would be a finding for
-    # every use of a module.
+    # If the syntax is wrong, report only the syntax error. The checker then imports no modules, so
+    # there would be a finding for every use of a module.
     syntax = [row for row in rows if row[2] == _SYNTAX]
     if not syntax:
         certain += [(call.line, call.column, call.text) for call in calls]
@@ -687,8 +687,8 @@ def _is_certain(
 
 
 def _unawaited(program: str, setting: Setting) -> list[Unawaited]:
-    """Return the calls in a program that are not awaited. Empty if this Python cannot parse the
-    program.
+    """Return the calls in a program that are not awaited. The list is empty if this Python cannot
+    parse the program.
     """
     tree = parsed(prepared(program, setting.servers))
     if tree is None:
@@ -868,10 +868,10 @@ class ProgramSession:
         refer: returns the reference that replaces a handle in calls and outputs.
         calls: maximum number of calls that the program can make.
         on_park: called when another session needs the worker of this session while this session
-            waits. The function closes this session. None if the session keeps its worker.
+            waits. The function closes this session. If None, the session keeps its worker.
 
     Attributes:
-        computes: whether the program might take a step without `answer`.
+        computes: whether the program might take a step before `answer` is called.
         on_park: see the argument.
         ripens: the time, by `time.monotonic`, from which a waiting session can give up its worker.
             None while it is not waiting.
@@ -908,7 +908,8 @@ class ProgramSession:
         self._steps: deque[Step] = deque()
         self._answers: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
         self._ids: list[int] = []
-        # The byte offset at which each line of the text begins. Filled at the first call.
+        # The byte offset at which each line of the text begins. The list is filled at the first
+        # call.
         self._lines: list[int] = []
         self._printed = 0
         self._pid: int | None = None
@@ -1143,8 +1144,8 @@ class ProgramSession:
         return {"return_value": value}
 
     def _read(self, snapshot: Any, named: dict[str, Any]) -> Any:
-        """Read part of a result. This does not count as a call: the run already has the result, so
-        the part is always the same.
+        """Read part of a result. This does not count as a call, because the run already has the
+        result and the part is always the same.
         """
         self._reads += 1
         if self._reads > READS:

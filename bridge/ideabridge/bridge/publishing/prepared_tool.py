@@ -31,16 +31,17 @@ class PreparedTool:
 
     Attributes:
         answer: how calls are answered.
-        sentences: the sentences of its description that say how calls are answered.
-        annotations: its behaviour hints.
-        input_schema: its parameters.
-        example: the input with which it reproduces its run.
+        sentences: the sentences of the tool's description that say how calls are answered.
+        annotations: the behaviour hints of the tool.
+        input_schema: the parameters of the tool.
+        example: the input with which the tool reproduces its run.
         plan: the plan or program in its published form, or None.
-        guide: the starting point for a mind that solves it again, or None if no mind does.
-        draft: the plan as it was lifted, or None if no plan answers its calls.
-        report: the report on its program, or None if no program answers its calls.
-        output: a 1-tuple with the value that it returns for `example`, or None if this value is the
-            result of its run.
+        guide: the starting point for a mind that solves the idea again, or None if no mind solves
+            it again.
+        draft: the plan as it was lifted, or None if no plan answers the tool's calls.
+        report: the report on the tool's program, or None if no program answers the tool's calls.
+        output: a 1-tuple with the value that the tool returns for `example`, or None if this value
+            is the result of the tool's run.
         no_plan: why the wanted plan is missing, or "".
     """
 
@@ -173,7 +174,7 @@ def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: st
         no_plan: why it does not answer with a plan, or "" if no plan was wanted.
     """
     catalogue = outline.catalogue
-    # Clean rooms have the same tools as the run itself, so they add none.
+    # Clean rooms have the same tools as the run itself, so they do not add any tools.
     offered = [
         tool
         for tool in catalogue.tools
@@ -192,7 +193,9 @@ def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: st
 
 
 def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
-    """Return a sentence saying that a mind solves the idea, and which tools the mind can call."""
+    """Return a sentence that says that a mind solves the idea, and names the tools that the mind
+    can call.
+    """
     names = [tool.name for tool in offered]
     reads = ", which only read" if hints["readOnlyHint"] is True else ""
     may = f"; it may call {first_names(names)}{reads}" if names else ""

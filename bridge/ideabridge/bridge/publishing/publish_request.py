@@ -25,7 +25,7 @@ class PublishRequest:
     members.
 
     Attributes:
-        ref: the run, or an idea that it ended with.
+        ref: the run, or an idea with which the run ended.
         name: the name of the tool.
         description: what the tool does, or None to take the description from its run or its
             program.
@@ -36,7 +36,7 @@ class PublishRequest:
         strict: whether a replay asks before it uses any undetermined value.
         or_solve: whether a mind continues if the plan produces no output.
         by: who made the choices.
-        to: the audience, see `read_audience`, or None to leave it as it is.
+        to: the audience (see `read_audience`), or None to leave the audience unchanged.
         program: a program that does what the runs did, or None if none was written for them.
         caller: who publishes.
         decisions: the decisions in `parameters`, keyed by parameter name.
@@ -110,8 +110,8 @@ class PublishRequest:
         )
 
     def with_words_of_program(self) -> PublishRequest:
-        """Return the request, completed with the words of the program's author where the publisher
-        gives none.
+        """Return the request. Where the publisher does not supply words, use the words of the
+        program's author.
         """
         program = self.program
         if program is None:

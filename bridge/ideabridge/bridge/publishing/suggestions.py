@@ -69,7 +69,7 @@ _HELPERS: Final = frozenset({"pick"})
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """Calls of a run, from `first` to `last`, counted from 0. `whole` is true if the run has no
+    """The calls of a run from `first` to `last`, counted from 0. `whole` is true if the run has no
     other calls.
     """
 
@@ -90,17 +90,17 @@ class Suggestion:
 
     Attributes:
         name: a name for the tool.
-        times: how often the work was done.
+        times: the number of times that the work was done.
         tools: the tools that were called, in order.
         changes: True if one of the tools might change something.
         parameters: the parameters that the tool would have, as `{"at", "default"?, "optional"?}`.
-            First come those that differed, which callers must pass; then those that were always the
-            same, with their value as default; and finally the optional ones, whose values were
-            copied.
-        open: the points that the tool would leave open; empty if its plan is plain. A program can
-            settle them.
+            The order is: the parameters that differed, which callers must pass; the parameters that
+            were always the same, with their value as default; and the optional parameters, whose
+            values were copied.
+        open: the points that the tool would leave open. The list is empty if the tool's plan is
+            plain. A program can settle the open points.
         occurrences: the calls that the command publishes, and those that it names as evidence,
-            latest first. Exact repetitions are left out, because they show nothing new.
+            latest first. Exact repetitions are left out, because they do not show anything new.
         title: the title of the run with the latest occurrence.
     """
 
@@ -212,7 +212,9 @@ def names_in_use(store: Store, caller: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The successful calls in a run with `count` calls: their tools, and their numbers in it."""
+    """The successful calls in a run with `count` calls: the tools of these calls, and their numbers
+    in the run.
+    """
 
     run: str
     title: str
@@ -288,8 +290,8 @@ def _line_of(store: Store, record: RunRecord) -> _Line:
 
 
 def _tools_of(solution: Solution) -> tuple[str, ...]:
-    """Return the names of the tools that are called, without their modules, because calls need not
-    name the module.
+    """Return the names of the tools that are called, without their modules, because calls do not
+    have to name the module.
     """
     return tuple(re.split(r"[./]", call.tool)[-1] for call in written_calls(solution.calls))
 
@@ -366,7 +368,9 @@ class _Runs:
         self._read: dict[str, RecordedRun | None] = {}
 
     def calls(self, run_id: str, places: Sequence[int]) -> list[EndedCall] | None:
-        """Return calls in a run, or None if one of them is not a plain, successful tool call."""
+        """Return calls in a run, or None if one of the calls is not a plain, successful tool
+        call.
+        """
         if run_id not in self._read:
             self._read[run_id] = read_run(self._store, run_id)
 
@@ -517,8 +521,8 @@ def _examine(
             break
         line = lines[number]
         work = _work(runs, line, line.places[start : start + len(repeated.tools)])
-        # The same name can belong to a tool of a different server, so the origins of the tools are
-        # compared.
+        # Compare the origins of the tools, because a tool of a different server can have the same
+        # name.
         if work is not None and (not works or work.origins == works[-1].origins):
             works.append(work)
         else:
@@ -562,8 +566,8 @@ def _examine(
 
 
 def _work(runs: _Runs, line: _Line, places: Sequence[int]) -> _Work | None:
-    """Read calls in a run. Return None if one of them is not plain, or if a failed call lies
-    between them.
+    """Read calls in a run. Return None if one of the calls is not plain, or if there is a failed
+    call between them.
     """
     first = places[0]
     last = places[-1]

@@ -2,9 +2,9 @@
 
 A run is bound to the modules as they were when it began: its `RunStarted` has a digest of the start
 definition of each module that its tools reach (`start_definitions`). While the run waits, anything
-else in the configuration can change. A call is refused if its module now starts differently, or if
-its Python tool is missing or has another definition. `Executor` compares the definitions of a
-module's tools each time before it sends a call.
+else in the configuration can change. A call is refused if its module now starts in a different way,
+or if its Python tool is missing or has a different definition. `Executor` compares the definitions
+of a module's tools each time before it sends a call.
 
 A run continues if none of its remaining calls would be refused. If a mind later makes a call that
 is refused, only that call fails, with the reason.
@@ -171,8 +171,8 @@ class Binding:
         )
 
     def _is_bound(self, module: str) -> bool:
-        """Return whether a module's start definition in this process is the one to which the run is
-        bound.
+        """Return whether a module's start definition in this process equals the start definition to
+        which the run is bound.
         """
         if self._bound is None or module not in self._bound:
             # The journal does not record how the module started, so the whole configuration must be

@@ -4,15 +4,15 @@ A sweep is two indexed queries: for runs whose status is `running`, and for `int
 the current configuration. If the driver of such a run is gone (its process has ended, or its lease
 has lapsed), this process takes the run up, at most `TAKEN_UP_AT_ONCE` runs per second. The first
 sweep, and the first sweep after a change to the configuration, cover the `running` runs of all
-configurations. So do the next sweeps, until each of these runs either has a driver that is known to
-be alive or was tried while the store worked. Otherwise, if the store happened to be busy at the
-wrong moment, a run whose configuration no process has any more would be left behind.
+configurations. The next sweeps also cover these runs, until each of them either has a driver that
+is known to be alive or was tried while the store worked. Otherwise, a run whose configuration no
+process has any more would be left behind if the store was busy during the first sweep.
 
-A run that cannot be taken up is reported once. If the store or this process failed, it is tried
-again after a delay that doubles. If it cannot continue under this configuration, it is tried again
-when another process has driven it or the configuration changes. `Runs` sets aside a run that makes
-no progress; from then on, it is taken up only when a person asks for it. `docs/survival.md`
-describes what users see of this.
+A run that cannot be taken up is reported once. If the store or this process failed, the run is
+tried again after a delay that doubles. If the run cannot continue under this configuration, it is
+tried again when another process has driven it or the configuration changes. `Runs` sets aside a run
+that makes no progress; from then on, it is taken up only when a person asks for it.
+`docs/survival.md` describes what users see of this.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Failed:
     """A run that could not be taken up.
 
     Attributes:
-        delay: seconds between the last failure and the next attempt.
+        delay: the number of seconds between the last failure and the next attempt.
         due: the time when the next attempt is due.
         hopeless: the epoch in which the run cannot continue under this configuration. The run is
             tried again once another process has driven it, or once the configuration has changed.
@@ -197,7 +197,7 @@ class Recovery:
             except PASSING:
                 # The next sweep covers all configurations again.
                 raise
-            except Exception as error:  # noqa: BLE001 - one run that cannot be read must not hold up the others
+            except Exception as error:  # noqa: BLE001 - an unreadable run must not delay the others
                 self._give_up(record, error)
 
     def _sweep(self, group: TaskGroup, fingerprint: str | None) -> list[float]:
@@ -274,7 +274,7 @@ class Recovery:
                     return None
                 if self._taken_up is not None:
                     self._taken_up(run)
-            except Exception as error:  # noqa: BLE001 - one run that cannot be read must not hold up the others
+            except Exception as error:  # noqa: BLE001 - an unreadable run must not delay the others
                 if record is not None:
                     self._give_up(record, error)
                 if isinstance(error, PASSING):
@@ -291,7 +291,8 @@ class Recovery:
         """
         root = self._store.runs.get(lease.run.partition(".")[0])
         if record.lease != lease or (root is not None and is_set_aside(root)):
-            # Another process was faster, or the run (or its parent) waits for a person.
+            # Another process has taken the run up first, or the run (or its parent) waits for a
+            # person.
             return None
 
         if root is not None and root.id != record.id and self._goes_on_with(root):

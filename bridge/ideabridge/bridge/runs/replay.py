@@ -78,8 +78,8 @@ class Replay:
 
 
 def same_input(value: JSON) -> JSON:
-    """Return the input with sorted object keys, for comparison with a recorded input. Nothing else
-    is normalised: 1.0 differs from 1, and a missing member differs from its default.
+    """Return the input with sorted object keys, for comparison with a recorded input. No other
+    normalisation takes place: 1.0 differs from 1, and a missing member differs from its default.
     """
     return with_sorted_keys(value)
 
@@ -261,8 +261,8 @@ class Ways:
             return await check_beside(plan, start_solve_by, plan, solving)
 
         settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
-        # As in any plan, each room chooses its mind when it opens. Only the choice of a client's
-        # model must be recorded now.
+        # As in any plan, each room chooses its mind when it opens. Record now only whether the
+        # client's model was chosen.
         recorded = choice if choice.name == SAMPLING else None
         if plan.program is not None:
             return start_program(plan, catalogue, settings, plan.names or {}, [*before], recorded)
@@ -354,8 +354,8 @@ class Ways:
         A plan that was stored by an import, or by an application that calls `Store.publish`, has no
         pins: a pin contains the digest of a definition, and neither the import nor the application
         has the definition. The first use of the publication therefore pins its tools and stores the
-        pins. The definitions come from the journal of the run from which the plan was lifted.
-        Without this journal, the current definitions are used, from the modules that the idea's
+        pins. The definitions come from the journal of the run from which the plan was lifted. If
+        this journal is missing, the current definitions are used, from the modules that the idea's
         schema names. If such a module is down, the publication remains without pins until the next
         use. The pins are the same for all callers, so the caller's profile does not matter.
         """
@@ -371,7 +371,7 @@ class Ways:
             calls = [with_module(call, listed) for call in calls]
             catalogue = await self._present_catalogue(calls, unpinned.definitions, caller)
             if self._idea_of_others(publication, calls, catalogue) is not None:
-                # The call itself is refused later.
+                # Return the publication without pins. The call itself is refused later.
                 return publication
             if not all(_has_tool(catalogue, call, listed) for call in calls):
                 # Definitions are unknown until the modules are up.

@@ -1,21 +1,22 @@
 """Contents: stores messages, schemas and lists of messages by content, so that each is stored only
 once.
 
-A context is stored as a JSON array of entries. A positive entry is the number of a message; a
-negative entry is the negated number of a list of entries, stored the same way. Whether a long
-context is cut after an entry depends only on that entry, so equal stretches of two contexts become
-equal lists, wherever they are, and are stored once. A step of a run that adds one message adds a
-bounded number of bytes, not a new list of the whole context. The entries after the last cut stay
-inline, because the next step changes them.
+A context is stored as a JSON array of entries. A positive entry is the number of a message. A
+negative entry is the negated number of a list of entries, which is stored in the same way. Whether
+a long context is cut after an entry depends only on that entry, so equal stretches of two contexts
+become equal lists, wherever they are, and are stored once. A step of a run that adds one message
+adds a bounded number of bytes, not a new list of the whole context. The entries after the last cut
+stay inline, because the next step changes them.
 
-With an index of hashes, each save would write one more page for each new row. The store therefore
-writes `content_keys` for many rows at a time. Until then, each process remembers the latest rows.
+If there were an index of hashes, each save would write an additional page for each new row. The
+store therefore writes `content_keys` for many rows at a time. Until the keys are written, each
+process remembers the latest rows.
 
 A string of more than `LONG_BYTES` bytes is stored as a rope: `~` and the entries of its pieces,
 which are contents as well. A state that grows with each step adds only its new pieces and a list of
 limited size. The row stores the hash of the whole string, and the view `whole_contents` shows the
-string itself. JSON never begins with `~`, and pieces are shorter than strings that are cut, so no
-row can be mistaken for a row of another kind.
+string itself. JSON never begins with `~`, and pieces are shorter than strings that are cut, so a
+row can never be mistaken for a row of a different kind.
 
 Events in journals refer to contents, too. Parts that many runs repeat (definitions of tools,
 settings, schemas) and parts that the ideas of a run also contain (messages, Solutions) are moved
@@ -215,8 +216,8 @@ class Contents:
 
     def _solution_part(self, event: JSONObject, new: list[StoredContent]) -> int | None:
         """Return the row of an event's Solution, or None if the Solution stays in the event."""
-        # The Solution is stored the same way as in an idea. If it had other members, the event
-        # could not be restored.
+        # Store the Solution in the same way as in an idea. If the Solution has other members, leave
+        # it in the event, because the event could not be restored otherwise.
         if "calls" not in event or "extra" in event or event.get("output", ...) is None:
             return None
         return self._put_long({"calls": event["calls"], "output": event.get("output")}, new)
@@ -274,8 +275,8 @@ class Contents:
 
     @staticmethod
     def unpack(text: str, parts: EventParts) -> JSONObject:
-        """Rebuild a whole event from its parts and the text that `pack` returned. Nothing is read
-        from the store.
+        """Rebuild a whole event from its parts and the text that `pack` returned. This method does
+        not read from the store.
         """
         event = cast("JSONObject", decode_trusted(text))
         event.update(parts.lists)
@@ -361,7 +362,7 @@ class Contents:
 
     def _catch_up(self) -> None:
         """Write the keys of the latest rows to `content_keys`. Call this inside a transaction."""
-        # Sort the keys, so that neighbours are written together.
+        # Sort the keys, so that neighbouring keys are written together.
         keys = [(key_of(digest), number) for digest, number in sorted(self._waiting.items())]
         self._database.many(
             "INSERT INTO content_keys(key, number) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE "

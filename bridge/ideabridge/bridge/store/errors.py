@@ -14,8 +14,8 @@ class StoreError(IdeabridgeError):
 
 
 class StoreVersionError(StoreError):
-    """The store was written by a newer ideabridge, or by an ideabridge so old that this version
-    cannot migrate its stores.
+    """The store was written by a newer version of ideabridge, or by a version so old that this
+    version cannot migrate its stores.
     """
 
 
@@ -56,8 +56,8 @@ class StoreClosedError(StoreError):
 
 
 class StoreExtraError(StoreError):
-    """A store in PostgreSQL needs the extra `ideabridge[postgres]` or PostgreSQL's programs, which
-    are not installed.
+    """Something that a PostgreSQL store needs is not installed: the extra `ideabridge[postgres]`,
+    or PostgreSQL's programs.
     """
 
 
@@ -122,7 +122,7 @@ class PublicationContentError(StoreError):
 
 
 class UnknownPublicationError(StoreError):
-    """No publication has this name, or this version of it."""
+    """No publication has this name, or the name does not have this version."""
 
 
 class NotInProfileError(UnknownPublicationError):

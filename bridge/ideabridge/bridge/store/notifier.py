@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 class Notifier:
     """Notifies all processes that listen, including this process. This base class is for SQLite
-    files, and reaches no process, so other processes must poll.
+    files. It does not reach any process, so other processes must poll.
     """
 
     @property

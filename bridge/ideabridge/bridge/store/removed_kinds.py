@@ -2,13 +2,14 @@
 `compute`.
 
 `converted` inserts a call to `compute` with the expression from `python_of` before the call whose
-literal is explained. The path to its result replaces the explanation. So the plan reads and
-produces the same values as before, and code that shows or runs it does not need to know the removed
-kinds. The places of the following calls move, and with them every `†results.N`.
+literal is explained. The path to the result of this call replaces the explanation. The plan
+therefore reads and produces the same values as before, and code that shows or runs the plan does
+not need to know the removed kinds. The places of the following calls move, and with them every
+`†results.N`.
 
 An explanation that cannot become an expression (because it is too long or shifts a date) is left
-out. So are the tests that decide whether a call is made. In both cases the plan becomes strict: it
-asks before it uses the literal or makes the call, even if the call only reads.
+out. The tests that decide whether a call is made are left out, too. In both cases, the plan becomes
+strict: it asks before it uses the literal or makes the call, even if the call only reads.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ class ConvertedPlan:
 
     Attributes:
         plan: the plan.
-        learned: its literals and profiles according to its evidence, or None if they are the plan's
-            own.
-        records: its evidence.
+        learned: the plan's literals and profiles according to its evidence, or None if they are the
+            plan's own.
+        records: the evidence of the version.
     """
 
     plan: JSONObject
@@ -209,7 +210,7 @@ class _Conversion:
                     if computing is not None:
                         self._computing[key] = computing
 
-        # Sort the calls by the order in which they run; calls at the same place keep their order.
+        # Sort the calls by the order in which they run. Calls at the same place keep their order.
         self._computing = dict(sorted(self._computing.items(), key=lambda item: item[0][0]))
         places = [before for before, _ in self._computing]
         # Maps the old place of a call to its new place.

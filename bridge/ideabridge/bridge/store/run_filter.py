@@ -48,13 +48,13 @@ class RunFilter:
     """Conditions that a run must all meet. None, and no names, mean no condition.
 
     Attributes:
-        tool: a tool that one of its Solutions calls. Call `Ideas.index_all` first, so that the
-            latest Solutions are indexed.
+        tool: a tool that one of the run's Solutions calls. Call `Ideas.index_all` first, so that
+            the latest Solutions are indexed.
         since, until: the time when it began: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
             `3d`, `12h`, `2w`.
-        words: a part of its title or its id.
+        words: a part of the run's title or id.
         askers: names of programs, one of which asked for it; each without a version, in any case.
-        failed: whether it must have failed, stalled, reached a limit or ended with errors.
+        failed: whether the run must have failed, stalled, reached a limit or ended with errors.
     """
 
     tool: str | None = None

@@ -19,10 +19,10 @@ class SessionRow(NamedTuple):
 
     Attributes:
         id: the id of the run that the session will become.
-        caller: who makes the calls.
+        caller: the caller who makes the calls.
         client: the name and version of the client, or "" if the client sent none.
-        session: the hash of the connection; "" if the transport has no connections, in which case
-            the session might mix several conversations.
+        session: the hash of the connection, or "" if the transport has no connections. In that
+            case, the session might mix several conversations.
         began: the time when the first call arrived, in seconds since 1970.
         last: the time when the last call ended, in seconds since 1970.
         calls: the number of calls in the session.
@@ -107,7 +107,7 @@ class SessionTable:
         return [_session(row) for row in rows]
 
     def idle(self, since: float, limit: int = 100) -> list[SessionRow]:
-        """Return the sessions without a call since `since`, a time in seconds since 1970."""
+        """Return the sessions that have had no call since `since`, a time in seconds since 1970."""
         with self._database.guard:
             rows = self._database.execute(
                 f"{_SESSION} WHERE last < ? LIMIT ?", (since, limit)

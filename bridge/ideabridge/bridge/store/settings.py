@@ -35,7 +35,7 @@ class StoredSettings:
         return {str(key): cast("bytes", value) for key, value in rows}
 
     def set(self, key: str, value: bytes, *, notice: str | None = None) -> None:
-        """Store a setting, and notify other processes of it."""
+        """Store a setting, and notify other processes of the change."""
         with self._database.transaction(concurrent=True):
             self._database.change(
                 "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE "
@@ -46,7 +46,9 @@ class StoredSettings:
                 self._database.notifier.notify(notice)
 
     def replace(self, key: str, value: bytes, *, notice: str | None = None) -> bool:
-        """Replace a setting, and notify other processes of it. Return False if it is not set."""
+        """Replace a setting, and notify other processes of the change. Return False if the setting
+        is not set.
+        """
         with self._database.transaction(concurrent=True):
             cursor = self._database.change(
                 "UPDATE settings SET value = ? WHERE key = ?", (value, key)
@@ -56,7 +58,9 @@ class StoredSettings:
             return cursor.rowcount == 1
 
     def change(self, key: str, change: Callable[[bytes], bytes]) -> None:
-        """Atomically replace a setting with `change(value)`; `value` is b"" if it is not set."""
+        """Atomically replace a setting with `change(value)`. If the setting is not set, `value` is
+        b"".
+        """
         with self._database.transaction():
             self.set(key, change(self.get(key) or b""))
 
@@ -76,7 +80,7 @@ class StoredSettings:
 
     def sign_in_key(self, *, make: bool = False) -> str:
         """Return a key that distinguishes the users of this store from those of other stores when
-        they sign in to modules. Without `make`, the result is "" until the store has a key.
+        they sign in to modules. If `make` is not set, the result is "" until the store has a key.
         """
         if make:
             key = self.ensure(_SIGN_INS, lambda: secrets.token_bytes(16))

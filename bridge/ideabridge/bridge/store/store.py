@@ -106,7 +106,7 @@ class Store:
         call_places: the calls to modules whose limit applies to all processes together.
         publications: the ideas that are published under a name.
         evidence: what later runs of published versions showed.
-        settings: the settings: values by key.
+        settings: the settings, which are values keyed by name.
         requests: requests from other processes to the driver of a run.
         direct_calls: the direct calls, which have no run.
         daily_use: how much the store was used, by day and by tool.
@@ -119,7 +119,7 @@ class Store:
     """
 
     def __init__(self, database: Database, contents: Contents, *, only_reads: bool = False) -> None:
-        """Use `Store.open` instead."""
+        """Do not call this method. Use `Store.open` instead."""
         self._database = database
         self._only_reads = only_reads
         self._calls = CallIndex(database)
@@ -163,7 +163,7 @@ class Store:
                 (`postgresql://USER@HOST/DATABASE?schema=NAME`).
             durability: `normal` if writes survive a crash of the process, `full` if they also
                 survive a power failure.
-            busy_timeout_s: how long, in seconds, to wait for another process's lock.
+            busy_timeout_s: the maximum time, in seconds, to wait for another process's lock.
             is_unfinished: True if the store can be an unfinished copy, which `copy_to` will
                 continue.
 
@@ -171,9 +171,9 @@ class Store:
             StoreAccessError: the file or folder cannot be read or written.
             StoreFormatError: the file is not SQLite, or is another program's database.
             StoreExtraError: psycopg is not installed.
-            StoreVersionError: the store was written by a newer ideabridge, or by one from before
-                the first release.
-            StoreBusyError: another process kept it locked.
+            StoreVersionError: the store was written by a newer version of ideabridge, or by a
+                version from before the first release.
+            StoreBusyError: another process kept the store locked.
             StoreCopyError: the store is an unfinished copy.
         """
         if is_address(str(path)):
@@ -192,15 +192,15 @@ class Store:
         return cls(database, contents)
 
     def reader(self) -> JSONObject | None:
-        """Return what `open_for_reading` needs to open this store in another process, or None if
-        the store is in memory. The result is JSON, and can contain a password.
+        """Return the value with which `open_for_reading` can open this store in another process, or
+        None if the store is in memory. The result is JSON, and can contain a password.
         """
         return self._database.reader()
 
     @classmethod
     def open_for_reading(cls, reader: JSONObject) -> Store:
-        """Open a store that another process has open, for reading only: every write fails. This
-        raises the same errors as `open`.
+        """Open, only for reading, a store that another process has open. Every write fails. Raises
+        the same errors as `open`.
         """
         if "file" in reader:
             database: Database = SqliteDatabase(f"{reader['file']}", only_reads=True)
@@ -274,9 +274,9 @@ class Store:
         this store in the meantime.
 
         Args:
-            target: an empty store, or an unfinished copy of this store, which is then continued.
-                Nobody else must use it.
-            report: called with the name of what is copied or checked next.
+            target: an empty store, or an unfinished copy of this store, which is then continued. No
+                other process must use the target.
+            report: called with the name of the part that is copied or checked next.
 
         Raises:
             StoreCopyError: the target has other contents, or differs from this store afterwards.
@@ -294,14 +294,14 @@ class Store:
         processes wait in the meantime.
 
         Raises:
-            StoreBusyError: another process keeps it locked.
+            StoreBusyError: another process keeps the store locked.
         """
         return self._database.upkeep.vacuum()
 
     def prunable(self, *, before: str) -> Prunable:
         """Find what a pruning would delete: whole runs with their rooms, forks and ideas, oldest
-        first. The result includes only runs that have ended, and nothing that is published or
-        tagged. This method reads every idea, so do not call it in the event loop.
+        first. The result includes only runs that have ended. It does not include anything that is
+        published or tagged. This method reads every idea, so do not call it in the event loop.
 
         Args:
             before: the time before which the runs must have ended: a date, a time, or an age
@@ -327,7 +327,8 @@ class Store:
 
         Args:
             bounds: which runs to keep.
-            wait: called between two steps with the seconds to wait; returns true to stop.
+            wait: called between two steps with the number of seconds to wait. It returns true to
+                stop the retention.
         """
         pruning = Pruning(self._database, self._search, self._calls, wait, PACE)
         return Retention(self._database, pruning, bounds)
@@ -336,8 +337,8 @@ class Store:
         """Return a transaction: `with store.transaction():` commits everything inside, or nothing.
         For `concurrent`, see `Database`.
 
-        A nested transaction that fails undoes only itself. Never await inside the block: other
-        tasks of the thread would write into the same transaction.
+        A nested transaction that fails undoes only itself. Never await inside the block, because
+        other tasks of the thread would write into the same transaction.
         """
         return self._database.transaction(concurrent=concurrent)
 
@@ -357,15 +358,15 @@ class Store:
             ref: see `Ideas.get`.
             find_secrets: finds configured secrets in a string. Secrets with well-known shapes are
                 found without it.
-            caller: who asks. The document contains nothing that belongs to others and is not shared
-                with the caller.
-            results: True to include values that come from results of the run. Without them, the
-                document contains a different idea, lists what is `left_out`, and names the
-                `original`.
+            caller: the caller who asks. The document does not contain anything that belongs to
+                others and is not shared with the caller.
+            results: True to include values that come from results of the run. If these values are
+                left out, the document contains a different idea, lists the missing values in
+                `left_out`, and names the `original`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `Ideas.get`.
-            SecretInIdeaError: the idea contains a secret; the message says where.
+            SecretInIdeaError: the idea contains a secret; the message names the place.
         """
         with self._database.snapshot():
             number = self.ideas.resolve(ref, caller)
@@ -409,17 +410,17 @@ class Store:
 
         Args:
             document: the result of `export_idea`.
-            with_publication: True to also publish it, as the next version of the name in this
+            with_publication: True to also publish the idea, as the next version of the name in this
                 store.
             owner: the owner of a new name, or None for the owner of the store, who publishes to
                 everybody.
             annotations: the annotations of its plan according to this store's tools, or None if a
                 plan might have any effect. The document's own annotations are ignored. A recorded
                 answer is always read-only.
-            checks: which parts must be unchanged.
+            checks: the parts of the document that must be unchanged.
 
         Raises:
-            IdeaDocumentError: the shape is wrong, or there is no publication to import.
+            IdeaDocumentError: the document has a wrong shape, or has no publication to import.
             TamperedIdeaError: the ids or the digest do not match the content, or the
                 digest is missing.
             NameTakenError: the name belongs to another owner.
@@ -458,8 +459,8 @@ class Store:
         return Side.of(self.ideas.get(ref, caller=caller), publication)
 
     def change_of(self, publication: Publication) -> Change:
-        """Return the differences from the previous version. There are none for the first version,
-        or if another owner published the previous version.
+        """Return the differences from the previous version. There are no differences for the first
+        version, or if a different owner published the previous version.
 
         A program that replaces the plan of its own run within an hour is compared with the version
         before that plan, because the plan was published only until the program was ready.

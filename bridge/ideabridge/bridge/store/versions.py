@@ -1,4 +1,4 @@
-"""Versions: finds the changes between two ideas, and those that break callers."""
+"""Versions: finds the changes between two ideas, and says which of them break callers."""
 
 from __future__ import annotations
 
@@ -101,8 +101,9 @@ def _lifting_of(plan: JSONObject) -> JSONObject:
 
 
 def differences(old: NewPublication, new: NewPublication) -> list[str]:
-    """Return what changes for callers of a name when `new` replaces `old`, one line each, with
-    complete values: description, way of answering, schemas, plan or program, recording.
+    """Return a line, with complete values, for each change that callers of a name see when `new`
+    replaces `old`: in the description, the way of answering, the schemas, the plan or program, and
+    the recording.
     """
     # Compare copied values by the values that would be sent.
     before = as_it_runs(old.plan or {})
@@ -132,7 +133,9 @@ def _pins(old: JSONObject, new: JSONObject) -> Iterator[str]:
 
 
 def _pinned_in(plan: JSONObject) -> list[JSON]:
-    """Return the pins without their descriptions, which can differ between machines."""
+    """Return the pins without the digests of descriptions, because descriptions can differ between
+    machines.
+    """
     pins = map(object_or_empty, list_or_empty(plan["pins"]))
     return [{key: pin.get(key) for key in ("module", "tool", "digest")} for pin in pins]
 

@@ -4,11 +4,12 @@ replacements for SQLite functions.
 Everything is in one PostgreSQL schema. Tables have the same columns as in SQLite, except for these
 differences:
 
-- Row numbers are identity columns, because several transactions insert at once. They can have gaps.
+- Row numbers are identity columns, because several transactions insert at the same time. Row
+  numbers can have gaps.
 - `contents` is found by a unique index on the whole hash, so `content_keys` does not exist.
 - `idea_words` and `publication_words` are tables with a `tsvector`.
-- Only `publications` has a foreign key: the code that deletes rows also deletes the rows that refer
-  to them.
+- Only `publications` has a foreign key, because the code that deletes rows also deletes the rows
+  that refer to them.
 
 A change to the schema increments `VERSION` and appends a step to `MIGRATIONS`.
 """
@@ -93,8 +94,8 @@ creation, because pg_restore computes columns with these functions without setti
 
 _WORDS: Final = (
     "CREATE AGGREGATE group_concat(text) (SFUNC = joined, STYPE = text)",
-    # This works like SQLite's tokenizer `porter`: English stems, no stop words. `PostgresWords`
-    # splits text into words.
+    # This configuration works like SQLite's tokenizer `porter`: it uses English stems and no stop
+    # words. `PostgresWords` splits text into words.
     "CREATE TEXT SEARCH DICTIONARY stems (TEMPLATE = snowball, LANGUAGE = english)",
     "CREATE TEXT SEARCH CONFIGURATION stemmed (COPY = simple)",
     "ALTER TEXT SEARCH CONFIGURATION stemmed ALTER MAPPING REPLACE simple WITH stems",
@@ -390,7 +391,7 @@ _VIEWS: Final = (
 
 MIGRATIONS: Final[Mapping[int, tuple[str, ...]]] = {
     1: _FUNCTIONS,
-    # Before this version, sharing a name shared all of its versions.
+    # Before this version, all versions of a name were shared together with the name.
     2: (
         "ALTER TABLE shares ADD COLUMN since BIGINT NOT NULL DEFAULT 1",
         "ALTER TABLE shares ALTER COLUMN since DROP DEFAULT",

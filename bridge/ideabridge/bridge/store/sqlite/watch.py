@@ -3,8 +3,8 @@ still holds.
 
 The copy helps a person whose folder is cleaned, synchronised or moved while an assistant still runs
 a server that uses the store in this folder (`git clean -dfx`, a program for cloud folders, a
-mistaken `rm`). Then only the open connection still has the ideas and journals since the last
-backup, and without the copy they would be lost when the process ends.
+mistaken `rm`). In such a case, only the open connection still has the ideas and journals since the
+last backup. Without the copy, they would be lost when the process ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class FileWatch:
 
     Args:
         path: the path of the store as the user wrote it, for messages.
-        files: its files, or None if the store is in memory and there is nothing to watch.
+        files: the files of the store, or None if the store is in memory, so that there is nothing
+            to watch.
     """
 
     def __init__(self, path: str, files: StoreFiles | None) -> None:

@@ -15,7 +15,7 @@ _RANK: Final = {"idea_words": "bm25(4.0, 2.0, 1.0)", "publication_words": "bm25(
 
 
 class SqliteWords(WordIndex):
-    """The tables `idea_words`, which stores no copy of its text, and `publication_words`."""
+    """The tables `idea_words`, which does not store a copy of its text, and `publication_words`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -64,7 +64,7 @@ class SqliteWords(WordIndex):
 
     def begin_rebuild(self) -> None:
         execute = self._database.execute
-        # An interrupted rebuild leaves its table behind.
+        # Delete the table first, because an interrupted rebuild leaves its table behind.
         execute("DROP TABLE IF EXISTS idea_words_new")
         (statement,) = execute("SELECT sql FROM sqlite_master WHERE name = 'idea_words'").fetchone()
         execute(f"CREATE VIRTUAL TABLE idea_words_new USING {statement.partition(' USING ')[2]}")
@@ -82,5 +82,5 @@ class SqliteWords(WordIndex):
 
 
 def _match(words: Sequence[str], *, every: bool = True, begins: bool = False) -> str:
-    # A word is letters and digits only, so that quoting it is safe.
+    # A word consists only of letters and digits, so that it is safe to quote the word.
     return (" AND " if every else " OR ").join(f'"{word}"{"*" if begins else ""}' for word in words)
