@@ -45,7 +45,7 @@ _DROPPED: Final = frozenset(
             "$vocabulary",
             "$comment",
         ),
-        # Definitions are left out here. They are written when something refers to them.
+        # Leave out definitions here. They are written when a schema refers to them.
         *("$defs", "definitions"),
         # Keywords that cannot be checked while a part is a reference, and keywords that are handled
         # together with another keyword (`then`, `else`, `additionalItems`).
@@ -76,16 +76,16 @@ def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
     """Return a schema that also admits a reference string in place of any value.
 
     The result accepts every value that satisfies `schema` once the references in the value are
-    replaced. It still refuses everything that is wrong outside the references. Constraints that
-    cannot be checked while a part is a reference are dropped: `oneOf` becomes `anyOf`; `not`,
+    replaced. The result still refuses values that are wrong outside the references. Constraints
+    that cannot be checked while a part is a reference are dropped: `oneOf` becomes `anyOf`; `not`,
     `uniqueItems` and `maxContains` are left out. Once the constant arrays and objects hold more
-    than 2,000 values in total, further ones are checked only for their type. Targets of local
+    than 2,000 values in total, further constants are checked only for their type. Targets of local
     `$ref`s move to `$defs`, and keywords of older drafts are written as 2020-12.
 
     Args:
         schema: the exact schema.
-        top: also admit a reference in place of the whole value. True for an output, False for
-            parameters.
+        top: whether to also admit a reference in place of the whole value. True for an output,
+            False for parameters.
 
     Raises:
         LimitExceededError: the schema is too large or too deeply nested.
@@ -129,8 +129,8 @@ class Admitter:
         """Return `schema` with references admitted below the top. Definition names begin with
         `label`.
 
-        With `top`, the object that `schema` describes will also contain the meta-properties of a
-        call.
+        If `top` is set, the object that `schema` describes will also contain the meta-properties of
+        a call.
         """
         admission = _Admission(self, schema, label)
         return admission.finished(admission.within(schema, schema, 0, top=top))
@@ -151,7 +151,7 @@ class Admitter:
 
         name = safe_name(proposed, self.defs)
         self.defs[name] = (
-            True  # Reserve the name first, because the definition may refer to itself.
+            True  # Reserve the name first, because the definition can refer to itself.
         )
         self._names[id(target), id(root)] = (name, target, root)
         return name, True
@@ -328,8 +328,8 @@ class _Admission:
                 else:
                     out["anyOf" if keyword == "oneOf" else keyword] = branches
             case "if", _:
-                # Either `if` and `then` hold, or `else` holds. Which of the two is the case is
-                # known only once references are replaced.
+                # Either `if` and `then` hold, or `else` holds. It is known only after references
+                # are replaced which of the two is the case.
                 if self._unevaluated or ("then" in schema and "else" in schema):
                     words = ("if", "then", "else")
                     test, then, other = (
@@ -491,7 +491,8 @@ def call_schema(tool: Tool, *, latent: bool, instances: Sequence[str] = ()) -> J
     Args:
         tool: its tool.
         latent: whether no activity runs the tool, so that the mind writes `_output`.
-        instances: the ids that `_instance` can have. If empty, the call has no `_instance`.
+        instances: the ids that `_instance` can have. If there are no ids, the call has no
+            `_instance`.
 
     Raises:
         ToolDefinitionError: a parameter has the name of a meta-property (see
@@ -514,12 +515,12 @@ def solution_schema(
     wraps: bool = True,
 ) -> JSONObject:
     """Return the schema that a Solution must satisfy: `{"calls": [...], "output": ... or null}`, in
-    this order. With `program`, a Solution can also be `{"program": TEXT}`, but not both at the same
-    time.
+    this order. If `program` is set, a Solution can also be `{"program": TEXT}`, but it cannot have
+    calls and a program at the same time.
 
     Args:
-        tools: the tools that can be called, in the order in which they are shown. Without tools,
-            `calls` is an empty array.
+        tools: the tools that can be called, in the order in which they are shown. If there are no
+            tools, `calls` is an empty array.
         output: schema of the output, or None for text. A schema that allows null is wrapped (see
             `wrap_output`).
         latent: keys of the tools without an activity.
@@ -666,8 +667,8 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 def _meta_before(
     tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 ) -> tuple[JSONObject, list[str]]:
-    """Return the meta-properties that come before the parameters, and the names of the required
-    ones.
+    """Return two things: the meta-properties that come before the parameters; and the names of
+    those that are required.
     """
     meta: JSONObject = {"_tool": {"const": tool.name}}
     needed = ["_tool"]
@@ -697,8 +698,8 @@ def _meta_before(
 
 
 def result_schema(tool: Tool) -> JSONObject:
-    """Return the schema of a result that a mind writes. This is the schema in the tool's definition
-    or, if there is none, the schema of text.
+    """Return the schema of a result that a mind writes. Return the schema in the tool's definition
+    or, if the definition has none, the schema of text.
     """
     return {"type": "string"} if tool.output is None else tool.output
 

@@ -8,8 +8,8 @@ K, "data": value}`. An error can be written as `{"type": "error", "call",
 
 Before a Request is sent, the `Handler` for each message can change the messages (a typed message
 becomes text), the model settings, and the schema: the properties before `calls`, the tools and the
-output schema. A change applies only to this Request; for the next Request, every message is handled
-again. Users can register handlers for types of their own or replace the built-in ones.
+output schema. A change applies only to this Request. For the next Request, every message is handled
+again. Users can register handlers for their own types, or replace the built-in handlers.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ class Message:
         role: `system`, `user` or `assistant`.
         type: `text`, `data`, `input`, `state`, `tool`, `plan`, `error`, `correction`, or `call`: a
             call from an earlier Solution, for later Requests.
-        value: the text of a text message, otherwise the typed value.
-        kind: for `data`, its kind, which can be the name of a registered type. For other messages,
-            the same as `type`.
+        value: the text of a text message, or the typed value of any other message.
+        kind: the kind of a `data` message, which can be the name of a registered type. For other
+            messages, the same as `type`.
         instance: `_instance`, or "" if there is none.
         schema, description: the members of the same names.
     """
@@ -208,7 +208,7 @@ def read_message(raw: JSON, where: str = "message") -> Message:
     """Read one message in any of its forms.
 
     Raises:
-        MessageError: it is malformed.
+        MessageError: the message is malformed.
     """
     if isinstance(raw, str):
         return Message("user", "text", raw, "text")
@@ -286,8 +286,8 @@ def title_of(raw: Sequence[JSON]) -> str:
 
 
 def _circled(number: int) -> str:
-    """Return a number in a circle. Numbers above 50 are plain digits, because no circled characters
-    exist for them.
+    """Return a number in a circle. Numbers above 50 are written with plain digits, because there
+    are no circled characters for them.
     """
     for first, last, start in ((1, 20, 0x2460), (21, 35, 0x3251), (36, 50, 0x32B1)):
         if first <= number <= last:
@@ -303,7 +303,8 @@ class ContextParts:
     """The messages of a Request, in their order.
 
     Attributes:
-        before: the messages in the context. In a run, only those before the run's calls.
+        before: the messages in the context. In a run, these are only the messages before the run's
+            calls.
         calls: the messages about the run's calls. There can be thousands.
         after: the messages after the calls.
     """
@@ -356,14 +357,15 @@ class Draft:
         properties: properties before `calls` in the schema, such as `thought_process`.
         model: settings for the model, under the names that its provider uses.
         showing: decides which results are shown in full, and how the others appear.
-        reader: the name of the tool that reads shortened values, or None if none is offered.
-        has_shortened: set by a handler that has shortened a value that its text refers to.
+        reader: the name of the tool that reads shortened values, or None if this tool is not
+            offered.
+        has_shortened: True once a handler has shortened a value to which its text refers.
         place: the number of the message that is being handled.
         called: the number of the first message after the calls that have already been handled.
         tools: the offered tools. A handler can remove, replace (with `dataclasses.replace`) or add
             tools. A tool without code is latent.
-        output_schema: JSON Schema of the output, or None for text. In a run of a plan, which asks
-            no mind, `tools` and `output_schema` have no effect.
+        output_schema: JSON Schema of the output, or None for text. In a run of a plan, which does
+            not ask a mind, `tools` and `output_schema` have no effect.
     """
 
     messages: list[Message]
@@ -401,8 +403,8 @@ contexts lead to equal Requests.
 
 
 def _json(value: JSON, line: Callable[[JSON], str] = line_of) -> str:
-    """Return a value's JSON with one line for each member or item. `line` writes each of them on
-    one line, because more lines would cost more tokens.
+    """Return a value's JSON with one line for each member or item. `line` writes each member or
+    item on one line, because more lines would cost more tokens.
     """
     if isinstance(value, dict) and value:
         return (
@@ -467,12 +469,12 @@ def _place(message: Message) -> Place:
 
 
 def handle_tool(message: Message, draft: Draft) -> None:
-    """Handle a tool. It is part of the schema, so it adds no text."""
+    """Handle a tool. A tool is part of the schema, so it does not add any text."""
 
 
 def handle_plan(message: Message, draft: Draft) -> None:
-    """Show a plan: its calls, which the mind is to follow if they still fit, and which of them are
-    already done.
+    """Show the calls of a plan, which the mind should follow if they still fit, and say which of
+    them are already done.
     """
     plan = message.value
     if message.members:
@@ -542,8 +544,8 @@ def handle_error(message: Message, draft: Draft) -> None:
 
 
 def handle_correction(message: Message, draft: Draft) -> None:
-    """Show a correction by a person: what was proposed, what ran instead, who changed it and why. A
-    correction can also say what was left out of a Solution.
+    """Show a person's correction: what was proposed, what ran instead, and who made the change,
+    with the reason. A correction can also say what was left out of a Solution.
     """
     if "left_out" in message.members:
         left_out = message.members["left_out"]
@@ -594,8 +596,8 @@ def handle_call(message: Message, draft: Draft) -> None:
 
 
 def _values_of_calls(messages: Iterable[Message]) -> list[JSONObject]:
-    """Return the values of `call` messages. In a context that was written by hand, these can be
-    anything, so only objects count.
+    """Return the values of `call` messages. In a context that was written by hand, these values can
+    be of any type, so only objects count.
     """
     return [message.members for message in messages if message.type == "call" and message.members]
 
@@ -672,7 +674,8 @@ class Handlers:
         self._by_kind: dict[str, Handler] = dict(BUILT_IN)
 
     def register(self, kind: str, handler: Handler) -> None:
-        """Let `handler` handle messages `{"type": kind, ...}`. It replaces any earlier handler.
+        """Let `handler` handle messages `{"type": kind, ...}`. The new handler replaces any earlier
+        handler of this kind.
 
         Raises:
             ArgumentError: the kind is not a string, or the handler cannot be called.
@@ -720,8 +723,9 @@ class Handlers:
             tools: the offered tools.
             output_schema: JSON Schema of the output, or None for text.
             shown: the limits on how much of the results is shown.
-            reader: the name of the tool that reads shortened values, or None if none is offered.
-            measures: what the previous Request measured.
+            reader: the name of the tool that reads shortened values, or None if this tool is not
+                offered.
+            measures: the measurements for the previous Request.
         """
         messages = context.merged()
         documents = {
@@ -764,7 +768,7 @@ class Handlers:
     def render(self, context: Iterable[JSON], schema: JSONObject, shown: Shown) -> list[JSONObject]:
         """Recreate the messages of a Request from the data that its idea stores.
 
-        The handlers see no tools, so users' own handlers must not depend on tools.
+        The handlers do not see any tools, so users' own handlers must not depend on tools.
 
         Args:
             context: the messages, as the idea stores them.

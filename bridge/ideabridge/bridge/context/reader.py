@@ -1,5 +1,5 @@
-"""Reader: defines `read`, a tool of the loop's own. With it, a mind reads values that a Request
-shows in shortened form.
+"""Reader: defines `read`, a tool of the loop's own. With this tool, a mind reads values that a
+Request shows in shortened form.
 
 A Request that shortens something offers this tool, under the first name in `READERS` that no other
 tool has. A call returns part of a value, and the next Request shows this part whole:
@@ -77,8 +77,8 @@ def is_reader(tool: Tool | None) -> bool:
     """Return whether a tool is the one that this file defines. Another tool might have one of the
     same names.
     """
-    # Names are compared first, because comparing whole tools is slow and this runs several times
-    # per call.
+    # Compare the names first, because it is slow to compare whole tools, and this function runs
+    # several times per call.
     return tool is not None and tool.module is None and tool.name in NAMES and tool in READERS
 
 
@@ -114,7 +114,8 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
     Raises:
         ActivityError: `from` is past the end of the value.
     """
-    # Base64 means nothing to a mind. A host that answers turn by turn gets the blocks themselves.
+    # Leave out base64, because it is useless to a mind. A host that answers turn by turn gets the
+    # blocks themselves.
     value = without_payloads(value)
     wanted = read_as(_Wanted, arguments)
     first = wanted.first
@@ -210,8 +211,8 @@ def _items(value: list[JSON], written: str, wanted: _Wanted, room: int) -> JSONO
 
 
 def _found(value: JSON, pattern: str, first: int, room: int) -> JSONObject:
-    """Return where a pattern, which is plain text, occurs: in a string, in the items of a list, or
-    in the JSON of any other value.
+    """Return the places where a pattern, which is plain text, occurs in a string, in the items of a
+    list, or in the JSON of any other value.
     """
     if isinstance(value, list):
         return _matches(_in_items(value, pattern, first), pattern, "items", room)

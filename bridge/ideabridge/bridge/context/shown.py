@@ -129,21 +129,21 @@ class Sizes:
     """The sizes of several values, in bytes.
 
     Attributes:
-        total: the size of all of them together.
-        largest: the size of the largest one.
+        total: the size of all values together.
+        largest: the size of the largest value.
     """
 
     total: int = 0
     largest: int = 0
 
     def with_one(self, size: int) -> Sizes:
-        """Return the sizes of these values and one more."""
+        """Return the sizes of these values and one further value."""
         return Sizes(self.total + size, max(self.largest, size))
 
 
 class Measures:
-    """The measurements of values and calls for the last Request. Because these are remembered, a
-    long run measures only what is new.
+    """The measurements of values and calls for the last Request. Because the measurements are
+    remembered, a long run measures only what is new.
     """
 
     def __init__(self) -> None:
@@ -157,8 +157,8 @@ class Measures:
         self._sizes = Sizes()
 
     def begin(self) -> None:
-        """Begin a Request. Sizes and lines that it does not use are forgotten when the next Request
-        begins.
+        """Begin a Request. Sizes and lines that this Request does not use are forgotten when the
+        next Request begins.
         """
         self._last = self._now
         self._now = {}
@@ -227,11 +227,11 @@ class _Result:
 
     Attributes:
         call: the number of the call among the `call` messages. If several calls wrote the value,
-            this is the number of the last.
+            this is the number of the last of these calls.
         is_read: whether a call to the reading tool returned the value.
         reference: the reference to the value.
         value: the value.
-        size: its size in bytes of JSON.
+        size: the size of the value in bytes of JSON.
         place: the message that contains the value, or None if the call's own message contains it.
         path: the path to the result within that message's value.
     """
@@ -256,8 +256,8 @@ class MadeCall:
 
     Attributes:
         entry: the value of the message.
-        references: references to the places that the call wrote its value to.
-        result: its result, if no state contains it.
+        references: references to the places to which the call wrote its value.
+        result: the result of the call, if no state contains it.
         line: the line that shows the whole result, once it has been made.
     """
 
@@ -285,7 +285,7 @@ class _Writes:
 
     def outermost(self) -> Iterator[tuple[Path, int, bool]]:
         """Yield (path, its last writer, whether that writer is a call to the reading tool) for
-        every path that is not inside another.
+        every path that is not inside another path.
         """
         top: Path | None = None
         last = -1
@@ -315,7 +315,7 @@ class ShownDocument:
     """A state or data, as a mind sees it.
 
     Attributes:
-        value: the value; its shortened parts are objects with the member `shortened`.
+        value: the value, in which the shortened parts are objects with the member `shortened`.
         shortened: references to these parts.
         left_out: references to the parts that do not appear at all.
     """
@@ -339,7 +339,7 @@ class Showing:
         calls: the values of the `call` messages, in order.
         documents: the values of state and data messages, keyed by their place.
         shown: the limits.
-        measures: what the last Request measured.
+        measures: the measurements for the last Request.
         added: what calls have added to data: the paths of the added parts, keyed by the document's
             place.
 
@@ -416,7 +416,7 @@ class Showing:
                     writes.setdefault(place, _Writes()).paths[path] = (number, is_read)
 
         for place, paths in self._added.items():
-            # For data that is not a result, nobody knows which call added it.
+            # If data is not a result, it is not known which call added the data.
             numbers = [
                 number for number, call in enumerate(calls) if self._in_data.get(id(call)) == place
             ]
@@ -555,7 +555,7 @@ class Showing:
 
 
 def _references(call: JSONObject) -> Iterator[Reference]:
-    """Yield references to the places that a call wrote its value to."""
+    """Yield references to the places to which a call wrote its value."""
     also = call.get("also")
     for text in (call.get("value"), *list_or_empty(also)):
         if not isinstance(text, str):
@@ -563,8 +563,8 @@ def _references(call: JSONObject) -> Iterator[Reference]:
         try:
             operands = [*parse_reference(text).operands()]
         except ReferenceSyntaxError:
-            # In a context that was written by hand, the reference can be any text, so malformed
-            # ones are skipped.
+            # In a context that was written by hand, the reference can be any text, so skip
+            # malformed references.
             continue
         yield operands[0]
 
@@ -620,7 +620,8 @@ def _put(tree: _Tree, path: Path, entry: JSON) -> None:
 
 def _replaced(value: JSON, tree: _Tree) -> JSON:
     """Return a copy of a value in which the entries of the tree replace the parts at the same
-    paths. A part whose entry is null is left out; in a list, the text `(left out)` replaces it.
+    paths. A part whose entry is null is left out. In a list, the text `(left out)` replaces such a
+    part.
     """
     if isinstance(value, dict):
         members: JSONObject = {}
@@ -649,7 +650,9 @@ def _replaced(value: JSON, tree: _Tree) -> JSON:
 
 
 def named(references: Sequence[str]) -> str:
-    """Return references for use in a sentence. If there are many, only the first few are named."""
+    """Return references for use in a sentence. If there are many references, name only the first
+    few.
+    """
     more = len(references) - _MOST_NAMED
     listed = ", ".join(references[:_MOST_NAMED])
     return f"{listed} and {more:,} more" if more > 0 else listed

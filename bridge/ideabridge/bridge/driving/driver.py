@@ -4,8 +4,8 @@ watches other drivers' leases.
 A run is driven by one process at a time. That process holds the run's lease, renews it with each
 heartbeat, and releases it when the run is waiting for someone or has ended. Each acquisition begins
 a new epoch. Every append to the journal carries the epoch of its lease, and the store refuses an
-outdated epoch in the same transaction. So a process that was suspended cannot write into a run that
-another process has taken over.
+outdated epoch in the same transaction. A process that was suspended can therefore not write into a
+run that another process has taken over.
 
     free -> held (acquire) -> free (release)
                            -> lapsed -> held by another process, with a new epoch
@@ -87,7 +87,7 @@ def _stat(pid: int) -> tuple[str, str] | None:
 
 def _place() -> tuple[str, str]:
     """Return (boot, PID namespace) of this process, both empty if the system does not report them.
-    Process ids do not suffice, because containers number their processes from 1 and can share a
+    Process ids are not sufficient, because containers number their processes from 1 and can share a
     host name and a store.
     """
     return _place_of(os.getpid())
@@ -157,8 +157,8 @@ def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
 
 
 def is_stopped(driver: str) -> bool:
-    """Return whether a driver is a stopped process on this system. It continues only when someone
-    resumes it.
+    """Return whether a driver is a stopped process on this system. Such a process continues only
+    when someone resumes it.
     """
     return _process_of(driver) == "stopped"
 
@@ -176,8 +176,8 @@ def is_left(record: RunRecord) -> bool:
     """Return whether a run has the status `running` in the store although no process works on it
     any more. Any process can then take it up.
 
-    Use this only for lists: if the driver is on another machine, this, unlike `Watch`, compares the
-    clocks of two machines.
+    Use this function only for lists, because it compares the clocks of two machines if the driver
+    is on another machine. `Watch` never does so.
     """
     if record.status != "running":
         return False
@@ -197,7 +197,8 @@ class SaveIdea:
     """Saves the idea of a step.
 
     Attributes:
-        save: saves the idea. Called inside the transaction that journals what follows the step.
+        save: saves the idea. This function is called inside the transaction that journals the
+            events after the step.
         is_large: whether saving the idea is too slow for the event loop.
     """
 
@@ -212,7 +213,7 @@ class Watch:
     This class therefore never compares a time that another process wrote with a time in this
     process. A driver changes the row of its run with every heartbeat. The lease has lapsed once the
     row has not changed, as far as this process has seen, for the duration of the lease. The lease
-    of a live process on this system does not lapse, however late its heartbeat is, because the
+    of a live process on this system does not lapse, even if its heartbeat is very late, because the
     process might be busy. The lease of a stopped process does lapse, because nobody knows when the
     process will continue.
 
@@ -230,9 +231,9 @@ class Watch:
         self._looks: dict[str, _Look] = {}
 
     def left(self, lease: Lease) -> float:
-        """Return how many seconds remain until a lease lapses, as far as this process knows. The
-        result is 0.0 if nobody holds the lease or it has lapsed, and infinity if a live process on
-        this system holds it.
+        """Return the number of seconds until a lease lapses, as far as this process knows. The
+        result is 0.0 if nobody holds the lease or the lease has lapsed. It is infinity if a live
+        process on this system holds the lease.
         """
         process = "gone" if lease.driver is None else _process_of(lease.driver)
         if process == "gone":
@@ -268,7 +269,7 @@ class Driver:
 
     Args:
         name: the name of this process, from `own_driver_name`.
-        seconds: how many seconds the lease lasts without a heartbeat.
+        seconds: the number of seconds for which the lease lasts without a heartbeat.
         writer: writes to the store on behalf of an event loop, or None for blocking writes.
         watch: the watch over other drivers' leases, or None for a new watch, which has not yet seen
             any lease lapse.
@@ -276,7 +277,7 @@ class Driver:
     Attributes:
         run_id: the id of the run.
         epoch: the epoch of the lease, or None if this process does not hold the lease.
-        unwritten: how many of the run's writes are queued.
+        unwritten: the number of the run's writes that are queued.
         seen: the number of the last event of the run that this process has read or written.
     """
 
@@ -338,7 +339,8 @@ class Driver:
         is_leaving = record.driver == self._name and self.unwritten > 0
         if not is_leaving and self._watch.left(record.lease) > 0:
             return None
-        # The store refuses if the driver has sent a heartbeat since, or another process was faster.
+        # The store refuses if the driver has sent a heartbeat since then, or if another process has
+        # taken the lease first.
         return self._store.leases.acquire(
             self.run_id, self._name, self._seconds, time.time(), record.lease
         )
@@ -346,7 +348,7 @@ class Driver:
     @contextlib.contextmanager
     def whole(self) -> Generator[None]:
         """Let the block take the lease in the same transaction in which it writes. Otherwise, a
-        process that took the lease but failed to continue the run would lock out all other
+        process that has taken the lease, but fails to continue the run, would lock out all other
         processes.
         """
         epoch = self.epoch
@@ -481,8 +483,8 @@ class Driver:
 
     def _sends_notice(self, events: Sequence[Event]) -> bool:
         """Return whether to notify the processes that follow the run about these events. Notices
-        about questions are sent immediately, notices about other events only now and then. When the
-        run rests or has ended, `leave` sends a notice.
+        about questions are sent immediately. Notices about other events are sent only from time to
+        time. When the run rests or has ended, `leave` sends a notice.
         """
         if not self._store.notifier.can_notify:
             return False
@@ -536,8 +538,9 @@ class Driver:
     def leave(
         self, status: str | None, summary: StoredSummary | None, later: Callable[[], None]
     ) -> None:
-        """Release the lease, and write the run's status (None leaves it unchanged) and, if the run
-        has ended, its summary. With the status `queued`, a worker continues the run.
+        """Release the lease, and write the run's status and, if the run has ended, its summary. If
+        the status is None, it stays unchanged. If the status is `queued`, a worker continues the
+        run.
 
         `later` is called when a queued write is done.
 
@@ -562,8 +565,9 @@ class Driver:
                 self._store.runs.notify(self.run_id)
 
         def ended(error: Exception | None) -> None:
-            # No process takes over the lease of a live process, so this process releases the lease
-            # when the store works again. The process that takes up the run writes the status.
+            # Other processes do not take over the lease of a live process, so this process releases
+            # the lease when the store works again. The process that takes up the run writes the
+            # status.
             lost = isinstance(error, StaleDriverError)
             self._owed = None
             if isinstance(error, StoreError) and not lost:
@@ -576,7 +580,7 @@ class Driver:
         """Release the lease that `leave` could not release."""
         if self._owed is not None and self.epoch is None and not self.unwritten:
             with contextlib.suppress(StoreError):
-                # The next heartbeat tries again.
+                # Ignore the error, because the next heartbeat tries again.
                 self._store.leases.release(self.run_id, self._owed)
                 self._owed = None
 

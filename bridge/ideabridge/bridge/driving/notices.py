@@ -3,9 +3,9 @@ the store cannot notify.
 
 A notice consists of a topic and, for some topics, an id: `run RUN` (its journal has grown), `ask`
 (a request to the driver of a run), `queue` (a run is waiting for a worker), `catalogue` (something
-was published). It contains no data: a process that hears it reads the store. Notices can be lost
-when a connection breaks, so a waiting process also checks the store every few seconds. An SQLite
-file cannot notify, so its processes poll.
+was published). A notice does not contain data: a process that receives the notice reads the store.
+Notices can be lost when a connection breaks, so a waiting process also checks the store every few
+seconds. An SQLite file cannot notify, so its processes poll.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ class _Topic:
         self._everything = False
 
     def hear(self, about: str) -> None:
-        """Record a notice about the thing that `about` names, or about everything if `about` is
-        "".
-        """
+        """Record a notice about what `about` names, or about everything if `about` is ""."""
         if about:
             self._about.add(about)
         else:
@@ -48,8 +46,8 @@ class _Topic:
         self.heard.set()
 
     def take(self) -> set[str] | None:
-        """Return the things that the notices are about, and forget the notices. None means that
-        everything must be checked.
+        """Return what the notices are about, and forget the notices. If everything must be checked,
+        return None.
         """
         about: set[str] | None = self._about
         if self._everything or not self.heard.is_set():
@@ -104,7 +102,7 @@ class Notices:
 
         Args:
             topic: the topic.
-            seconds: how many seconds to wait if the store cannot notify.
+            seconds: the number of seconds to wait if the store cannot notify.
 
         Returns:
             What the notices are about, or None to check everything.

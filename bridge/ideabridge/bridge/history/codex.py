@@ -2,11 +2,11 @@
 
 A line is `{"timestamp", "type", "payload"}`. A call to an MCP server is an event
 `mcp_tool_call_end` with the invocation and the whole result; newer versions instead write an event
-`item_completed` with an item `McpToolCall`. What the model saw is logged as `response_item`: a
-`function_call` (named `mcp__SERVER__TOOL`, or TOOL with the namespace `mcp__SERVER`) and its
-`function_call_output`, whose text can be truncated. The events contain the whole result and the
-true names, so they take precedence. The items show the order of the calls, and are all that older
-versions log about a call. Calls that a script makes in code mode have only events.
+`item_completed` with an item `McpToolCall`. The parts that the model saw are logged as
+`response_item`: a `function_call` (named `mcp__SERVER__TOOL`, or TOOL with the namespace
+`mcp__SERVER`) and its `function_call_output`, whose text can be truncated. The events contain the
+whole result and the true names, so they take precedence. The items show the order of the calls.
+Older versions log only items about a call. Calls that a script makes in code mode have only events.
 
 A fork begins with a copy of its original's log, with new times. The copy ends where the fork's own
 `session_meta` is repeated, or where a turn begins whose id, which contains a time, is no older than
@@ -235,8 +235,8 @@ class _Log:
             self._prompt = shortened_prompt(text)
 
     def _roll_back(self, turns: int) -> None:
-        """Move the calls in the last turns, which a person has taken back, into a conversation of
-        their own.
+        """Move the calls in the last turns, which a person has taken back, into a separate
+        conversation.
         """
         first = self._turns.take_back(turns)
         calls = self._conversation.calls[first:]
@@ -273,8 +273,8 @@ class _Log:
         state = self._states[id(call)]
         state.has_event = True
         call.doubt = ended.doubt
-        # The event has the original names and the original result. In the model's item they might
-        # be changed or truncated.
+        # The event has the original names and the original result, which might be changed or
+        # truncated in the model's item.
         call.tool = tool
         call.arguments = arguments
         earlier = call.ended
@@ -414,7 +414,7 @@ class _Log:
 
         if name.startswith(_PREFIX):
             return self._names.split(name.removeprefix(_PREFIX))
-        # Versions from 2025 wrote SERVER__TOOL. Codex's own tools have no such names.
+        # Versions from 2025 wrote SERVER__TOOL. Codex's own tools do not have such names.
         return self._names.split(name) if "__" in name else None
 
 
@@ -424,8 +424,8 @@ def _is_later(call: HistoryCall, at: float | None) -> bool:
 
 @dataclass(slots=True)
 class _State:
-    """Which lines about a call the log contains: the model's item, the event, the output that the
-    model saw.
+    """The kinds of lines about a call that the log contains: the model's item, the event, and the
+    output that the model saw.
     """
 
     listed: bool
@@ -459,7 +459,9 @@ class _OtherCalls:
 
 
 class _Turns:
-    """Where the turns of a conversation begin, as the number of calls before each turn."""
+    """The beginnings of the turns of a conversation. Each is stored as the number of calls before
+    the turn.
+    """
 
     def __init__(self) -> None:
         self._kind: str | None = None
@@ -492,7 +494,7 @@ class _Fork:
         self.is_copy = False
 
     def meta(self, payload: _Payload) -> bool:
-        """Handle a `session_meta`, and return whether it is the first one."""
+        """Handle a `session_meta`, and return whether it is the first `session_meta`."""
         if self._id is None:
             self._id = payload.id or ""
             self._created = _minted(self._id) or seconds_of(payload.timestamp)

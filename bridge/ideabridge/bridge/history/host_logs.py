@@ -1,8 +1,8 @@
 """Host logs: finds the logs that a host keeps on this machine, and the results of earlier imports
 from these logs.
 
-An import that finds only unchanged logs needs neither the servers nor the readers, so this file
-imports few others.
+An import that finds only unchanged logs does not need the servers or the readers of logs, so this
+file imports only a few other files.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _unread(host: str) -> str:
 
 
 class HostLogs:
-    """The logs that a host keeps on this machine. None of them has been read yet.
+    """The logs that a host keeps on this machine. The logs have not been read yet.
 
     Args:
         host: one of `HISTORIES`.
@@ -86,7 +86,7 @@ class HostLogs:
         names: maps the servers in the logs to modules.
 
     Raises:
-        HistoryError: there is no such host or module.
+        HistoryError: the host or a module does not exist.
     """
 
     def __init__(

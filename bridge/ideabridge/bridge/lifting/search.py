@@ -2,8 +2,8 @@
 written.
 
 Theory of operation. `Values` (index.py) holds the input, the results and the earlier literals that
-the author of a literal had seen. `explain_literal` looks the literal up there and turns each place
-where it occurs into explanations:
+the author of a literal had seen. `explain_literal` looks up the literal in these values, and turns
+each place where the literal occurs into explanations:
 
 - the path to an equal value, also in another notation (number or text, case, surrounding spaces);
 - if the path leads through a list: the item whose field equals a value that also appears elsewhere;
@@ -14,11 +14,11 @@ are not explanations, because a program expresses them better. `fitting` keeps t
 also yield the values recorded in other runs.
 
 Order. Explanations are ordered by cost (`COSTS` in `context/explanations.py`). If costs are equal,
-the source whose name is most like the parameter's comes first, then the source with the fewest
-keys, then the one in the latest document. The constant is always one of the explanations. A value
-that is not distinctive (a small number, a Boolean, a short string) can equal another by
-coincidence, so the constant comes before the other explanations unless the field has the
-parameter's name.
+the source whose name is most similar to the parameter's name comes first, then the source with the
+fewest keys, and then the source in the latest document. The constant is always one of the
+explanations. A value that is not distinctive (a small number, a Boolean, a short string) can equal
+another value by coincidence, so the constant comes before the other explanations unless the field
+has the parameter's name.
 
 Limits. At most `MOST_EXPLANATIONS` explanations are returned, and at most `MOST_PLACES` places per
 value are examined. If there are more, `cut` is set in the result.
@@ -84,7 +84,7 @@ class Found:
     """The explanations for a literal.
 
     Attributes:
-        by: the explanations, best first; never empty.
+        by: the explanations, best first. There is at least one.
         cut: True if there might be more explanations.
         contradicted: True if the runs have different values, and no explanation fits all of them.
         runs: the number of runs that the explanations fit.
@@ -163,7 +163,7 @@ class _Search:
         self._ranked.sort(key=lambda ranked: ranked.rank)
         by = [ranked.explanation for ranked in self._ranked[:MOST_EXPLANATIONS]]
         if not any(map(is_constant, by)):
-            # The constant is always one of the explanations, also if it was beyond the limit.
+            # The constant is always one of the explanations, even if it exceeded the limit.
             by[-1] = Constant(value)
 
         return Found(by, is_cut or len(self._ranked) > MOST_EXPLANATIONS)
@@ -243,7 +243,7 @@ class _Search:
         item = path_down[depth + 1]
         items = list_or_empty(holder.inner)
         if len(items) < 2:
-            # There is nothing to select from.
+            # There are no other items to select from.
             return
 
         number = int(item.key)
@@ -264,7 +264,7 @@ class _Search:
             return []
         nodes = self._values.loose(value)
         if is_common(value):
-            # Elsewhere than in the input it might occur by chance.
+            # Outside the input, the value might occur by chance.
             nodes = (node for node in nodes if node.root == INPUT)
         return [PathTo(node.reference) for node in islice(nodes, _SOURCES)]
 
@@ -402,7 +402,7 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
         if number > 0:
             previous = words[number - 1]
             if previous["after"]:
-                # The marks between two words belong to the first of them.
+                # The marks between two words belong to the first word.
                 starts.add(previous.end("word"))
 
         word_end = first.end("word")
@@ -412,7 +412,7 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
 
         ends: list[int] = []
         for last in words[number : number + _WORDS]:
-            # Both are the same position if no marks follow the word.
+            # If no marks follow the word, both are the same position.
             ends += {last.end("word"), last.end("after")}
 
         ends.sort(reverse=True)
@@ -469,7 +469,8 @@ def is_common(value: JSON) -> bool:
 
 def _number_in(text: str) -> int | float | None:
     """Return the number that a string contains, or None if the string is not a number."""
-    # Most strings are words, and testing for that is cheaper than a failed conversion.
+    # Test for words first: most strings are words, and the test is cheaper than a failed
+    # conversion.
     if not text[-1:].isdigit():
         return None
 

@@ -63,7 +63,7 @@ class ModelUnavailableError(IdeabridgeError):
 
     Attributes:
         status: the HTTP status, or None if there was no response.
-        retry_after: the number of seconds to wait, or None if the endpoint does not name it.
+        retry_after: the number of seconds to wait, or None if the endpoint does not state it.
     """
 
     def __init__(
@@ -85,4 +85,4 @@ class ModelStoppedError(IdeabridgeError):
 
 
 class MalformedAnswerError(IdeabridgeError):
-    """The model returned no JSON object, even after corrections."""
+    """The model did not return a JSON object, even after corrections."""

@@ -1,5 +1,5 @@
-"""ConnectionPool: manages further connections to modules. Each belongs to one owner; everybody else
-uses the shared connection.
+"""ConnectionPool: manages further connections to modules. Each of these connections belongs to one
+owner. Everybody else uses the shared connection.
 
 A connection is opened when it is first used. It is closed when its owner is gone, when its module's
 configuration has changed, when it has failed, and, if the pool says so, when nobody has used it for
@@ -29,7 +29,7 @@ connection that has been idle for the longest time.
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who a connection belongs to.
+    """The owner of a connection.
 
     Attributes:
         user: the name of the user who has signed in, or None.
@@ -67,9 +67,9 @@ class ConnectionPool:
         self._owners = owners
         self._is_needed = is_needed
         self._idle_seconds = idle_seconds
-        # The connections, most recently used last.
+        # The connections, with the most recently used connection last.
         self._open: dict[_Key, _Pooled] = {}
-        # Connections that end after their last call.
+        # The connections that end after their last call.
         self._retired: set[_Pooled] = set()
 
     @contextmanager
@@ -180,7 +180,7 @@ class _Pooled:
 
     Attributes:
         configured: the module that everybody else uses.
-        module: the same module over a connection of its own.
+        module: the same module, over a separate connection.
     """
 
     def __init__(self, configured: Module, module: Module) -> None:

@@ -18,8 +18,8 @@ from ideabridge.tools.tool import IDEA, Tool, ToolKey
 
 
 async def names_for_program(offer: Offer, program: str, caller: str) -> ProgramNames:
-    """Return the names under which a program calls tools, once the modules that it names are up or
-    have failed. Modules outside the caller's profile are not started.
+    """Wait until the modules that a program names are up or have failed. Then return the names
+    under which the program calls tools. Modules outside the caller's profile are not started.
     """
     offer = offer.to(caller)
     words = set(re.findall(r"\w+", program))
@@ -42,8 +42,8 @@ def catalogue_of_program(offer: Offer, names: ProgramNames, *, asks: bool) -> Ca
     """Compile the tools that a program uses. `asks` says whether the program asks a mind.
 
     Raises:
-        PlanError: the module of a tool has never been up here. If a module is only reconnecting, a
-            call waits for the module instead.
+        PlanError: the module of a tool has never been up in this process. If a module is only
+            reconnecting, a call waits for the module instead.
     """
     tools = names.listed
     present = offer.catalogue
@@ -85,8 +85,8 @@ async def tools_of_programs(
     effects = with_effects(tool for tool in tools.values() if not tool.asks_mind)
     more = [*tools.values(), effects]
 
-    # When the run carries out a program, it knows only the tools of the plan. The program must mean
-    # the same ones then.
+    # When the run carries out a program, it knows only the tools of the plan. The names in the
+    # program must then refer to the same tools.
     plan_names = ProgramNames(catalogue.used_by(calls, more).tools)
     for program, place in programs.items():
         if plan_names.used_by(program) != names.used_by(program):
@@ -106,7 +106,8 @@ def _tools_of_program(offer: Offer, program: str, names: ProgramNames) -> list[T
     if isinstance(modules, dict):
         for name, tools_used in modules.items():
             if not tools_used:
-                # Even a server that the program imports without calling it must be available here.
+                # A server that the program imports must be available here, even if the program does
+                # not call it.
                 tools.extend(names.tools[name].values())
 
     return tools

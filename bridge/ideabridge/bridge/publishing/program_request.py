@@ -6,9 +6,9 @@ previews of their results, the input, the open points with their reasons, and th
 tools that were called. Each part has a share of the space, and the Request says how much did not
 fit. A mind that wants to see more can read the results of the run.
 
-Results are data that someone else wrote. The Request shows them as JSON, after a line that says so,
-and they never decide anything: the recordings judge the program, and names and descriptions by its
-author are shown as the author's words.
+Results are data that someone else wrote. The Request shows results as JSON, after a line that says
+so, and they never decide anything. The recordings judge the program, and the names and descriptions
+that the author writes are shown as the author's words.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ class ToolWords:
     """The publisher's description of the tool.
 
     Attributes:
-        name: its name, or "" if that is not yet known.
-        description: what it does, or None if the publisher does not say. The description can state
-            a condition that the runs do not show.
+        name: the name of the tool, or "" if it is not yet known.
+        description: what the tool does, or None if the publisher does not say. The description can
+            state a condition that the runs do not show.
     """
 
     name: str = ""
@@ -210,9 +210,9 @@ _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\sA-Za-z0-9]")
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate the number of tokens that most models count in some text, erring on the high side.
-    In hashes and other random strings, a token has about two characters; a word is one or two
-    tokens; any other character is one token.
+    """Estimate the number of tokens that most models count in a text. The estimate is rather too
+    high than too low. In hashes and other random strings, a token has about two characters. A word
+    is one or two tokens, and any other character is one token.
     """
     count = 0
     for part in _PARTS.findall(text):
@@ -242,7 +242,7 @@ def _refused_lines(refused: Sequence[RefusedProgram]) -> list[str]:
 
 def _within(lines: Iterator[str], room: int) -> Iterator[str]:
     """Yield lines, each truncated to a maximum length, while they fit into `room` tokens. Then
-    yield a line that says how many were left out.
+    yield a line that says how many lines were left out.
     """
     left_out = 0
     for line in lines:
@@ -287,8 +287,8 @@ def _tasks(function: Function) -> list[str]:
 def _described(
     beginning: list[str], results: RecordedResults, names: ProgramNames, room: int
 ) -> str:
-    """Describe a run in at most `room` tokens: all calls with the longest previews that fit, or
-    else the first calls and the last call with the shortest previews.
+    """Describe a run in at most `room` tokens: all calls with the longest previews that fit. If not
+    all calls fit, describe the first calls and the last call with the shortest previews.
     """
     for length in _PREVIEWS if len(results.calls) <= _MOST_CALLS else ():
         lines = [*beginning, *(_call(names, call, length) for call in results.calls)]

@@ -26,8 +26,8 @@ class AdmittedIdeas:
     def __init__(self, store: Store, offer: Offer) -> None:
         self._store = store
         self._offer = offer
-        # A decision stays valid: a version of an idea never changes, and neither do the profiles in
-        # a configuration.
+        # Decisions can be remembered, because neither a version of an idea nor the profiles in a
+        # configuration ever change.
         self._decided: dict[tuple[str, str, int], bool] = {}
 
     def admits(self, profile: str, name: str, version: int) -> bool:

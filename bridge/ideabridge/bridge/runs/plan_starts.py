@@ -61,7 +61,7 @@ class PlanStarts:
                 that this process does not have.
             SchemaError: its input schema or output schema is invalid.
             MeantToolError: an idea that it calls cannot be called in this process.
-            ProgramError: there is no interpreter for its programs.
+            ProgramError: the interpreter for the plan's programs is missing.
         """
         if plan.program is not None:
             return await self._start_program(plan, settings, choice, caller)
@@ -115,7 +115,7 @@ class PlanStarts:
             elif tool.module is not None and tool.in_room:
                 ideas.append(tool.module)
 
-        # An idea outside the profile is refused, not reported as unknown.
+        # Refuse an idea outside the profile, instead of reporting it as unknown.
         self._ways.expect_here([*unknown, *ideas], caller)
 
     async def _start_program(

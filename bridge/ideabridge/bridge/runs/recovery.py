@@ -300,8 +300,8 @@ class Recovery:
         try:
             return self._runs.resume(record.id, SEES_ALL)
         except FinishedRunError:
-            # The driver died after it wrote the last event but before it wrote the status. Looking
-            # up the run writes the status, and this wakes the tasks that are waiting for the run to
+            # The driver died after it wrote the last event, but before it wrote the status. Look up
+            # the run: this writes the status and wakes the tasks that are waiting for the run to
             # end.
             return self._runs.get(record.id, record.caller)
 
@@ -325,7 +325,7 @@ class Recovery:
                 or now.status not in ("running", "interrupted")
                 or self._runs.left(now.lease) > 0
             ):
-                # Another process was faster.
+                # Another process has taken the run up first.
                 return
 
             if not isinstance(error, StoreError):

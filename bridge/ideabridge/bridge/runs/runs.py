@@ -1,12 +1,12 @@
 """Runs: holds the runs of this process, including runs resumed from their journals.
 
-`Runs` creates runs, keeps them in memory, and finds them by id. Several processes share one store,
-so each look-up compares the run in memory with the store:
+`Runs` creates runs, keeps them in memory, and finds them by id. Several processes can share one
+store, so each look-up compares the run in memory with the store:
 
 - This process drives the run: the run in memory is current.
 - Another process drives it: its new events are read from the journal (`read_on`) and reported
   to the watchers.
-- Nobody drives it: it is read from its journal, and `decide_next` says what happens to it
+- No process drives it: the run is read from its journal, and `decide_next` says what happens to it
   (`decision.py`). `_hand_off` performs the outcome.
 
 Four tasks run while the bridge is open. `heartbeat` renews the leases. `control.listen` receives
@@ -141,7 +141,9 @@ _FIRST_EVENTS: Final = 2
 
 
 def memory_of_start(events: Sequence[Event]) -> int:
-    """Estimate from a run's first events how many bytes of memory its context and calls take."""
+    """Estimate, from the first events of a run, the number of bytes of memory that its context and
+    calls take.
+    """
     memory = 0
     for event in events[:_FIRST_EVENTS]:
         if isinstance(event, RunStarted):
@@ -161,7 +163,7 @@ class ListedRun(TypedDict):
         title: a human-readable line.
         kind: `plan`, `solve`, or `session` (calls that were made earlier, either elsewhere or one
             by one).
-        created: the time at which the run began, ISO 8601 in UTC.
+        created: the time at which the run began, as ISO 8601 in UTC.
         reason: why the run is interrupted.
         refused: why a program that a mind wrote was refused.
     """
@@ -221,9 +223,9 @@ class Runs:
     """Creates runs, holds them in memory, and resumes them from their journals.
 
     Args:
-        group: the task group in which their calls run.
+        group: the task group in which the calls of the runs are made.
         offer: provides the tools for the rooms of published ideas and for edited calls in a plan.
-        handlers: how each type of message changes a Request.
+        handlers: the handlers, which say how each type of message changes a Request.
         configuration: the configuration of this process.
         mind: answers the Requests of runs that do not choose another mind.
         approver: decides on calls that need approval, or None if people decide with `Run.decide`.
@@ -287,8 +289,8 @@ class Runs:
         self._name = own_driver_name()
         self._watch = Watch()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
-        # Weak references: a run that was dropped from `_kept` but is still used somewhere is found
-        # here.
+        # These are weak references, so that a run that was dropped from `_kept`, but is still used
+        # somewhere, can be found here.
         self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._kept: dict[str, Run] = {}
         self.observed = Observed(store)
@@ -303,8 +305,8 @@ class Runs:
     async def create(
         self, start: Start, caller: str, title: str, room: tuple[str, Run] | None = None
     ) -> Run:
-        """Create a run and drive it in this process. When this returns, the store contains the run
-        with its first events.
+        """Create a run and drive it in this process. When this method returns, the store contains
+        the run with its first events.
 
         Args:
             start: the machine and the first events.
@@ -315,7 +317,7 @@ class Runs:
         Raises:
             LimitExceededError: a named user has reached the limit on active runs, or the caller's
                 runs take too much memory.
-            StoreError: the run could not be stored, and has not begun.
+            StoreError: the run could not be stored, so it has not begun.
         """
         if room is None:
             self._expect_place(caller)
@@ -384,7 +386,8 @@ class Runs:
     def _expect_place(self, caller: str) -> None:
         """Raise `LimitExceededError` if the caller has reached the limit on active runs."""
         if self.queue.role == "front":
-            # Workers enforce a user's limit themselves: runs beyond it wait in the queue.
+            # Workers enforce a user's limit themselves: runs that exceed the limit wait in the
+            # queue.
             self.queue.expect_place(caller)
         elif user_of(caller) is not None:
             owner = owner_of(caller)
@@ -423,8 +426,8 @@ class Runs:
                 run.runner.leave_work()
 
     async def look_up(self, run_id: str, caller: str) -> Run:
-        """Like `get`, but read a large journal in a thread. A worker process would not help,
-        because the run continues in this process.
+        """Return a run as `get` does, but read a large journal in a thread. A worker process would
+        not help, because the run continues in this process.
         """
         self.store.runs.find(run_id, caller=caller)
         async with self.reading_ahead(run_id):
@@ -496,7 +499,7 @@ class Runs:
         return _ReadJournal(read.events, read.last, fold(Machine(), self.composer(), read.events))
 
     def get(self, run_id: str, caller: str, purpose: Purpose = GO_ON) -> Run:
-        """Return a run of this caller. Raises `UnknownRunError`."""
+        """Return a run of this caller. Raise `UnknownRunError` if the caller has no such run."""
         record = self.store.runs.find(run_id, caller=caller)
         parent = None
         if record.parent is not None:
@@ -586,7 +589,7 @@ class Runs:
         `purpose` is what someone wants to happen to that run.
 
         Raises:
-            UnknownRunError: it is a room of another run.
+            UnknownRunError: the run is a room of another run.
         """
         if parent is not None and record.parent != parent.id:
             raise UnknownRunError(f"run {record.id} is not a room of {parent.id}")
@@ -599,8 +602,8 @@ class Runs:
         if self._is_at_hand(run, record.last_event):
             return run
         if run.driver.epoch is not None:
-            # Otherwise, calls that still run for the old `Run` object would notice only at their
-            # end that another process has continued the run.
+            # Without this step, calls that still run for the old `Run` object would notice only at
+            # their end that another process has continued the run.
             run.runner.abandon("another process has continued it")
             return self._load(record, parent, purpose)
         if not self.read_on(run):
@@ -676,7 +679,7 @@ class Runs:
                         self.read_on(room)
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - one run that cannot be read ends nothing else
+        except Exception as error:  # noqa: BLE001 - an unreadable run must not end anything else
             run.runner.fail(error)
             return False
         return True
@@ -712,12 +715,12 @@ class Runs:
                     try:
                         run.beat(beat)
                         self.rooms.look(run)
-                    except Exception as error:  # noqa: BLE001 - only this run is given up
+                    except Exception as error:  # noqa: BLE001 - an error must end only this run
                         run.runner.fail(error)
                 else:
                     driver.give_back()
-            # Because of this step, the views and search tables are at most one heartbeat behind. If
-            # the store fails, the next heartbeat tries again.
+            # This step keeps the views and search tables at most one heartbeat behind. If the store
+            # fails, the next heartbeat tries again.
             with contextlib.suppress(StoreError):
                 while self.store.ideas.index() and not self.is_at_work:
                     await anyio.lowlevel.checkpoint()
@@ -747,7 +750,7 @@ class Runs:
         )
 
     def driven(self, run_id: str) -> Run | None:
-        """Return a run if this process holds its lease, otherwise None."""
+        """Return a run if this process holds its lease. Otherwise, return None."""
         run = self._runs.get(run_id)
         return None if run is None or run.driver.epoch is None else run
 
@@ -810,9 +813,9 @@ class Runs:
         return run
 
     def _beside(self, caller: str, own: KeptBytes | None) -> int:
-        """Estimate how many bytes of memory the caller's other runs take. If they take much, first
-        drop runs that have ended or are waiting: they are read from their journals again when
-        needed.
+        """Estimate the number of bytes of memory that the caller's other runs take. If they take a
+        lot of memory, first drop runs that have ended or are waiting. These runs are read from
+        their journals again when they are needed.
         """
         total = self._memory(caller, own)
         if total > CALLER_MEMORY // 2:
@@ -838,7 +841,7 @@ class Runs:
 
     def _forget_idle(self) -> None:
         """Drop runs that have ended or are waiting, except the latest ones. Dropped runs are read
-        from their journals again when needed.
+        from their journals again when they are needed.
         """
         if len(self._kept) < _AT_HAND:
             return
@@ -850,7 +853,7 @@ class Runs:
         """Read a run from its journal, and perform the outcome that `decide_next` chooses.
 
         Raises:
-            JournalError: its journal cannot be folded.
+            JournalError: the run's journal cannot be folded.
         """
         try:
             return self._hand_off(self._read_whole(record, parent), record, purpose)
@@ -1092,7 +1095,7 @@ class Runs:
 
     def change_of_configuration(self, run: Run) -> ConfigurationChanged | None:
         """Return the event that records a change of configuration, or None if the run was last
-        driven under this configuration and under rules of the same version.
+        driven under this configuration and under the same version of the rules.
         """
         settings = run.machine.settings
         if run.made_under == self.fingerprint and settings.rules == RULES:
@@ -1101,7 +1104,7 @@ class Runs:
         return ConfigurationChanged(self.fingerprint, approval, RULES)
 
     async def follow_configuration(self, configuration: Configuration) -> None:
-        """Use another configuration. Runs that this process drives follow the new rules
+        """Switch to another configuration. Runs that this process drives follow the new rules
         immediately, and other runs follow them before the next decision. Calls to servers that now
         start differently, and to Python tools whose definition has changed, fail with the reason.
         """
@@ -1180,11 +1183,11 @@ class Runs:
         await self.rooms.open(run, effect)
 
     def watch(self, run: Run, event: Event) -> None:
-        """Do what a run's event requires outside the run.
+        """Do the work outside the run that an event of the run requires.
 
         When the run has ended, write its row in the store, with `Run.summary`, and give up its
         lease. Note the shape of each call's result. Pass every event on to the rooms. While another
-        process drives the run, the other process writes.
+        process drives the run, that process writes the row.
         """
         if isinstance(event, ConfigurationChanged):
             run.made_under = event.fingerprint

@@ -1,7 +1,7 @@
 """Search: full-text search over ideas and published names.
 
-Saving an idea does not index it; `Ideas.index` does. The index does not store the text, because it
-can be read from the idea.
+Saving an idea does not index the idea. `Ideas.index` indexes it later. The index does not store the
+text, because the text can be read from the idea.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def read_meta(
 
 def last_of_run(database: Database, run: str) -> int:
     """Return the row of the last step of a run, among the ideas that this run was the first to
-    save, or 0 if there is none. Call this inside a guard or transaction.
+    save, or 0 if there is no such step. Call this inside a guard or transaction.
     """
     return database.number(
         "SELECT number FROM ideas WHERE run = ? ORDER BY step DESC NULLS LAST, number DESC LIMIT 1",
@@ -119,7 +119,9 @@ def last_of_run(database: Database, run: str) -> int:
 
 
 def indexed_words(text: str) -> list[str]:
-    """Return the words of a query or text, as the index splits them: letters and digits only."""
+    """Return the words of a query or text, split as in the index. The words contain only letters
+    and digits.
+    """
     folded = unicodedata.normalize("NFC", text[: MAX_TEXT * 2])
     return _WORD.findall(_SPACELESS.sub(r" \1 ", folded))
 
@@ -199,8 +201,8 @@ def widen(
     keep: Callable[[list[Item]], list[Kept]],
     first: int = 0,
 ) -> list[Kept]:
-    """Fetch more and more rows until `keep` has selected `limit` of them, or there are no more to
-    fetch. Return the selected rows.
+    """Fetch more and more rows until `keep` has selected `limit` of them, or there are no more rows
+    to fetch. Return the selected rows.
 
     Args:
         limit: the maximum number of rows.
@@ -246,7 +248,7 @@ class Search:
             `(number of ideas, last row that the table now holds)`.
         """
         if self._voids != self._database.voids:
-            # A transaction was rolled back, perhaps together with entries in the index, so forget
+            # A transaction was rolled back, possibly together with entries in the index, so forget
             # what is indexed.
             self._voids = self._database.voids
             self._indexed.clear()
@@ -277,7 +279,7 @@ class Search:
 
     def rebuild(self, breathe: Callable[[], None]) -> None:
         """Index all existing ideas again, in a new table. Searches use the old table until the new
-        one replaces it, and other processes can write in the meantime.
+        table replaces it. Other processes can write in the meantime.
 
         Args:
             breathe: called between transactions.
@@ -333,8 +335,8 @@ class Search:
             query: any text. It is split into words, so it cannot contain FTS5 syntax.
             limit: the maximum number of ideas.
             caller: ignore names that are not published to this caller, because a hit would confirm
-                a guess at words in another caller's name or description. Who owns the ideas is not
-                checked.
+                a guess at words in another caller's name or description. The owners of the ideas
+                are not checked.
             begins: True to match the words as prefixes.
         """
         terms = _terms(query)
@@ -413,7 +415,7 @@ class Search:
             (term for term in terms if counts.get(term)), key=lambda term: counts[term]
         )
         if not present:
-            # Nothing contains these words, so try them as prefixes.
+            # No entry contains these words, so try them as prefixes.
             starts = [term for term in terms if len(term) > 2]
             if starts:
                 return words.newest(table, starts, limit, every=False, begins=True)

@@ -1,21 +1,21 @@
 """PostgresDatabase: the connections of one process to a store in PostgreSQL.
 
 Concurrency. Every transaction that writes holds the advisory lock `STORE` in shared mode. An
-`exclusive` transaction holds it exclusively. It begins after all others have ended, so it sees
-every row with a smaller number than the newest row. A plain `transaction`, which reads rows before
-it changes them, also holds the lock `CHANGES` exclusively. A `concurrent` transaction does not need
-this lock, because its statements lock rows or insert with `ON CONFLICT`. All locks end with the
-transaction. PostgreSQL breaks deadlocks by aborting a transaction, which is repeated as after any
-`StoreBusyError`.
+`exclusive` transaction holds it exclusively. It begins after all other transactions have ended, so
+it sees every row whose number is smaller than that of the newest row. A plain `transaction`, which
+reads rows before it changes them, also holds the lock `CHANGES` exclusively. A `concurrent`
+transaction does not need this lock, because its statements lock rows or insert with `ON CONFLICT`.
+All locks end with the transaction. PostgreSQL breaks deadlocks by aborting a transaction, which is
+repeated as after any `StoreBusyError`.
 
 Lost connections. A transaction that loses its connection before its end has changed nothing: it
 raises `StoreAccessError`, after which `Writer` repeats it. If the connection is lost during the
 commit, the next connection asks the server, by the number of the transaction, whether it was
-committed. So nothing is written twice. A single read is repeated automatically.
+committed. Therefore, nothing is written twice. A single read is repeated automatically.
 
 As with SQLite, a process uses two connections: one writes and belongs to the thread that is in a
-transaction; the other reads. A pool would not help, because one thread commits writes together, and
-reads take tens of microseconds.
+transaction, and the other reads. A pool would not help, because one thread commits writes together,
+and reads take tens of microseconds.
 """
 
 from __future__ import annotations
@@ -303,8 +303,8 @@ class PostgresDatabase(Database):
             return self.execute(sql, parameters)
 
     def insert(self, sql: str, parameters: Sequence[Any] = (), key: str = "number") -> int | None:
-        # RETURNING goes last: the statement can contain a SELECT that locks rows, which comes
-        # before it.
+        # Put RETURNING last, because the statement can contain a SELECT that locks rows, and this
+        # SELECT must come before RETURNING.
         row = self.change(f"{sql} RETURNING {key}", parameters).fetchone()
         return None if row is None else int(row[0])
 

@@ -5,8 +5,8 @@ an earlier version, needs it.
 
 To change a table or index, add a function at the end of `MIGRATIONS`. Never change an earlier
 function: a new store is created in the first version and then migrated like any other, so that all
-stores of one version have the same schema. Views hold no data, so each migration ends by creating
-the current views. A change to views alone needs a migration that does nothing.
+stores of one version have the same schema. Views do not hold data, so each migration ends by
+creating the current views. If only views change, add a migration that does nothing.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def update(connection: sqlite3.Connection, version: int) -> None:
 
     Args:
         connection: the connection to the store, with sqlite3's default handling of transactions.
-        version: 0 for an empty database, otherwise a version for which `can_migrate` returns True.
+        version: 0 for an empty database, or a version for which `can_migrate` returns True.
     """
     if version == 0:
         for statement in _new_store(tuple(MIGRATIONS)):
@@ -110,9 +110,9 @@ def update(connection: sqlite3.Connection, version: int) -> None:
 def _new_store(migrations: Sequence[Migration]) -> Sequence[str]:
     """Return the statements that create the schema after `migrations`.
 
-    sqlite-utils takes three times as long to make a store as SQLite takes for these statements. So
-    one store is made in memory, and each new store in this process is made with the same
-    statements.
+    sqlite-utils takes three times as long to make a store as SQLite takes for these statements.
+    Therefore, one store is made in memory, and each new store in this process is made with the
+    statements of that store.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.execute("BEGIN")
@@ -137,8 +137,8 @@ its own, and the shadow tables of the full-text tables.
 def _with_utils(connection: sqlite3.Connection) -> Database:
     from sqlite_utils import Database
 
-    # Without plugins, because they would be other people's code; without recursive triggers,
-    # because no trigger of a store calls another.
+    # Turn plugins off, because they would be other people's code. Turn recursive triggers off,
+    # because no trigger of a store calls another trigger.
     return Database(connection, recursive_triggers=False, execute_plugins=False)
 
 
@@ -153,8 +153,8 @@ def _migrate(database: Database, migrations: Sequence[Migration]) -> None:
 # -- the first version -----------------------------------------------------------------------------
 
 _SPECIAL_TABLES: Final = (
-    # The solution comes after the columns that a list of ideas reads, so that lists do not touch
-    # the pages that hold it. Lists are filtered and ordered by time, outcome and mind.
+    # The solution comes after the columns that a list of ideas reads, so that lists do not read the
+    # pages that contain the solution. Lists are filtered and ordered by time, outcome and mind.
     """
     CREATE TABLE ideas (
         number INTEGER PRIMARY KEY,
@@ -190,7 +190,8 @@ _SPECIAL_TABLES: Final = (
         PRIMARY KEY (idea, tool, module)
     ) STRICT, WITHOUT ROWID
     """,
-    # How often hosts have called each tool of a server, and when they last did.
+    # The number of times that hosts have called each tool of a server, and the time of the latest
+    # call.
     (
         "CREATE TABLE tool_uses (tool TEXT PRIMARY KEY, count INTEGER NOT NULL, "
         "last TEXT NOT NULL) STRICT, WITHOUT ROWID"
@@ -230,15 +231,15 @@ _SPECIAL_TABLES: Final = (
         tools TEXT NOT NULL
     ) STRICT
     """,
-    # The tool that owns each exposed name, by the folder of the configuration. A name never comes
-    # to mean a different tool.
+    # The tool that owns each exposed name, keyed by the folder of the configuration. Once a name
+    # refers to a tool, it never refers to a different tool.
     """
     CREATE TABLE exposed_names (
         scope TEXT NOT NULL, name TEXT NOT NULL, module TEXT NOT NULL, tool TEXT NOT NULL, PRIMARY KEY (scope, name)
     ) STRICT, WITHOUT ROWID
     """,
-    # Who is allowed to use a server on this store. Rows are never deleted, so that no name is ever
-    # given to another person.
+    # The users who are allowed to use a server on this store. Rows are never deleted, so that no
+    # name is ever given to another person.
     """
     CREATE TABLE users (
         name TEXT PRIMARY KEY, role TEXT NOT NULL, state TEXT NOT NULL, created TEXT NOT NULL, issuer TEXT, subject TEXT
@@ -266,8 +267,8 @@ _SPECIAL_TABLES: Final = (
         PRIMARY KEY (caller, name)
     ) STRICT, WITHOUT ROWID
     """,
-    # The index stores no copy of the text, because it can be read from the idea. With `porter`, a
-    # search for "report" finds "reports".
+    # The index does not store a copy of the text, because the text can be read from the idea. With
+    # `porter`, a search for "report" finds "reports".
     """
     CREATE VIRTUAL TABLE idea_words USING fts5(
         title, tools, body, content='', tokenize='porter unicode61 remove_diacritics 2'
@@ -409,8 +410,8 @@ def _create_first(database: Database) -> None:
     # The results of sessions in progress.
     _table(database, "session_calls", {"id": int, "body": str}, key="id")
 
-    # Every message, schema and list, stored once by content. `content_keys` finds a row by the
-    # first 8 bytes of its hash.
+    # Every message, schema and list. Equal contents are stored only once. `content_keys` finds a
+    # row by the first 8 bytes of its hash.
     _table(database, "contents", {"number": int, "hash": bytes, "body": str})
     _table(database, "content_keys", {"key": int, "number": int}, key="key")
 
@@ -425,7 +426,7 @@ def _create_first(database: Database) -> None:
     occurrences.create_index(["idea"])
 
     # Every version ever published, and the version that each name currently refers to. A pinned
-    # name keeps its version when another version is published.
+    # name keeps its version when a new version is published.
     publications = _table(
         database,
         "publications",
@@ -498,7 +499,7 @@ def _create_first(database: Database) -> None:
     runs.create_index(["caller", "status", "number"])
 
     # The journals. `id` is the run's number times 2^32 plus the sequence number, so one tree holds
-    # all events in order. `parts` says which members of the event are stored in `contents`.
+    # all events in order. `parts` names the members of the event that are stored in `contents`.
     _table(
         database,
         "events",
