@@ -154,7 +154,7 @@ _MODULE: Final = re.compile(r"-[BEIOPSbdiqsuvx]*m(.*)", re.DOTALL)
 module."""
 
 _CALLS: Final = frozenset({"-c", "--call", "--shell-mode"})
-"""Options after which a runner expects program text."""
+"""The options after which a runner expects program text."""
 
 _BETWEEN: Final = re.compile(r"(?:[\s=;,|&()<>'\"`{}]|:-?)+")
 """Separates the parts of a word that might name a program, such as the default in `${NAME:-sh}`."""
@@ -182,7 +182,7 @@ def read_arguments(command: str, words: Sequence[str]) -> list[Argument]:
 
     Args:
         command: the command as configured, or the file that it links to.
-        words: its arguments.
+        words: the arguments of the command.
     """
     position = 0
     follows: Follows = "command"

@@ -212,7 +212,7 @@ def data_words(
 
     Args:
         command: the command's name.
-        words: its arguments.
+        words: the arguments of the command.
         server: the name of the server.
         is_own_file: returns whether a path can only refer to a file in the project.
         is_own_program: whether the command can only refer to a file in the project.

@@ -39,7 +39,7 @@ class RunFailedError(IdeabridgeError):
 
     Attributes:
         run: the id of the run.
-        status: its status.
+        status: the status of the run.
         errors: `{"call", "place"?, "error"}` for each call or output that failed.
     """
 

@@ -34,9 +34,9 @@ OTHER_NAMES: Final = ("servers", "mcp_servers", "modules")
 """The keys under which other hosts list their servers. They are read as `mcpServers`."""
 
 MAX_FILE_VALUES: Final = 10_000
-"""Maximum number of values in a configuration file. Each value might be odd, and describing an
-oddity takes up to half a millisecond. The limit is needed because the file in a cloned repository
-is read before anyone has looked at it.
+"""Maximum number of values in a configuration file. Each value might be malformed, and it takes up
+to half a millisecond to describe a malformed value. The limit is needed because the file in a
+cloned repository is read before anyone has looked at it.
 """
 
 

@@ -121,7 +121,7 @@ _SINGLE: Final = re.compile(r"(?<!\\)'([^'\\]+)'(\s*:\s*')([^'\\]*)(?=')")
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _READS_ANY: Final = re.compile(r"\beval\b|\$\{!|\$\{\(|\$\{\^|\bexec\s*\(|\bFunction\b")
-"""Text that can execute the value of any variable."""
+"""Matches text that can execute the value of any variable."""
 
 _CREDENTIAL: Final = re.compile(r"(?!-|data:)[\w.~+/=:@%#!*^?,\[\]-]+")
 """A value that every program and every shell reads as one word."""
@@ -192,7 +192,7 @@ _CODE_NAME: Final = re.compile(
     r"PATH$|^(LD|DYLD|PYTHON|NODE|PERL|RUBY|BASH|GIT|SSH|JAVA|LUA|R)_?|^ENV$|EDITOR|PAGER|BROWSER|SHELL",
     re.IGNORECASE,
 )
-"""Variables that name code. Looking random is not enough for their values to be hidden."""
+"""Variables that name code. Their values are not hidden only because they look random."""
 
 _SHELL_TEXT: Final = re.compile(r"[\s;|&`$()<>]")
 _LONG_OPTION: Final = re.compile(r"--?[A-Za-z][\w-]+")

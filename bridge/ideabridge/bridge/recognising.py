@@ -46,7 +46,7 @@ _CERTAIN_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 """Names whose values are secret no matter what the values look like. `AUTH` and `SESSION` are not
-among them, because they also name modes and people.
+included, because they also name modes and people.
 """
 
 _ABOUT_NAME: Final = re.compile(

@@ -110,7 +110,9 @@ HARMLESS: Final = frozenset(
         ),
     }
 )
-"""Variables that hold no secrets, so a project file can name them without permission."""
+"""Variables that do not contain secrets, so that a project file can name them without
+permission.
+"""
 
 _VARIABLE: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -394,7 +396,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
 
     Args:
         file: the path of the project file.
-        data: its bytes.
+        data: the bytes of the file.
         content: the decoded content of `data`.
 
     Raises:

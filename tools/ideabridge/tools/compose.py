@@ -489,7 +489,7 @@ def call_schema(tool: Tool, *, latent: bool, instances: Sequence[str] = ()) -> J
     """Return the schema of one Call of `tool`: a closed object, as a complete document.
 
     Args:
-        tool: its tool.
+        tool: the tool of the call.
         latent: whether no activity runs the tool, so that the mind writes `_output`.
         instances: the ids that `_instance` can have. If there are no ids, the call has no
             `_instance`.

@@ -332,7 +332,7 @@ async def run_computation(tool: str, *arguments: JSON) -> JSON:
 
     Args:
         tool: the name of the tool, a key of `_COMPUTATIONS`.
-        arguments: its parameters, in the order of its function in `_COMPUTATIONS`.
+        arguments: the parameters of the tool, in the order of its function in `_COMPUTATIONS`.
 
     Raises:
         ActivityError: an argument is wrong; the message names the argument.

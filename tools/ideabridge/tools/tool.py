@@ -127,8 +127,9 @@ IDEA: Final = "idea:"
 """Prefix of the `_module` of a published idea: `idea:weekly_report`, `idea:weekly_report@3`."""
 
 QUERY_FORMAT: Final = "jmespath"
-"""The `format` of a parameter that is a JMESPath expression. If the expression is a constant, it is
-checked before anything runs."""
+"""The `format` of a parameter that is a JMESPath expression. An expression that is a constant is
+checked before anything runs.
+"""
 
 ToolKey = tuple[str | None, str]
 """The (module, name) of a tool. The module is None for a tool of this process."""
@@ -494,8 +495,9 @@ def _sent_from_json(stored: Any) -> SentSchema | None:
 
 Order = Literal["effects", "all", "none"]
 """Which calls wait for the calls listed before them. `effects`: within one module and instance, a
-call that may change something waits for all calls before it, and a read waits for the changes
-before it. `all`: every call waits for all calls before it. `none`: no call waits."""
+call that might change something waits for all calls before it, and a read waits for the changes
+before it. `all`: every call waits for all calls before it. `none`: no call waits.
+"""
 
 
 def check_definition(tool: Tool) -> None:

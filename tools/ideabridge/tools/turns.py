@@ -24,7 +24,9 @@ import anyio.to_thread
 T = TypeVar("T")
 
 asked_by: Final[ContextVar[str]] = ContextVar("asked_by", default="")
-"""The caller on whose behalf the current task works. Empty means no particular caller."""
+"""The caller on whose behalf the current task works. It is empty if the task works for no
+particular caller.
+"""
 
 
 class HeldProcess:

@@ -55,7 +55,9 @@ MOST_ITEMS: Final = 20_000
 """The maximum number of items in one list that an explanation searches."""
 
 RUNS_FOR_POSITION: Final = 3
-"""How many runs must agree on a position in a list before the value counts as determined."""
+"""The number of runs that must agree on a position in a list before the value counts as
+determined.
+"""
 
 _MOST_DEPTH: Final = 6
 _PARTS: Final = 64
@@ -704,8 +706,8 @@ part of it from an earlier text.
 """
 
 NOTED: Final[Mapping[str, bool]] = {CUT: True, MAYBE_DATA: True, UNPROVED: False}
-"""The reasons that are only noted. True means that the note is mild, and so no reason to ask before
-a change.
+"""The reasons that are only noted. True means that the note is mild, so it is not a reason to ask
+before a change.
 """
 
 

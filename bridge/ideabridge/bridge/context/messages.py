@@ -80,7 +80,7 @@ class _Failure:
 
 
 _OF_ERROR: Final = ("call", "place", "in_solution", "error")
-"""The members of an error. They can also stand directly in the message about the error."""
+"""The members of an error. The message about the error can also contain them directly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -561,8 +561,8 @@ def handle_correction(message: Message, draft: Draft) -> None:
 
 
 CALLS: Final = "Calls made so far; read their values at the references"
-"""How the text about a run's calls begins. Each call takes up one or more lines, the first of which
-begins with the call's place.
+"""The beginning of the text about a run's calls. Each call takes up one or more lines, the first of
+which begins with the call's place.
 """
 
 

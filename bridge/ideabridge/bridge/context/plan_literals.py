@@ -43,8 +43,8 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.typed import read_as
 
 MOST_PARTS: Final = 50_000
-"""The maximum number of explanations in one plan, including their parts. Reading each takes 5 us on
-the event loop.
+"""The maximum number of explanations in one plan, including their parts. It takes 5 us on the event
+loop to read each explanation.
 """
 
 _NEAREST: Final = 3

@@ -62,12 +62,12 @@ with the value.
 """
 
 READERS: Final = (READ, replace(READ, name="read_shortened"))
-"""The tool under each of its names. The second name is used if a user's tool is called `read`."""
+"""The tool under each of its names. If a user's tool is called `read`, the second name is used."""
 
 NAMES: Final = tuple(reader.name for reader in READERS)
 
 _CHARACTERS_AROUND: Final = 100
-"""How many characters are shown on each side of a match."""
+"""The number of characters that are shown on each side of a match."""
 
 _ENVELOPE: Final = 200
 """The space, in bytes of JSON, for everything in a result except the part and the reference."""

@@ -32,8 +32,8 @@ MAX_LENGTH: Final = 4096
 """The maximum length of a reference, in characters."""
 
 MAX_TARGET_KEYS: Final = 32
-"""The maximum number of keys in an output path. With the written value in it, the document must not
-become too deeply nested to be encoded.
+"""The maximum number of keys in an output path. The limit keeps a document that contains the
+written value from becoming too deeply nested to be encoded.
 """
 
 _ITEM: Final = f"{DAGGER}item"

@@ -10,10 +10,12 @@ from ideabridge.bridge.context.messages import Message, read_message
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 _USUAL: Final = 4
-"""Roughly how many bytes one token of English or JSON has."""
+"""The approximate number of bytes in one token of English or JSON."""
 
 _MOST_BYTES_PER_TOKEN: Final = 8
-"""A high estimate of the number of bytes per token: hardly any text has more on average."""
+"""A high estimate of the number of bytes per token. Hardly any text has more bytes per token on
+average.
+"""
 
 _TITLE: Final = 60
 

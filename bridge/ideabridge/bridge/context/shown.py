@@ -31,7 +31,7 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 """The largest value that a limit can have, in bytes."""
 
 _LISTED_CALLS: Final = 50
-"""How many of the last calls are always listed."""
+"""The number of the last calls that are always listed."""
 
 _PREVIEWS: Final = 8
 """The previews in states can take up `Shown.request` divided by this number, or 2 KB if that is

@@ -22,7 +22,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 from ideabridge.bridge.store.store import Store
 
 LOOKS_SECONDS: Final = 2.0
-"""How long, in seconds, a task waits for a notice before it checks the store anyway."""
+"""The time, in seconds, for which a task waits for a notice before it checks the store anyway."""
 
 
 class _Topic:

@@ -548,7 +548,7 @@ class LogLine:
     Attributes:
         number: the line's number, from 1.
         content: the object.
-        size: its length in bytes.
+        size: the length of the line in bytes.
         doubt: why the strings might differ from those that the host wrote, or "".
     """
 

@@ -28,10 +28,10 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import ToolKey
 
 _SEARCHED_RUNS: Final = 200
-"""How many of the latest runs are searched for runs of the same shape."""
+"""The number of the latest runs that are searched for runs of the same shape."""
 
 _PAGE: Final = 100
-"""How many runs are read from the store at a time."""
+"""The number of runs that are read from the store at a time."""
 
 _EXAMINED: Final = 5
 """Maximum number of runs with the same tools that are read in the search for runs of the same
@@ -39,8 +39,8 @@ shape.
 """
 
 _EVENTS: Final = 2_000
-"""Maximum number of events in all examined runs together, which is about 500 calls. Nobody asked
-for this search, so it must stay cheap.
+"""Maximum number of events in all examined runs together, which is about 500 calls. The search must
+stay cheap, because nobody asked for it.
 """
 
 

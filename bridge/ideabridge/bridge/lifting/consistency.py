@@ -128,8 +128,8 @@ def _without_questions(explained: JSONObject | None) -> JSONObject | None:
 
 
 _ONLY_ASKS: Final[Mapping[str, type]] = {"seen": dict, "decisions": list, "strict": bool}
-"""Members of `explained` that change no value and only make the plan ask, with their types; see
-`context/plan_literals.py`.
+"""Members of `explained` that do not change any value, but only make the plan ask, with their
+types; see `context/plan_literals.py`.
 """
 
 

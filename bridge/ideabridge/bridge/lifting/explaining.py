@@ -65,7 +65,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or
 from ideabridge.tools.json_parts import parts_of
 
 _MAX_PARTS: Final = 100
-"""How many of the values inside a constant are searched for parts that appeared earlier."""
+"""The number of values inside a constant that are searched for parts that appeared earlier."""
 
 
 def explain_run(lifted: Lifted) -> None:

@@ -46,7 +46,7 @@ _MOST_DEPTH: Final = 40
 _INPUT_TEXTS: Final = 100
 _SMALL: Final = 4
 _MEMBERS: Final = 100
-"""How many members of an object are examined to find out whether its keys are data."""
+"""The number of members of an object that are examined to find out whether its keys are data."""
 
 _NAME = re.compile(r"[A-Za-z_$@][\w$-]*")
 _BEGINNING = re.compile(r"\W*\w+")

@@ -32,7 +32,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 _MOST_AT_ONCE: Final = 16
 """Maximum number of calls with effects from one Request that the plan can run at the same time. If
-there are more, each call waits for the call before it.
+there are more calls, each call waits for the call before it.
 """
 
 _AS_WRITTEN: Final = frozenset(
@@ -330,8 +330,8 @@ class _Past:
 
 
 _WHOLE: Final = "†whole"
-"""A key that occurs in no path. A path with this key at its end leads to the calls that wrote to
-exactly this path.
+"""A key that does not occur in any path. A path with this key at its end leads to the calls that
+wrote to exactly this path.
 """
 
 

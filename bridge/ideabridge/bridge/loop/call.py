@@ -461,7 +461,7 @@ def read_call(
     Args:
         raw: the call as written.
         index: the number of the call in the run.
-        place: its place in the run or plan.
+        place: the place of the call in the run or plan.
         catalogue: the tools of the run.
         briefly: whether to report faults without explanations and suggestions, because the errors
             of earlier calls already contain enough of them.

@@ -19,7 +19,9 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import ANONYMOUS, IDEA, QUERY_FORMAT, Tool, ToolKey
 
 MAX_QUALIFIED: Final = 300
-"""How many characters at the start of a name are searched for the name of a module."""
+"""The number of characters at the beginning of a name that are searched for the name of a
+module.
+"""
 
 
 class Catalogue:

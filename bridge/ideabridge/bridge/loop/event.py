@@ -85,7 +85,7 @@ in a script. `tool`: through `decide_approval`. `code`: by an approver or throug
 """
 
 LOCAL_USER: Final = "local"
-"""The user of this machine, who needs no name while nobody else uses the server."""
+"""The user of this machine, who does not need a name while nobody else uses the server."""
 
 _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("person", "form"): "the person at the client",

@@ -68,7 +68,7 @@ _CHECKED: Final = (
     }
 )
 """The schema keywords that a grant can use. Any other key in a grant, such as a misplaced parameter
-name, would restrict nothing.
+name, would not restrict anything.
 """
 
 

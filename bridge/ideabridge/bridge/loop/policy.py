@@ -26,8 +26,8 @@ from ideabridge.tools.typed import read_as
 Then: TypeAlias = Literal["allow", "ask", "deny"]
 
 ApprovalSetting: TypeAlias = "str | JSONObject"
-"""`default`, `allow_all`, an object of rules as in the configuration's `approval`, or
-`{"all": [...]}` with several of these settings. For each call, the strictest of them decides. An
+"""`default`, `allow_all`, an object of rules as in the configuration's `approval`, or `{"all":
+[...]}` with several of these settings. For each call, the strictest of these settings decides. An
 object of rules can contain `embedded`; see `embedded_tools`.
 """
 
@@ -150,7 +150,7 @@ def effective_hints(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
 
 
 UNDECLARED: Final = "does not declare that it is read-only"
-"""Why the default policy asks about a tool that does not say what it changes."""
+"""The reason why the default policy asks about a tool that does not declare what it changes."""
 
 
 def allow_all(tool: Tool, call: JSONObject) -> PolicyVerdict:

@@ -110,7 +110,7 @@ class Approval:
     """The open question whether a call may run.
 
     Attributes:
-        approval: its id.
+        approval: the id of the approval.
         digest: the hash of `resolved`. A decision is bound to it.
         resolved: the call with its references resolved, as a person sees it.
         why: the reason for the question. If there are several reasons, each is on a line of its

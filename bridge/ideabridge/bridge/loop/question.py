@@ -30,7 +30,7 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Annotations,
 
 Kind: TypeAlias = Literal["call", "outcome", "plan", "question"]
 """What a question is about. `call`: whether a call may run. `outcome`: how a call with an unknown
-outcome ended. `plan`: whether a plan is accepted as a whole. `question`: something that a module
+outcome ended. `plan`: whether a plan is accepted as a whole. `question`: a question that a module
 asks while it runs a call.
 """
 
@@ -73,7 +73,7 @@ class Question:
 
     Attributes:
         kind: see `Kind`.
-        approval: its id.
+        approval: the id of the approval.
         digest: the hash of what is shown. An answer is bound to it.
         shown: the call with its references resolved, or the plan as `{"calls", "output"}`.
         why: the reason for the question. If there are several reasons, each is on a line of its

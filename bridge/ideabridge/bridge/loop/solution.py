@@ -195,13 +195,13 @@ def rejection(errors: Sequence[JSONObject]) -> str:
 # -- reading a solution ----------------------------------------------------------------------------
 
 MOST_REFERENCES: Final = 20_000
-"""Maximum number of references in a Solution that arrives in one piece. Binding each of them takes
-30 us on the event loop.
+"""Maximum number of references in a Solution that arrives in one piece. It takes 30 us on the event
+loop to bind each reference.
 """
 
 MOST_BOUND: Final = 200_000
 """Maximum number of edges between the calls of such a Solution. If each of 5,000 calls read what
-all of them write, there would be 25 million.
+all of these calls write, there would be 25 million edges.
 """
 
 

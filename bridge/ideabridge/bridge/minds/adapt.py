@@ -32,7 +32,7 @@ _MENTIONED: Final = frozenset(
 _SUPPORTED: Final = frozenset(
     {"type", "enum", "const", "required", "description", "default", "$ref"}
 )
-"""Keywords that stay. Any other keyword whose value is not a schema means nothing to a model, or
+"""Keywords that stay. Any other keyword whose value is not a schema is meaningless to a model, or
 providers refuse it.
 """
 

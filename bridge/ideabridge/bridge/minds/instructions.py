@@ -219,8 +219,8 @@ EXAMPLES: Final = (
     ),
 )
 """(task, Solution) pairs that are sent as turns before the task. The simplest pair comes last.
-Without them, small models write wrong references and make unnecessary calls. The tools in these
-examples are invented.
+Without these examples, small models write wrong references and make unnecessary calls. The tools in
+these examples are invented.
 """
 
 _TYPES: Final = "\n\n{types}\nWrite the JSON object alone: no explanation, no Markdown fence."

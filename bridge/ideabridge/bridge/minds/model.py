@@ -169,7 +169,7 @@ class AnswerBuffer:
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 60.0
 _AFTERWARDS: Final = 5.0
-"""How long, in seconds, to wait for the usage after the Solution is complete."""
+"""The time, in seconds, to wait for the usage after the Solution is complete."""
 _FAILED: Final = 500
 """The HTTP status that a server sends when it fails, whether because of a schema or for any other
 reason.

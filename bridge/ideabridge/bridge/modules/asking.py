@@ -426,8 +426,8 @@ FORMS: Final[JSONObject] = {"elicitation": {"form": {}}}
 """The capabilities that a call in a run declares, as protocol JSON."""
 
 LOG_MESSAGES: Final = 1000
-"""Maximum number of log messages from a call that wait for a slow client. If there are more, the
-oldest are dropped.
+"""Maximum number of log messages from a call that wait for a slow client. If there are more
+messages, the oldest are dropped.
 """
 
 _LOG_SECONDS: Final = 1.0

@@ -42,15 +42,15 @@ inside the value.
 """
 
 _MARKS: Final = (b'"mimeType"', b'"type":"resource')
-"""Strings that occur in the JSON of every block. A value whose JSON contains none of them contains
-no block.
+"""Strings that occur in the JSON of every block. If the JSON of a value contains none of these
+strings, the value contains no block.
 """
 
 _MOST_VALUES: Final = 100_000
 """Maximum number of values that are searched for blocks. Further blocks stay in the value."""
 
 _CHECKED: Final = 64 * 1024
-"""Number of base64 characters that are checked. Checking a whole image of several megabytes would
+"""Number of base64 characters that are checked. A check of a whole image of several megabytes would
 block the event loop.
 """
 

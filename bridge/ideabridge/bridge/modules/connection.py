@@ -78,8 +78,8 @@ logger = logging.getLogger(__name__)
 
 MOST_NOTIFICATIONS: Final = 1000
 """Maximum number of a module's notifications that are forwarded in one burst. After such a burst,
-notifications above `NOTIFICATIONS_RATE` are dropped: each notification costs as much as a small
-call, and no answer can be lost this way.
+notifications above `NOTIFICATIONS_RATE` are dropped, because each notification costs as much as a
+small call. Answers cannot be lost in this way.
 """
 
 NOTIFICATIONS_RATE: Final = 200.0

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.module import Module
 
 MOST_CONNECTIONS: Final = 256
-"""Maximum number of connections in a pool. If there are more, a new connection replaces the
-connection that has been idle for the longest time.
+"""Maximum number of connections in a pool. If there are more connections, a new connection replaces
+the connection that has been idle for the longest time.
 """
 
 

@@ -184,7 +184,7 @@ class ModuleSurroundings:
         result_bytes: maximum size of one result, in bytes of JSON.
         exposed: True if clients can call its tools directly.
         quotes: returns whether errors and notes quote what the module wrote; see `Modules.quotes`.
-        log: its log file, or None.
+        log: the log file of the module, or None.
         authorize: returns the object that gets its tokens, or None if it needs no tokens.
         on_change: called with its name when its state or its tools have changed.
         on_event: called with its name when its resources or prompts, or a watched resource, have
@@ -796,8 +796,8 @@ class Module:
         """How the module is started or reached, with the values of variables and secrets.
 
         Raises:
-            ModuleConfigurationError: its entry is not understood, a variable is not set, a secret
-                cannot be used, or an address is malformed.
+            ModuleConfigurationError: the module's entry is not understood, a variable is not set, a
+                secret cannot be used, or an address is malformed.
         """
         if self._launch is None:
             surroundings = self._surroundings

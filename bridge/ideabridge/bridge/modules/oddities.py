@@ -21,8 +21,8 @@ counted.
 
 _CHARACTERS: Final = 300
 _STORED: Final = 2000
-"""Number of characters of an example that are stored. Fewer are shown, so that a secret is
-recognised even if the shown text ends within the secret.
+"""Number of characters of an example that are stored. Fewer characters are shown, so that a secret
+is recognised even if the shown text ends within the secret.
 """
 _EXAMPLE_CHARACTERS: Final = 120
 

@@ -22,7 +22,7 @@ MAX_EMPTY_PAGES: Final = 100
 
 MAX_LIST_BYTES: Final = 32 * 1024 * 1024
 """Maximum total size, in bytes, of the pages of one list. 10,000 tools, each with a page of text,
-need less.
+need less than this limit.
 """
 
 EntryT = TypeVar("EntryT")

@@ -55,8 +55,8 @@ _MESSAGE_LINES: Final = 100
 """Maximum number of lines in one log message."""
 
 LogSource = Literal["stderr", "message", "ideabridge"]
-"""stderr: a line that the server wrote to standard error. message: a log message of the protocol.
-ideabridge: what ideabridge notes about the server.
+"""The source of a line. `stderr`: the server wrote the line to standard error. `message`: the line
+is a log message of the protocol. `ideabridge`: ideabridge noted the line about the server.
 """
 
 LEVELS: Final = (

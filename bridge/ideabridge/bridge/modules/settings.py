@@ -40,8 +40,8 @@ Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
 """A string without NUL characters, which command lines, headers and environments do not allow."""
 
 DEFAULT_SENDS: Final = 3
-"""Default of `retry`: how often a call to a repeatable tool is sent, at most, if the connection is
-lost before the answer.
+"""Default of `retry`: the maximum number of times that a call to a repeatable tool is sent if the
+connection is lost before the answer.
 """
 
 MAX_SENDS: Final = 10
@@ -374,7 +374,9 @@ class Launch:
 
 
 StoredValues = Mapping[str, str | StoredSecretError]
-"""The value of each stored secret that an entry names, or why it cannot be used."""
+"""The value of each stored secret that an entry names, or the reason why the secret cannot be
+used.
+"""
 
 
 class _Filler:
@@ -769,9 +771,9 @@ class Recollection:
         instructions: the module's instructions for its use, or "".
         listed_at: the time when the module listed these tools, as ISO 8601 in UTC.
         had_token: whether its requests carried a token from a sign-in.
-        offered: its lists of resources, templates and prompts, as protocol JSON. The value for a
-            kind is None if the module has no entries of this kind. A kind whose list was never read
-            is absent.
+        offered: the module's lists of resources, templates and prompts, as protocol JSON. The value
+            for a kind is None if the module has no entries of this kind. A kind whose list was
+            never read is absent.
     """
 
     tools: list[Tool]

@@ -306,7 +306,7 @@ INHERITED: Final = (
 """The environment variables that a child process inherits: locations and proxies, but no tokens."""
 
 STDIN_GRACE: Final = 0.5
-"""Time, in seconds, that a child has to end by itself after its input is closed."""
+"""Time, in seconds, that a child has to end on its own after its input is closed."""
 TERM_GRACE: Final = 0.5
 """Time, in seconds, that a group has to end after SIGTERM."""
 KILL_GRACE: Final = 0.5

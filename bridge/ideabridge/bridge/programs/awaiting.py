@@ -44,7 +44,8 @@ _WAITS: Final = frozenset({"gather", "sleep"})
 
 _ROUNDS: Final = 3
 """Maximum length of a chain of functions, each of which returns a call to the next one. Calls
-through longer chains are not recognised. Each link costs one pass over the program.
+through longer chains are not recognised. Each function in the chain costs one pass over the
+program.
 """
 
 _CONTAINERS: Final = (

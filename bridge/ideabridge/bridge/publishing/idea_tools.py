@@ -62,7 +62,7 @@ def evidence_of(publication: Publication) -> str:
 
 
 _DEEPEST: Final = 50
-"""Maximum depth to which ideas that call ideas are followed. No settings allow a run to go
+"""Maximum depth to which ideas that call ideas are followed. Settings never allow a run to go
 deeper.
 """
 

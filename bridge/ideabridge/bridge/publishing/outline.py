@@ -27,7 +27,7 @@ class Outline:
     """The facts about a run that publishing needs.
 
     Attributes:
-        run: its id.
+        run: the id of the run.
         idea: the id of the idea with which the run ended.
         status: the status with which the run ended.
         has_results: whether at least one call of the run succeeded.

@@ -135,7 +135,7 @@ class RecordedResults:
     """A finished run as a program sees it.
 
     Attributes:
-        run: its id.
+        run: the id of the run.
         calls: the calls of the Solution. A call with `_each` is listed once for each item.
         output: the result of the run.
         catalogue: the tools of the run.

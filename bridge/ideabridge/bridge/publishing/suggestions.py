@@ -224,7 +224,7 @@ class _Line:
 
 
 _Step: TypeAlias = tuple[int, int]
-"""(number of a line, place of a call in the line)."""
+"""A pair: the number of a line, and the place of a call in the line."""
 
 
 @dataclass(frozen=True, slots=True)

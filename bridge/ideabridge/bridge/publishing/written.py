@@ -94,7 +94,7 @@ class WrittenIdea:
         answer: how the idea's tool answers: `plan`, `program`, `recorded` or `solve`.
         messages: the context of the idea.
         schema: the schema of the output, or None.
-        solution: its solution. An output that can be null is not wrapped, unlike in `idea`.
+        solution: the solution. An output that can be null is not wrapped, unlike in `idea`.
         tools: names or patterns of the tools that a mind can call, or None for the tools that its
             calls name.
         tags: words that the author chose.

@@ -59,7 +59,7 @@ class PlanStarts:
         Raises:
             PlanError: the plan is malformed, is not allowed in this process, or calls something
                 that this process does not have.
-            SchemaError: its input schema or output schema is invalid.
+            SchemaError: the plan's input schema or output schema is invalid.
             MeantToolError: an idea that it calls cannot be called in this process.
             ProgramError: the interpreter for the plan's programs is missing.
         """

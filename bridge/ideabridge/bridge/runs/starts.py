@@ -161,7 +161,7 @@ def start_step(
     Args:
         machine: the machine of the plan, whose tools the program can call.
         program: the text of the program.
-        given: its input, or null if it has no input.
+        given: the input of the program, or null if it has no input.
         settings: the settings of the room.
         before: messages that precede its context.
         choice: the mind of its rooms, or None if each room chooses its mind when it opens.

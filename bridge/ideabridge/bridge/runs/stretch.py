@@ -53,7 +53,7 @@ class EndedCall:
     """A call that has ended.
 
     Attributes:
-        tool: its tool.
+        tool: the tool of the call.
         parameters: the parameters of the call as literal values. None of the strings in them is a
             reference.
         step: the number of the call's step. Calls of the same step were listed together.
@@ -257,7 +257,7 @@ def keep_ended(
         store: the store.
         run_id: the id of the run.
         run: the run.
-        caller: its owner.
+        caller: the owner of the run.
         title: a human-readable line, or "" to use the names of the tools.
         fingerprint: the fingerprint of the configuration.
         origin: the origin of the run, which its summary records.

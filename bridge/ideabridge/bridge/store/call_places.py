@@ -12,7 +12,9 @@ from ideabridge.bridge.store.settings import StoredSettings
 from ideabridge.tools.encoding import JSON, decode_trusted, encode
 
 _CALLS: Final = "calls "
-"""Prefix of the settings key under which a module's calls are stored. The module follows."""
+"""Prefix of the settings key under which a module's calls are stored. The name of the module
+follows.
+"""
 
 CALLS: Final = "calls"
 """The topic of the notification that a call to a module has ended."""

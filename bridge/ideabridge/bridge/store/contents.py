@@ -51,8 +51,9 @@ CACHED_ROWS: Final = 16_384
 """Maximum number of row numbers that a process remembers."""
 
 SWEPT: Final = "swept"
-"""Key of the counter of transactions that deleted contents. Each one invalidates the
-remembered row numbers."""
+"""Key of the counter of transactions that deleted contents. Each of these transactions invalidates
+the remembered row numbers.
+"""
 
 _KEYED: Final = "keyed"
 """Key of the counter that holds the last row in `content_keys`."""

@@ -42,7 +42,7 @@ class StoreBusyError(StoreError):
 
 
 PASSING: Final = (StoreBusyError, StoreFullError, StoreAccessError)
-"""Errors that might go away by themselves, so that the write is worth another attempt."""
+"""Errors that might be temporary, so that it is worth repeating the write."""
 
 
 class StoreGoneError(StoreError):

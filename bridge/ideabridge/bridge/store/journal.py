@@ -647,7 +647,7 @@ class Journal:
 
 
 OUTLINED: Final = 120
-"""How many events of a run `Journal.outlines` reads."""
+"""The number of events of a run that `Journal.outlines` reads."""
 
 _MARK_CHARACTERS: Final = 120
 _MARK: Final = re.compile(

@@ -80,9 +80,9 @@ FORMAT: Final = 2
 """The value of the member `ideabridge` of a document."""
 
 Checks: TypeAlias = Literal["whole", "idea", "nothing"]
-"""Which parts of a document must be unchanged. `whole`: everything; the digest is checked. `idea`:
-context, schema and solution; the ids are checked. `nothing`: the document can have been edited; its
-ids are recomputed.
+"""The parts of a document that must be unchanged. `whole`: everything; the digest is checked.
+`idea`: context, schema and solution; the ids are checked. `nothing`: the document can have been
+edited; its ids are recomputed.
 """
 
 MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024

@@ -465,8 +465,8 @@ class Pruning:
 
     Args:
         database: the store.
-        search: its full-text index.
-        calls: its index of tools and tags.
+        search: the full-text index of the store.
+        calls: the store's index of tools and tags.
         wait: called between two transactions with the number of seconds to wait. It returns true to
             stop the pruning. If None, `time.sleep` is called.
         pace: the length of a pause, as a multiple of the length of the transaction before it.

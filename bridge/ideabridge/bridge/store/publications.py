@@ -56,8 +56,8 @@ _SEEN: Final = (
     "AND (p.version >= shares.since OR p.version = names.version))))"
 )
 """The SQL condition under which a caller (the third parameter) can see a version. It is true for
-every version if the caller is NULL. Sharing a name shares the version that it refers to and all
-later ones.
+every version if the caller is NULL. If a name is shared, the version that it refers to and all
+later versions are shared.
 """
 
 _CATALOGUE: Final = "catalogue"
@@ -358,7 +358,7 @@ class Publications:
 
         Args:
             publication: the version.
-            plan: its plan with pins, in the form of `Publication.plan`.
+            plan: the plan of the version with pins, in the form of `Publication.plan`.
             guide: `Publication.guide` with pins.
             definitions: the essences of the tools, keyed by digest. They are used to show later
                 changes.

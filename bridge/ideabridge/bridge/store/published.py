@@ -154,7 +154,9 @@ class PublishedPlan(Solution):
 
 
 PlanOrGuide: TypeAlias = PublishedPlan | PublishedGuide
-"""What contains the pins of a publication: its plan or, without one, its guide."""
+"""The document that contains the pins of a publication: its plan or, if there is no plan, its
+guide.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class QueuedRun:
     """A run that is waiting for a worker.
 
     Attributes:
-        run: its id.
+        run: the id of the run.
         caller: the owner of the run.
         needs: the names of the modules that it can call; `*` means any.
         has_begun: whether a process has already worked on it.

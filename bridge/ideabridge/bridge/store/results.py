@@ -43,7 +43,9 @@ LEFT_OUT: Final = "(left out)"
 """The text that replaces a literal that was copied from a result."""
 
 LEFT_OUT_NUMBER: Final = "†data.left_out"
-"""The reference that replaces a number that was copied from a result. It never has a value."""
+"""The reference that replaces a number that was copied from a result. This reference never has a
+value.
+"""
 
 _COPIED: Final = 4
 """Strings with fewer characters and numbers with fewer digits do not count as copies, because too

@@ -24,8 +24,8 @@ deleted first.
 """
 
 MAX_APPROVED: Final = 4096
-"""Maximum number of tools whose latest approved call is stored, over all owners. The oldest are
-deleted first.
+"""Maximum number of tools whose latest approved call is stored, over all owners. The oldest entries
+are deleted first.
 """
 
 _SAME_SECONDS: Final = 60.0

@@ -50,8 +50,8 @@ machine, ideabridge itself, and admins on the page.
 """
 
 Viewer: TypeAlias = str | Literal[Sight.ALL]
-"""Whoever looks something up: `SEES_ALL`, or a caller, who finds only what the caller owns and what
-is shared with the caller.
+"""Whoever looks up data: `SEES_ALL`, or a caller. A caller finds only what it owns and what is
+shared with it.
 """
 
 
@@ -81,8 +81,8 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9._-]{0,47}", re.ASCII)
 _RESERVED: Final = frozenset({"me", "all", "local", "owner", "everybody", "everyone", "nobody"})
 _TOKEN: Final = re.compile(r"ibt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 _USED_SECONDS: Final = 600
-"""The accuracy, in seconds, of the time when a token was last used. Writing it for each request
-would cost more than the request itself.
+"""The accuracy, in seconds, of the time when a token was last used. To write the time for each
+request would cost more than the request itself.
 """
 _LABEL: Final = 64
 _RECORD: Final = 'id, "user", label, created, expires, revoked, used, profile'

@@ -16,7 +16,9 @@ from ideabridge.bridge.store.database import Database, WordIndex
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _LONGEST_WORD: Final = 500
-"""Longer words are cut to this many characters, because PostgreSQL refuses words of 2 KB."""
+"""Maximum number of characters in a word. Longer words are cut, because PostgreSQL refuses words of
+2 KB.
+"""
 
 _WEIGHTS: Final = "ABC"
 """The weights of a table's columns, in order: title or name, tools or description, body."""

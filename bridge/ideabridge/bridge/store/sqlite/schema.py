@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Migration = Callable[["Database"], None]
 """A migration step to the next version. It runs in a transaction and must not commit; transactions
-that sqlite-utils begins by itself become savepoints.
+that sqlite-utils begins on its own become savepoints.
 """
 
 FIRST: Final = 25
@@ -78,8 +78,8 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     _add_configuration_changes,
     _add_clients_of_runs,
 )
-"""The migration steps from `FIRST` on, in order. Add new ones at the end. A step may convert the
-rows that it finds, but adds none to an empty table.
+"""The migration steps from `FIRST` on, in order. Add new steps at the end. A step can convert the
+rows that it finds, but it does not add rows to an empty table.
 """
 
 VERSION: Final = FIRST + len(MIGRATIONS)
@@ -129,8 +129,8 @@ _STATEMENTS: Final = """
         AND tbl_name NOT IN (SELECT name FROM pragma_table_list WHERE type = 'shadow')
     ORDER BY rowid
 """
-"""Selects the statements of a schema, without those of the tables that SQLite creates by itself:
-its own, and the shadow tables of the full-text tables.
+"""Selects the statements of a schema, without those of the tables that SQLite creates on its own:
+its internal tables, and the shadow tables of the full-text tables.
 """
 
 
@@ -281,7 +281,7 @@ _SPECIAL_TABLES: Final = (
     """,
 )
 """Tables that sqlite-utils cannot express: with generated columns, without row numbers, with
-numbers that are never reused, or with a full-text index that stores no text.
+numbers that are never reused, or with a full-text index that does not store text.
 """
 
 _PARTIAL_INDEXES: Final = (
@@ -292,7 +292,7 @@ _PARTIAL_INDEXES: Final = (
     "CREATE INDEX runs_of_sessions ON runs(caller, number) WHERE kind = 'session'",
     "CREATE INDEX events_with_parts ON events(id) WHERE parts IS NOT NULL",
 )
-"""Partial indexes, which cover only some rows of a table. sqlite-utils cannot express these
+"""Partial indexes, which cover only some rows of a table. sqlite-utils cannot express such indexes
 either.
 """
 
@@ -304,9 +304,9 @@ _LISTS: Final = """
                    LEFT JOIN contents AS list_four ON three.value < 0 AND list_four.number = -three.value
                    LEFT JOIN json_each(list_four.body) AS four ON three.value < 0
 """
-"""SQL that unfolds the entries `one`, level by level. It does not use recursion, because reading
-one row must not wait for all rows. A list has at most 128 entries, so four levels of lists hold
-millions of entries.
+"""SQL that unfolds the entries `one`, level by level. The SQL does not use recursion, because a
+reader of one row must not wait for all rows. A list has at most 128 entries, so four levels of
+lists hold millions of entries.
 """
 
 _VIEWS: Final = {
