@@ -460,8 +460,8 @@ class Bridge:
 
     def _has_one_user(self) -> bool:
         """Return whether the bridge has only one user. If so, errors and notes are allowed to quote
-        what a module wrote. With several users, the quoted text could contain another user's
-        arguments.
+        what a module wrote. If there are several users, the quoted text could contain another
+        user's arguments.
         """
         try:
             return not self.store.users.exist()
@@ -656,7 +656,8 @@ class Bridge:
         edited: bool = False,
         replace: Collection[str] = (),
     ) -> SavedIdea:
-        """Save an exported idea. With `publish`, publish it as the next version of its name.
+        """Save an exported idea. If `publish` is set, publish the idea as the next version of its
+        name.
 
         The annotations of the publication come from the tools of this bridge, not from the
         document. If this bridge has every tool that the plan calls, the plan is checked against the
@@ -1034,8 +1035,8 @@ class Bridge:
         caller: str = LOCAL,
     ) -> list[Verdict]:
         """Check published ideas: whether their tools exist and are unchanged, and whether each plan
-        still does what its run did. With `live`, also check whether each plan still returns the
-        recorded output.
+        still does what its run did. If `live` is set, also check whether each plan still returns
+        the recorded output.
 
         Args:
             names: the ideas, each as NAME or NAME@VERSION. If empty, every idea that this caller

@@ -139,8 +139,8 @@ class Bridge(_Blocking[AsyncBridge]):
     """The methods of `ideabridge.bridge.Bridge`, without `async`. Methods that start a run return
     the result of the run.
 
-    `approver` can also be a plain function, which runs in another thread. Without an approver, a
-    method raises `RunFailedError` if its run asks for approval. The run stays in the store until
+    `approver` can also be a plain function, which runs in another thread. If there is no approver,
+    a method raises `RunFailedError` if its run asks for approval. The run stays in the store until
     someone decides.
     """
 

@@ -414,9 +414,9 @@ class Validator:
         return True
 
     def check(self, value: JSON, *, briefly: bool = False) -> None:
-        """Check that the value satisfies the schema. A costly check blocks for at most a second.
-        With `briefly`, the error omits the reasons for a mismatch, because finding them takes far
-        longer than the check.
+        """Check that the value satisfies the schema. A costly check blocks for at most a second. If
+        `briefly` is set, the error omits the reasons for a mismatch, because it takes far longer to
+        find them than to check the value.
 
         Raises:
             ValueMismatchError: the value does not satisfy the schema; the message lists the first

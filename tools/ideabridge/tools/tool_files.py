@@ -2,7 +2,7 @@
 
 `load_tool_file` runs a file. `load_tool_files_anew` runs files from one folder again, while calls
 might still run code from an earlier load: a file and the modules in its folder become new module
-objects, and the old ones stay as they are.
+objects, and the old module objects stay as they are.
 
 One process can have tool files from several folders, which do not know of each other. Therefore,
 while a file runs, only the modules in its own folder can be imported, even if a module in another

@@ -169,8 +169,8 @@ def _check_types(tool: Tool) -> None:
 
 
 class Toolbox:
-    """Tools, activities and message handlers, by name. A new definition replaces an earlier one
-    with the same name, at the same position.
+    """Tools, activities and message handlers, by name. A new definition replaces an earlier
+    definition with the same name, at the same position.
 
     Args:
         items: what to register, as for `add`.

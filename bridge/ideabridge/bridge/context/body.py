@@ -2,8 +2,8 @@
 combines the parts into the whole Request.
 
 The id of a Request is the SHA-256 of the canonical JSON of all its parts. In a long run, most parts
-of a Request are the same as in the previous one. Each part is therefore encoded only once, and a
-Request encodes only the parts that are new.
+of a Request are the same as in the previous Request. Each part is therefore encoded only once, and
+a Request encodes only the parts that are new.
 """
 
 from __future__ import annotations

@@ -796,7 +796,7 @@ def _name_of_tool(message: Message) -> str:
 
 def merge_messages(messages: Iterable[Message]) -> list[Message]:
     """Merge data, input and state messages of the same kind and instance into the first such
-    message. A later definition of a tool replaces an earlier one.
+    message. A later definition of a tool replaces an earlier definition.
     """
     merged: list[Message] = []
     places: dict[tuple[str, str, str], int] = {}

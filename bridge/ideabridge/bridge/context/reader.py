@@ -74,7 +74,7 @@ _ENVELOPE: Final = 200
 
 
 def is_reader(tool: Tool | None) -> bool:
-    """Return whether a tool is the one that this file defines. Another tool might have one of the
+    """Return whether a tool is the tool that this file defines. Another tool might have one of the
     same names.
     """
     # Compare the names first, because it is slow to compare whole tools, and this function runs

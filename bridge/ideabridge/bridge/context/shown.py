@@ -191,7 +191,7 @@ class Measures:
 
     def calls(self, entries: Sequence[JSONObject]) -> Sequence[MadeCall]:
         """Return the calls in `call` messages. A run's messages never change, and each Request
-        contains all messages of the last one.
+        contains all messages of the last Request.
         """
         unchanged = len(self._entries)
         if len(entries) < unchanged or not all(map(is_, entries, self._entries)):

@@ -370,8 +370,8 @@ def _refers_beyond_definitions(schema: JSON) -> bool:
 
 def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
     """Return the part of a schema that a growing state must satisfy at all times. `values` are the
-    initial values of this part. With `closes`, objects that declare properties accept only these
-    and the properties that they have initially.
+    initial values of this part. If `closes` is set, objects that declare properties accept only
+    these properties and the properties that they have initially.
     """
     if not isinstance(schema, dict):
         return schema

@@ -209,7 +209,7 @@ def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
 
 def _own_tools(run: RecordedRun) -> list[JSONObject]:
     """Return the tools that a run's context defines and that the run's calls used. A later
-    definition replaces an earlier one.
+    definition replaces an earlier definition.
     """
     called = {progress.call.name for progress in run.machine.history}
     definitions = [message.value for message in run.machine.messages if message.type == "tool"]

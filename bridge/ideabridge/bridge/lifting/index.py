@@ -140,7 +140,7 @@ class IndexedDocument:
     """A document in the index.
 
     Attributes:
-        number: the number of documents that were added before this one.
+        number: the number of documents that were added before this document.
         is_literal: True if the document is an earlier literal in the run rather than the input or a
             result.
         is_small: True if the document has so few values that a match in the document is not a

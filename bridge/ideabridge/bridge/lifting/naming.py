@@ -203,8 +203,8 @@ def _with_parents(parameter: Filled) -> str:
 
 
 def _with_source(parameter: Filled) -> str:
-    # With the source `issue.id`, a parameter `id` becomes `issue_id`. With `head.sha`, a `ref`
-    # becomes `sha_ref`.
+    # For the source `issue.id`, a parameter `id` becomes `issue_id`. For the source `head.sha`, a
+    # `ref` becomes `sha_ref`.
     for key in reversed(_named_keys(parameter.source)):
         name = _name_after([key], parameter)
         if name:

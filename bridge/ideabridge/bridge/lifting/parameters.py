@@ -105,7 +105,7 @@ class ParameterDecision:
 
     Attributes:
         rename: the new name of the parameter.
-        merge: the parameter that replaces this one. Both have the same recorded value.
+        merge: the parameter that replaces this parameter. Both have the same recorded value.
         fix: True to remove the parameter and keep the recorded value.
         description: the description of the parameter.
         required: True if callers must pass the parameter.

@@ -141,7 +141,7 @@ def publication_notes(publication: Publication) -> list[str]:
 
 
 def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]:
-    """Return a row for each parameter, with the required ones first.
+    """Return a row for each parameter, with the required parameters first.
 
     Args:
         schema: the JSON Schema of the input.

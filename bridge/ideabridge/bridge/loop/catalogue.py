@@ -62,8 +62,8 @@ class Catalogue:
         real_tools = [tool.real for tool in passing if tool.is_changed]
         unshown = [*real_tools, *self._unlisted]
 
-        # Of the tools with the same origin, the last one counts. A tool that only passes its calls
-        # on to another never takes that tool's place.
+        # Of several tools with the same origin, the last tool counts. A tool that only passes its
+        # calls on to another never takes that tool's place.
         by_origin = [*passing, *unshown, *own]
         self._by_origin: dict[ToolKey, Tool] = {tool.origin: tool for tool in by_origin}
         self._by_key: dict[ToolKey, Tool] = dict(self._listed)

@@ -136,7 +136,7 @@ class Memory:
 
     def _put_result(self, entry: Write) -> None:
         """Put a call's result into the documents, if possible without copying them. Copying all
-        results for each new one would take quadratic time.
+        results for each new result would take quadratic time.
         """
         view = self._documents.get(entry.instance, {})
         own_results = self._results.get(entry.instance)

@@ -134,7 +134,7 @@ class Progress:
         wrote: the full paths to which the call wrote.
         staged: whether only the call's group sees what the call wrote.
         approval: the question whether the call may run, while a person is asked.
-        granted: the call whose grant approves this one without anyone being asked. This attribute
+        granted: the call whose grant approves this call without anyone being asked. This attribute
             is set until the approval is journaled.
         approved_by: who approved the call. None if nobody has approved the call yet, or if the
             policy allows it.
@@ -360,7 +360,7 @@ class Judge:
         """Return the last writer, in listed order, that has not settled.
 
         Calls usually settle in order. A reader that needs all writers therefore waits for the last
-        one, so that it is rarely considered again in vain.
+        writer, so that the reader is rarely considered again in vain.
         """
         position = self._remaining.get(id(writers), (writers, len(writers)))[1]
         while position > 0 and self._progress[writers[position - 1]].settled:

@@ -180,7 +180,8 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
     call = progress.call
     item = progress.items[number or 0]
     shown = executed_call(progress, item.parameters)
-    # If another crash interrupts the same execution, the question about it counts as a new one.
+    # If another crash interrupts the same execution, the question about it counts as a new
+    # question.
     digest = digest_of({"call": shown, "item": number, "time": item.doubts})
     if isinstance(digest, Refusal):
         return None

@@ -64,8 +64,8 @@ _REMEMBERED: Final = 4
 
 
 class LargeSizes:
-    """Measures values and remembers the sizes of the last few large ones, because the calls in a
-    plan read the same large values again and again.
+    """Measures values and remembers the sizes of the last few large values, because the calls in a
+    plan read the same values again and again.
 
     Values are never changed in place, so the same object always has the same size.
     """

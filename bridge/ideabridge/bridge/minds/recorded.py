@@ -110,8 +110,8 @@ class Recorded:
         yield _written(offered_otherwise)
 
     async def _offered_otherwise(self, request: Request) -> StoredIdea | None:
-        """Return the newest idea that answers a Request which differs from this one only in how the
-        offer is worded.
+        """Return the newest idea that answers a Request which differs from this Request only in the
+        wording of the offer.
         """
         if self._by_offer is None:
             # The index is built only once, because ideas that are saved later have ids in the

@@ -924,7 +924,7 @@ class Asking:
             raise
 
     def end(self) -> None:
-        """End the call: cancel its open questions and refuse new ones."""
+        """End the call: cancel its open questions and refuse new questions."""
         self._ended = True
         for scope in self._open:
             scope.cancel()

@@ -913,7 +913,7 @@ class Connection:
 
     async def _watch(self, group: TaskGroup) -> None:
         """Subscribe to the watched resources (version 2026-07-28). Each new subscription begins
-        before the previous one ends.
+        before the previous subscription ends.
         """
         current: anyio.CancelScope | None = None
         watched_before: frozenset[str] = frozenset()

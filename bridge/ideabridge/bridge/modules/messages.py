@@ -491,8 +491,8 @@ def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
 
 
 def _without_depths(text: str) -> str:
-    """Replace each value nested deeper than `MAX_NESTING` with a digest, so that one schema does
-    not spoil a whole list. `Repairs` rejects call results that are nested this deeply.
+    """Replace each value nested deeper than `MAX_NESTING` with a digest, so that a single schema
+    does not make a whole list unusable. `Repairs` rejects call results that are nested this deeply.
     """
     data = text.encode("utf-8", "replace")
     if len(data) > MAX_CUT_BYTES:

@@ -149,7 +149,7 @@ ended while these were exchanged.
 _FIRST_RECONNECT_PAUSE: Final = 0.5
 _LONGEST_RECONNECT_PAUSE: Final = 60.0
 """The first and the longest pause, in seconds, between two attempts to connect. Each pause is twice
-as long as the one before.
+as long as the pause before it.
 """
 
 _NEEDED_RECONNECT_PAUSE: Final = 2.0
@@ -166,7 +166,7 @@ place of a result.
 _FIRST_RESEND_PAUSE: Final = 0.25
 _LONGEST_RESEND_PAUSE: Final = 2.0
 """The first and the longest pause, in seconds, before a call is sent again over a working
-connection. Each pause is twice as long as the one before.
+connection. Each pause is twice as long as the pause before it.
 """
 
 
@@ -291,8 +291,8 @@ class Module:
         self._asked_until = -math.inf
         # True while the connection is being closed because nobody uses the module.
         self._is_resting = False
-        # True if the module has asked a question, in this process or an earlier one, that could not
-        # be assigned to a session.
+        # True if the module has asked a question, in this process or an earlier process, that could
+        # not be assigned to a session.
         self._mixes_sessions = self._has_mixed_before()
         if configuration.disabled:
             self._settled.set()
@@ -1541,7 +1541,7 @@ class Module:
         """Return a connection over which a call can be sent.
 
         Raises:
-            ToolChangedError: the tool's definition differs from the one that was meant.
+            ToolChangedError: the tool's definition differs from the definition that was meant.
             ModuleError: as for `reach`.
         """
         # Another call might have ended the connection while this call waited.

@@ -14,7 +14,7 @@ several modules):
     follow  every change of its state
 
 The configuration can change while modules are in use (`change`): a module whose entry changes is
-replaced by a new one, and ends as soon as the calls that still use it have ended.
+replaced by a new module, and ends as soon as the calls that still use it have ended.
 
 Several `Modules` objects in one process can share modules, so that each module starts only once:
 one object lends modules, by name, to the others (`lend`). The lender owns these modules: it starts,

@@ -367,7 +367,7 @@ def _initialize_result(repair: MessageRepair, result: Object) -> Object:
 
 def _known_version(sent_version: object) -> str:
     """Return the latest known version with a handshake that is not later than the server's version.
-    If the server names no version, return the one that the protocol assumes.
+    If the server names no version, return the version that the protocol assumes.
     """
     if not isinstance(sent_version, str) or not re.match(r"\d{4}-\d\d-\d\d", sent_version):
         return types.DEFAULT_NEGOTIATED_VERSION

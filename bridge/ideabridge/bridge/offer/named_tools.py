@@ -20,7 +20,7 @@ class NamedTools:
 
     Attributes:
         real: the tools as their servers list them.
-        shown: the tools as the configuration changes them, without hidden ones.
+        shown: the tools as the configuration changes them, without hidden tools.
         hidden: the hidden tools.
     """
 

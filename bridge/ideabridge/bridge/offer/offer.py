@@ -221,7 +221,7 @@ class Offer:
     def known(self) -> list[Tool]:
         """Every tool in the toolbox and every tool of the modules. For each module, this is the
         latest list, even if it comes from an earlier process, so that names do not depend on which
-        modules are up. A changed tool appears as the configuration shows it, and a hidden one is
+        modules are up. A changed tool appears as the configuration shows it, and a hidden tool is
         left out. The list is the same object until something changes.
         """
         return self._all.shown

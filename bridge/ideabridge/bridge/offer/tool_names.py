@@ -113,7 +113,7 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
         safe_names = {name for name, _ in group if is_safe_name(name)}
         for name, tool in group:
             if safe_names == {name}:
-                # All other names look like this one.
+                # All other names look like this name.
                 continue
 
             rivals = _rivals_of(name, group, safe_names)

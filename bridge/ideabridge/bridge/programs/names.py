@@ -439,7 +439,7 @@ def _journaled(tool: Tool) -> list[JSON]:
 
 def _by_journaled_key(tools: Iterable[Tool]) -> dict[ToolKey, Tool]:
     """Return the tools, keyed by the module and the name in entries of `_journaled`. Changed tools
-    are replaced by the real ones. If several tools have one of these keys, the tool whose own key
+    are replaced by the real tools. If several tools have one of these keys, the tool whose own key
     it is comes first.
     """
     real: dict[ToolKey, Tool] = {}

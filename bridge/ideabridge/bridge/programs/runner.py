@@ -4,8 +4,8 @@ Theory of operation. To the machine, a program is a streaming answer: `CallPropo
 and `OutputProposed` and `SolutionClosed` at the end. A program waits when all of its tasks wait.
 The program then receives the result of the first settled call whose result it has not received yet.
 The machine settles calls in the order of the journal. A program that runs again, in this process or
-another one, therefore gets the same results in the same order as before, and makes the same calls.
-`ProgramRunner` compares each call with the journaled one, and ends the run if they differ.
+in another process, therefore gets the same results in the same order as before, and makes the same
+calls. `ProgramRunner` compares each call with the journaled one, and ends the run if they differ.
 
 A program runs only while this process holds the lease of its run. When the run waits for a person,
 the worker is released, and the program begins again once there is something to do.

@@ -542,9 +542,9 @@ def input_schema_of(
     parameters are that schema. Otherwise they are derived from the input and from the properties of
     `input` that the program reads.
 
-    `input["x"]` results in a required parameter, and `input.get("x", 5)` in an optional one with a
-    default. If `input` is used as a whole, each property of the run's input is required, and other
-    properties are allowed.
+    `input["x"]` results in a required parameter, and `input.get("x", 5)` results in an optional
+    parameter with a default. If `input` is used as a whole, each property of the run's input is
+    required, and other properties are allowed.
 
     Returns:
         (the JSON Schema, the input without properties that the program does not read).

@@ -305,8 +305,8 @@ class Publisher:
                 unchanged.publication.idea_id, unchanged.publication, unchanged.publication
             )
 
-        # A document with pins keeps its pins. Without pins, its calls refer to the tools of this
-        # bridge.
+        # A document with pins keeps its pins. If a document has no pins, its calls refer to the
+        # tools of this bridge.
         return SavedIdea(
             idea_id, await self.ways.pinned(after, caller), before, left_out=read.meta.left_out
         )

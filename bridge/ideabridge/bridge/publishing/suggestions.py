@@ -3,7 +3,7 @@ for them.
 
 The calls in the latest runs are compared only by their tools: the same tools in the same order
 count as the same work. For the most frequent work, some of the runs are lifted in the same way as
-for publishing, so the suggested tool is the one that the command publishes.
+for publishing, so the suggested tool is the tool that the command publishes.
 """
 
 from __future__ import annotations

@@ -352,7 +352,7 @@ def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
 
 
 def _changes(pin: Pin, now: Tool, definition: Definition) -> list[str]:
-    """Return the differences between the pinned definition and the current one."""
+    """Return the differences between the pinned definition and the current definition."""
     earlier = definition(pin.digest)
     if earlier is None:
         return [_UNKNOWN]

@@ -166,7 +166,8 @@ class Recovery:
 
     def _sweep_all(self, group: TaskGroup) -> list[float]:
         """Sweep the runs of all configurations, because a run that could not continue under another
-        configuration might be able to continue under this one. Return the result of `_sweep`.
+        configuration might be able to continue under this configuration. Return the result of
+        `_sweep`.
         """
         for failed in self._failed.values():
             failed.hopeless = None
@@ -183,8 +184,8 @@ class Recovery:
         return any(failed.by_store for failed in self._failed.values())
 
     def _adopt_queued(self) -> None:
-        """Adopt queued runs of other configurations that can continue under this one, because there
-        might no longer be a worker with their configuration.
+        """Adopt queued runs of other configurations that can continue under this configuration,
+        because there might no longer be a worker with their configuration.
         """
         for lease in self._store.leases.of_runs(QUEUED, None, MOST_IN_SWEEP):
             record = self._store.runs.get(lease.run)

@@ -473,8 +473,8 @@ class Run:
     @overload
     async def result(self, model: type[T]) -> T: ...
     async def result(self, model: type[Any] | None = None) -> Any:
-        """Wait for the run to end, and return its output. Without an output schema, the output is
-        the run's state or, if the run has no state, its results.
+        """Wait for the run to end, and return its output. If the run has no output schema, the
+        output is the run's state or, if the run has no state, its results.
 
         Args:
             model: the type to return, which is a pydantic model or any type that pydantic supports,
@@ -1299,8 +1299,8 @@ class Run:
         )
 
     def spent(self, *, under_way: bool = False) -> Spending:
-        """Return the usage of the run and all its rooms, open or ended. With `under_way`, this
-        includes the usage so far of answers that are about to be interrupted.
+        """Return the usage of the run and all its rooms, open or ended. If `under_way` is set,
+        include the usage so far of answers that are about to be interrupted.
         """
         machine = self.machine
         own = self.machine.usage

@@ -840,8 +840,8 @@ class Runs:
         return sum(results.values()) + sum(run.machine.output_memory for run in runs)
 
     def _forget_idle(self) -> None:
-        """Drop runs that have ended or are waiting, except the latest ones. Dropped runs are read
-        from their journals again when they are needed.
+        """Drop runs that have ended or are waiting, except the latest of these runs. Dropped runs
+        are read from their journals again when they are needed.
         """
         if len(self._kept) < _AT_HAND:
             return
@@ -1129,7 +1129,7 @@ class Runs:
 
     def adopt(self, record: RunRecord) -> None:
         """Let workers of this configuration claim a queued run of another configuration, if the run
-        can continue under this one.
+        can continue under this configuration.
         """
         run = self.reach(record)
         changed = self.change_of_configuration(run)

@@ -160,6 +160,6 @@ class PruningStoppedError(StoreError):
 
 
 class StaleDriverError(StoreError):
-    """The epoch is not the run's current one, because another driver took the run over or the lease
-    was released.
+    """The epoch is not the run's current epoch, because another driver took the run over or the
+    lease was released.
     """

@@ -153,8 +153,8 @@ class Journal:
         happened, in seconds since 1970. If `times` is None, the events happen now.
 
         Raises:
-            StaleDriverError: the epoch is not the run's current one, or was released. Nothing is
-                written.
+            StaleDriverError: the epoch is not the run's current epoch, or it was released. Nothing
+                is written.
             UnknownRunError: the run does not exist.
             InvalidJSONError: an event is not JSON.
         """
@@ -489,7 +489,7 @@ class Journal:
         """Set a run's status and summary. If the summary is None, the stored summary is removed.
 
         Raises:
-            StaleDriverError: the epoch is not the run's current one, or it was released.
+            StaleDriverError: the epoch is not the run's current epoch, or it was released.
             UnknownRunError: the run does not exist.
         """
         text = None if summary is None else encode_text(summary.to_json())
@@ -505,7 +505,7 @@ class Journal:
         """Store the fingerprint of the configuration that a run continues with.
 
         Raises:
-            StaleDriverError: the epoch is not the run's current one, or it was released.
+            StaleDriverError: the epoch is not the run's current epoch, or it was released.
             UnknownRunError: the run does not exist.
         """
         cursor = self._database.change(
@@ -675,7 +675,7 @@ _CALL_EVENT: Final = re.compile(
     r'\{"event":"(call_started|call_finished)","call":(\d{1,9})(?:,"item":(\d{1,9}))?'
     r'(?:\}\Z|,"value":)'
 )
-"""The beginning of the event that starts a call, or of the one that ends a successful call."""
+"""The beginning of the event that starts a call, or of the event that ends a successful call."""
 
 
 class TimedEvent(NamedTuple):

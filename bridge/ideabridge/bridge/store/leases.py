@@ -101,7 +101,7 @@ class Leases:
 
     def renew(self, run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
         """Extend the lease to `ttl_s` seconds from `now`; return False if the epoch is not the
-        run's current one.
+        run's current epoch.
 
         Raises:
             UnknownRunError: the run does not exist.
@@ -115,7 +115,7 @@ class Leases:
 
     def release(self, run_id: str, epoch: int) -> bool:
         """Release the lease, so that this epoch can no longer write. Return False if the epoch is
-        not the current one.
+        not the current epoch.
 
         Raises:
             UnknownRunError: the run does not exist.

@@ -414,9 +414,9 @@ class Publications:
             return next(learned for learned in versions if learned.version == version)
 
     def share(self, name: str, audience: tuple[str, ...]) -> None:
-        """Share a published name with these callers instead of the previous ones. These callers see
-        the version that the name refers to and all later versions. Callers that could see earlier
-        versions can still see them.
+        """Share a published name with these callers instead of the previous callers. These callers
+        see the version that the name refers to and all later versions. Callers that could see
+        earlier versions can still see them.
 
         Args:
             name: the name.
@@ -433,7 +433,7 @@ class Publications:
             if row is None:
                 raise self._unknown(name)
             latest = self.last_version(name)
-            # The versions after the one that the name refers to were withdrawn.
+            # The versions after the version to which the name refers were withdrawn.
             self._share(name, audience, since=latest if row[0] == latest else latest + 1)
 
     def _share(self, name: str, audience: tuple[str, ...], *, since: int) -> None:
@@ -712,7 +712,7 @@ class Publications:
 
         Args:
             name: the name.
-            version: one of its versions, or None for the current one.
+            version: one of the versions of the name, or None for the current version.
             caller: who asks. Publications of others that are not shared with this caller count as
                 non-existent.
 

@@ -53,7 +53,7 @@ class RunQueue:
         (see `QueuedRun`).
 
         Raises:
-            StaleDriverError: the epoch is not the run's current one, or it was released.
+            StaleDriverError: the epoch is not the run's current epoch, or it was released.
             UnknownRunError: the run does not exist.
         """
         with self._database.transaction(concurrent=True):

@@ -15,7 +15,7 @@ LONG_BYTES: Final = 8192
 """Strings of more than this many bytes are cut."""
 
 SHORTEST: Final = 256
-"""Minimum number of bytes in a piece, except in the last one."""
+"""Minimum number of bytes in a piece, except in the last piece."""
 
 LONGEST_PIECE: Final = 2048
 """Maximum number of bytes in a piece."""

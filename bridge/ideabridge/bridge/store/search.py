@@ -50,8 +50,8 @@ UNINDEXED: Final = "unindexed"
 """Key of the counter of deleted ideas that the index still holds."""
 
 _REBUILT: Final = "rebuilt"
-"""Key of the counter of rebuilds that were started. Only the latest rebuild continues; earlier ones
-stop.
+"""Key of the counter of rebuilds that were started. Only the latest rebuild continues. Earlier
+rebuilds stop.
 """
 
 OPEN_TO: Final = (

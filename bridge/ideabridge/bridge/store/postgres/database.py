@@ -138,8 +138,8 @@ class PostgresDatabase(Database):
         busy_timeout_s: float = 5.0,
         conninfo: str | None = None,
     ) -> None:
-        """Open a database. With `conninfo`, which comes from `reader` in another process, open it
-        only for reading.
+        """Open a database. If `conninfo` is passed, which comes from `reader` in another process,
+        open the database only for reading.
         """
         super().__init__(busy_timeout_s)
         self._conninfo, self._schema = read_address(address)

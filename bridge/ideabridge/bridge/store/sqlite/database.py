@@ -153,8 +153,8 @@ class SqliteDatabase(Database):
         run("PRAGMA temp_store=MEMORY")
         run("PRAGMA cache_size=-8000")
         # A checkpoint waits for the disk. With SQLite's default of 1,000 pages, every hundredth
-        # save would cause one. If SQLite has the WAL-reset bug, `committed` makes the checkpoints
-        # instead.
+        # save would cause a checkpoint. If SQLite has the WAL-reset bug, `committed` makes the
+        # checkpoints instead.
         run(f"PRAGMA wal_autocheckpoint={4000 if IS_FIXED else 0}")
         run("PRAGMA journal_size_limit=67108864")
 

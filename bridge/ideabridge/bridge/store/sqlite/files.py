@@ -211,7 +211,7 @@ def _fill(connection: sqlite3.Connection, part: Path, target: Path) -> None:
             # Copy in a single step. Others can write in the meantime, and if there were several
             # steps, each write would restart the copy.
             connection.backup(new_file)
-            # Without a log, the copy is a single file, which can be moved.
+            # If there is no log, the copy is a single file, which can be moved.
             new_file.execute("PRAGMA journal_mode=DELETE")
             fault = str(new_file.execute("PRAGMA quick_check").fetchone()[0])
     except sqlite3.Error as error:

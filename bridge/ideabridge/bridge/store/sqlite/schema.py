@@ -267,8 +267,8 @@ _SPECIAL_TABLES: Final = (
         PRIMARY KEY (caller, name)
     ) STRICT, WITHOUT ROWID
     """,
-    # The index does not store a copy of the text, because the text can be read from the idea. With
-    # `porter`, a search for "report" finds "reports".
+    # The index does not store a copy of the text, because the text can be read from the idea. The
+    # tokenizer `porter` makes a search for "report" find "reports".
     """
     CREATE VIRTUAL TABLE idea_words USING fts5(
         title, tools, body, content='', tokenize='porter unicode61 remove_diacritics 2'
