@@ -100,6 +100,21 @@ def test_runs_with_one_title_differ_by_a_value_on_home(page: Page, site: str) ->
     expect(page.locator("#suggested")).to_be_hidden()
 
 
+def test_on_a_phone_no_title_covers_its_time(page: Page, site: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    with client(site) as http:
+        ask(http, ORDERS, name="All the orders of the customers of this shop")
+
+    page.goto(f"{site}home")
+    row = page.locator("#running li").first
+    expect(row.locator("time")).to_be_visible()
+    title = row.get_by_role("link").bounding_box()
+    time = row.locator("time").bounding_box()
+    assert title is not None
+    assert time is not None
+    assert title["y"] + title["height"] <= time["y"] + 1
+
+
 def test_the_week_counts_failed_runs(page: Page, site: str) -> None:
     with client(site) as http:
         ask(http, ORDERS)
