@@ -53,7 +53,7 @@ demo-cluster: $(POSTGRES_STAMP) ## the same with two servers and two workers on 
 
 # Many tests wait for other processes and for timeouts: with four workers, two cores are idle for a fifth of the time.
 test: $(DEV_STAMP) ## the tests
-	@$(BIN)/python -m pytest -n 6 --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 test-long: $(DEV_STAMP) ## the tests that `make test` leaves out because they take long
 	@$(BIN)/python -m pytest -n 4 -m long $(ARGS)

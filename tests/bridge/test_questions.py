@@ -180,8 +180,8 @@ async def test_an_answer_that_does_not_fit_is_refused_and_asked_for_again(era: s
                 {"value": {"name": "Ann", "seats": 2, "pin": "1"}},
                 r"'pin' is not a field of its form; the form has name, seats",
             ),
-            ({"value": ["Ann", 2]}, r"an object that fits the question's form"),
-            ({}, r"an object that fits the question's form"),
+            ({"value": ["Ann", 2]}, r"an object that fits the form of the question"),
+            ({}, r"an object that fits the form of the question"),
             ({"value": {"name": "x" * 200_000, "seats": 1}}, r"the limit is 100,000"),
         ]
         for given, why in wrong:

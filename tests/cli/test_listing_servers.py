@@ -86,10 +86,10 @@ def test_the_names_of_changed_tools_stand_beside_the_real_ones(
     printed = capsys.readouterr()
     assert "2: tally (shown as count_once), die (hidden)" in printed.out
     # What matches nothing, and what cannot be used, is said wherever a configuration is read.
-    assert "mcpServers.m.deny[0]: 'count_once' is how" in printed.err
+    assert "mcpServers.m.deny[0]: 'count_once' is the name that" in printed.err
     assert main(["doctor"]) == 1
     findings = capsys.readouterr().out
-    assert "mcpServers.m.deny[0]: 'count_once' is how" in findings
+    assert "mcpServers.m.deny[0]: 'count_once' is the name that" in findings
     assert "server 'n' is not configured" in findings
 
 

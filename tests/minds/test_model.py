@@ -229,7 +229,7 @@ async def test_a_handler_that_sets_a_model_which_cannot_be_chosen_gets_an_error(
                 "x", context=[{"type": "hard", "hard": "large-2"}], mind="turns"
             )
             assert await turns.wait(20) == "interrupted"
-            assert "asks for the model 'large-2', but the run is answered turn by turn" in str(
+            assert "asks for the model 'large-2', but clients answer this run turn by turn" in str(
                 turns.answer()["reason"]
             )
 

@@ -128,11 +128,8 @@ async def test_where_no_form_is_shown_it_waits_for_an_approval(
         waiting = structured(told)["needs_person"]
         [approval] = waiting["approvals"]
         assert (
-            "only the person can decide, on the page that `ideabridge ui --config "
-            in waiting["decides"]
-        )
-        assert (
-            "` opens, or at a terminal: ideabridge approvals decide --config " in waiting["decides"]
+            "only the person can decide, on the page that `ideabridge ui` opens, or at a terminal: "
+            "ideabridge approvals decide" in waiting["decides"]
         )
         assert approval in text(told)
         assert versions(configuration.parent) == [1]

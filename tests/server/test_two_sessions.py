@@ -175,7 +175,7 @@ async def test_a_call_that_both_sessions_made_is_needed(configuration: Path, era
             "publish_idea", {**arguments, "program": written, "inputs": inputs}
         )
         assert told.is_error
-        assert "it does not make the call owner_of" in text(told)
+        assert "the program does not make the call owner_of" in text(told)
 
 
 async def test_the_session_that_goes_on_is_a_further_run_at_the_terminal(
