@@ -91,20 +91,26 @@ def test_code_in_the_description_of_a_tool_is_code(page: Page, site: str) -> Non
     expect(row.get_by_role("link")).to_have_count(0)
 
 
-def test_who_writes_checks_first(page: Page, site: str) -> None:
+def test_run_is_the_first_button_and_checking_the_second(page: Page, site: str) -> None:
     page.goto(f"{site}playground")
-    check = page.get_by_role("button", name="Check without running")
-    run = page.get_by_role("button", name="Run", exact=True)
-    expect(check).to_contain_class("good")
+    buttons = page.locator("form.playground button[name=action]")
+    expect(buttons).to_have_text(["Run", "Check without running"])
+    run = buttons.first
+    check = buttons.last
+    expect(run).to_contain_class("good")
+    expect(check).not_to_contain_class("good")
+
     check.click()
     expect(page.get_by_role("status")).to_have_text(
         "Checked: it would make 2 calls in 2 steps, which only read. Nothing ran."
     )
-    expect(run).to_contain_class("good")
     page.get_by_label("The plan or program").press("End")
     page.keyboard.type(" ")
-    expect(check).to_contain_class("good")
-    expect(run).not_to_contain_class("good")
+    expect(run).to_contain_class("good")
+    expect(check).not_to_contain_class("good")
+
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#head .status")).to_have_text("done")
 
 
 def test_an_example_asks_a_server_that_is_there(tmp_path: Path) -> None:

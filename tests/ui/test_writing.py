@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from playwright.sync_api import Page, expect
 
 from ideabridge.bridge.publishing.written import read_idea
 from ideabridge.bridge.store.store import Store
@@ -51,6 +52,22 @@ def test_an_idea_is_saved_after_it_was_shown(http: httpx.Client) -> None:
     assert saved.url.path == "/ui/ideas/page_double", saved.text
     assert "page_double is now a tool" in saved.text
     assert "already exactly this" in write(http, IDEA, action="save", seen=seen[1]).text
+
+
+def test_an_idea_that_changed_is_checked_before_it_is_saved(page: Page, site: str) -> None:
+    page.goto(f"{site}write")
+    idea = page.get_by_label("The idea, as YAML or JSON")
+    idea.fill(IDEA)
+    check = page.get_by_role("button", name="Check", exact=True)
+    check.click()
+    save = page.get_by_role("button", name="Save as a tool")
+    expect(save).to_contain_class("good")
+    expect(check).not_to_contain_class("good")
+
+    idea.press("End")
+    page.keyboard.type(" ")
+    expect(save).not_to_contain_class("good")
+    expect(check).to_contain_class("good")
 
 
 def test_an_idea_that_no_run_made_is_published_by_what_it_holds(

@@ -88,7 +88,7 @@ _HOME: Final = PageLink("/home", "Home")
 _LISTS: Final[dict[type[IdeabridgeError], PageLink]] = {
     UnknownRunError: PageLink("/runs", "All runs"),
     UnknownIdeaError: PageLink("/ideas?show=saved", "All ideas"),
-    UnknownPublicationError: PageLink("/ideas", "Published tools"),
+    UnknownPublicationError: PageLink("/ideas", "All tools"),
     UnknownToolError: PageLink("/modules", "All servers"),
     UnknownModuleError: PageLink("/modules", "All servers"),
 }

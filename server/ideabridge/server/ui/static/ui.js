@@ -421,14 +421,12 @@
     }
   });
 
-  // Whoever writes checks next: a text that has changed since it was checked is not the one to run or to save.
-  for (const form of document.querySelectorAll("form.playground")) {
-    form.querySelector("textarea[name=text]").addEventListener("input", () => {
-      for (const button of form.querySelectorAll("button[name=action]")) {
-        button.classList.toggle("good", button.value === "check");
-      }
-    });
-  }
+  // An idea that has changed since it was checked has to be checked again before it is saved.
+  const save = document.querySelector("form.playground button[value=save]");
+  save?.form.querySelector("textarea[name=text]").addEventListener("input", () => {
+    save.classList.remove("good");
+    save.form.querySelector("button[value=check]").classList.add("good");
+  });
 
   // -- completion in the playground ---------------------------------------------------------------------------------
 
