@@ -107,7 +107,7 @@ async def test_it_comes_up_by_itself_and_its_tools_appear(kind: str, tmp_path: P
         long = dataclasses.replace(status, away=3725.4)
         assert long.why.endswith("; away for 1 h 2 min; next try in 1 s")
         with pytest.raises(
-            PlanError, match=r"unknown tool 'pax'.*bank \(.*; (next try in|it is tried)"
+            PlanError, match=r"unknown tool 'pax'.*bank \(.*; (next try in|trying again now)"
         ):
             await bridge.run_plan(read_plan({"calls": [{"_tool": "pax"}]}))
         assert bridge.tools() == [one for one in bridge.tools() if one.module is None]
