@@ -204,7 +204,7 @@ def test_the_users_own_file_may_hold_the_token_of_a_projects_entry(
 
     refused = ideabridge("install", "vscode", "--http", "--scope", "project")
     assert refused.returncode == 2
-    assert "must not hold the token" in refused.stderr
+    assert "must not contain the token" in refused.stderr
     assert ideabridge("service", "uninstall").returncode == 0
     assert "no project is registered" in ideabridge("service", "workspaces").stderr
 

@@ -481,8 +481,8 @@ async def serve_http(
 
     Raises:
         ServeError: the address is not loopback and there is no token; the server cannot listen on
-            the address; a configuration file is not used although it would have let fewer people
-            in; or a package for metrics is not installed.
+            the address; a stricter configuration file was ignored, so the server would admit more
+            people than that file allows; or a package for metrics is not installed.
         StoreError: the store cannot be opened.
         ProfileError: the server restricts callers to a profile that does not exist or cannot be
             used.
@@ -661,7 +661,8 @@ def _credentials(
     """Return the credentials that admit clients.
 
     Raises:
-        ServeError: a configuration file is not used although it would have let fewer people in.
+        ServeError: a stricter configuration file was ignored, so the server would admit more
+            people than that file allows.
         ProfileError: the profile of all callers, or of an identity provider's users, does not
             exist, or cannot be used.
     """

@@ -1,12 +1,12 @@
-"""Served tools: the tools of this server besides its own tools, which are exposed tools and
+"""Served tools: the tools that this server offers in addition to its own, namely exposed tools and
 published ideas.
 
-An exposed tool belongs to a module or a tool file (`expose`). The host and its user decide about
-direct calls to the tool, unless the configuration's `approval` has a rule for it: `deny` refuses
-the call, and `ask` turns it into a run with this one call, which waits for approval. If only a
-person is allowed to decide (`by`), each call that might change something becomes such a run. If the
-client repeats the call, it gets the same run until the result has been returned. Every direct call
-is recorded.
+An exposed tool belongs to a module or a tool file (`expose`). The host and its user decide whether
+to allow direct calls to the tool, unless the configuration's `approval` has a rule for it: `deny`
+refuses the call, and `ask` turns it into a run with this one call, which waits for approval. If
+only a person is allowed to decide (`by`), each call that might change something becomes such a run.
+If the client repeats the call, it gets the same run until the result has been returned. Every
+direct call is recorded.
 """
 
 from __future__ import annotations

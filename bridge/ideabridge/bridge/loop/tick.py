@@ -587,7 +587,7 @@ class Tick:
     # -- places ------------------------------------------------------------------------------------
 
     def _take_place(self) -> None:
-        """Count one more execution that occupies a place."""
+        """Count one more execution that occupies a slot."""
         self._running += 1
 
     def _free_place(self) -> None:

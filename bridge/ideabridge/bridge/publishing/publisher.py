@@ -902,7 +902,7 @@ class Publisher:
         only_admins = self.configuration.users.share == "admins"
         if audience and only_admins and user_of(caller) is not None and not users.manages(caller):
             raise PublicationError(
-                "to: only admins may publish to others here; leave out `to`, or set it to me"
+                "to: only admins may publish to others here; leave out `to`, or set it to `me`"
             )
         return audience
 

@@ -137,7 +137,7 @@ def _service_entry(host: Host, file: HostFile, environment: HostEnvironment) -> 
     is_in_project = file.path.resolve().is_relative_to(environment.project.resolve())
     if is_in_project and host.address.entry_with_variable(url, SERVICE_VARIABLE) is None:
         raise UsageError(
-            f"{file.path}: a file of the project must not hold the token, and ideabridge does not "
+            f"{file.path}: a project file must not contain the token, and ideabridge does not "
             f"know how {host.title} reads a header from an environment variable: use --scope user"
         )
     return _workspace_entry(host.address, environment.project, has_token=not is_in_project)

@@ -160,7 +160,8 @@ async def serve(
         listening = HttpOptions(
             *place,
             token=_token_of_service() if service else None,
-            # The service has one user, who also uses the store without it.
+            # The service has one user, who also uses the store outside the service (for example on
+            # the command line), so both must be the same caller.
             caller=LOCAL if service else None,
             hosts=hosts,
             ui=ui,

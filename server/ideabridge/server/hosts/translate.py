@@ -459,7 +459,7 @@ class _Translator:
         """Read a list of the tools that are offered, or of the tools that are not offered."""
         listed = [value] if isinstance(value, str) else value
         if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-            raise UnusableEntryError(f"{key}: expected a list of the names of tools")
+            raise UnusableEntryError(f"{key}: expected a list of tool names")
 
         names = list(dict.fromkeys(map(str, listed)))
         if own_key == "deny":
