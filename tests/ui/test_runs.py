@@ -282,6 +282,25 @@ def test_a_failed_run_begins_again_with_another_input(page: Page, site: str) -> 
     expect(page.locator("#asked dd")).to_have_text("c1")
 
 
+def test_a_finished_run_runs_again(page: Page, site: str, http: httpx.Client) -> None:
+    call = {"_tool": "find_customer", "id": "†input.who"}
+    with_input = ask(http, call, input={"who": "c1"}, output="†results.0")
+    ended(http, with_input)
+    page.goto(f"{site}runs/{with_input}")
+    page.locator("#actions").get_by_role("link", name="Run again").click()
+    page.locator("#again textarea").fill('{"who": "c2"}')
+    page.locator("#again").get_by_role("button", name="Run again").click()
+    expect(page.locator("#head")).to_contain_text(f"forked from {with_input}")
+    expect(page.locator("#result")).to_contain_text("Customer c2")
+
+    without_input = ask(http, ORDERS, output="†results.0")
+    ended(http, without_input)
+    page.goto(f"{site}runs/{without_input}")
+    page.locator("#actions").get_by_role("button", name="Run again").click()
+    expect(page.locator("#head")).to_contain_text(f"forked from {without_input}")
+    expect(page.locator("#head .status")).to_have_text("done")
+
+
 def test_the_output_of_a_run_comes_first(page: Page, site: str, http: httpx.Client) -> None:
     compute = {"_tool": "compute", "code": "len(orders)", "orders": "†results.0"}
     run_id = ask(http, ORDERS, compute, output="†results.0")
