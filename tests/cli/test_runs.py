@@ -271,6 +271,18 @@ def test_a_list_of_runs_cuts_no_id(
     assert max(map(len, story)) <= columns
 
 
+def test_doctor_counts_the_latest_runs_in_the_singular_and_the_plural(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_own({})
+    call = {"_tool": "send", "_outputPath": "sent", "name": "x"}
+    (here / "plan.json").write_text(json.dumps({"calls": [call]}), encoding="utf-8")
+    for words in ("1 needs approval", "2 need approval"):
+        assert main(["run", "plan.json", "--json"]) == 4
+        main(["doctor"])
+        assert f"latest runs: {words};" in capsys.readouterr().out
+
+
 def test_a_run_that_waits_or_was_left_is_cancelled(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

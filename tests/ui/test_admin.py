@@ -134,8 +134,12 @@ def test_what_is_wrong_says_what_helps(page: Page, tmp_path: Path, site: str, fi
     cursor.write_text('{"mcpServers": {"it": {"command": "/nowhere"}}}', encoding="utf-8")
     broken = {"mcpServers": {"broken": {"command": "/nowhere/server"}}}
     file.write_text(json.dumps(broken), encoding="utf-8")
+    page.goto(f"{site}modules")
+    expect(page.get_by_role("row", name="broken failing")).to_be_visible()
     page.goto(f"{site}admin/doctor")
-    warning = page.locator("#found .note", has_text="Cursor: has servers whose programs")
+    warning = page.locator("#found .note", has_text="Cursor has servers whose programs")
+    failed = page.locator("#found .note", has_text="server broken")
+    expect(failed).to_contain_text("server broken cannot be started: there is no command")
     warning.get_by_role("link", name="Import its servers").click()
     expect(page.get_by_role("row", name="/nowhere")).to_be_visible()
     page.goto(f"{site}admin/doctor")

@@ -263,7 +263,7 @@ def describe_store(findings: Findings, store: Store, configuration: Configuratio
 
     retention = _retention(store, configuration)
     place = store.path if store.is_file else f"{store.path}, {store.engine()}"
-    numbers = [f"{number} {status.replace('_', ' ')}" for status, number in runs.most_common()]
+    numbers = [_number_of_runs(number, status) for status, number in runs.most_common()]
     latest = ", ".join(numbers) or "no runs"
     findings.add(
         "store",
@@ -271,6 +271,13 @@ def describe_store(findings: Findings, store: Store, configuration: Configuratio
         f"{counted(published, 'published idea')}",
     )
     findings.add("retention", retention)
+
+
+def _number_of_runs(number: int, status: str) -> str:
+    """Return how many runs have a status: `1 done`, `1 needs approval`, `4 need approval`."""
+    if number != 1 and status.startswith("needs_"):
+        status = status.replace("needs_", "need_", 1)
+    return f"{number} {status.replace('_', ' ')}"
 
 
 def _retention(store: Store, configuration: Configuration) -> str:
@@ -346,9 +353,12 @@ def describe_module(findings: Findings, status: ModuleStatus) -> None:
         findings.add(f"server {status.name}", text, hint="\n".join(status.notes) or None)
     else:
         problem = (status.error or "no answer yet").removeprefix(f"server {status.name!r} ")
+        # An error already says that the server failed.
+        if status.state != "failed" or status.error is None:
+            problem = f"{status.state}: {problem}"
         findings.add(
             f"server {status.name}",
-            f"{status.state}: {problem}",
+            problem,
             wrong=True,
             hint="\n".join(status.notes) or None,
         )
