@@ -139,6 +139,30 @@ def test_a_card_names_only_calls_that_failed_meanwhile(http: httpx.Client) -> No
     assert failed in card_of(http, second)
 
 
+def test_a_text_without_a_common_line_is_completely_different(http: httpx.Client) -> None:
+    approve(http, ask(http, refund(1, note="dear\ncustomer\nbye\n")))
+    card = card_of(http, ask(http, refund(1, note="hello\nreader\n")))
+    assert "note completely different from last time" in text_of(card)
+    assert "since last time" not in text_of(card)
+
+    approve(http, ask(http, refund(1, note="hello\nreader\n")))
+    card = card_of(http, ask(http, refund(1, note="hello\nreader\nbye\n")))
+    assert "note 1 line added since last time" in text_of(card)
+
+
+def test_the_broadest_permission_is_farthest_from_approve(http: httpx.Client) -> None:
+    card = card_of(http, ask(http, refund(1)))
+    summaries = re.findall(r'<summary class="button ghost">([^<]*)</summary>', card)
+    assert summaries == ["Edit", "Allow in this run", "Always allow"]
+
+
+def test_the_title_of_a_decision_on_its_own_page_is_its_question(http: httpx.Client) -> None:
+    key = key_of(http, ask(http, refund(1)))
+    page = http.get(f"/ui/approvals/whole?which={key}").text
+    assert "<h1>May refund run?</h1>" in page
+    assert "May refund run? · ideabridge</title>" in page
+
+
 def test_a_difference_that_is_cut_has_the_whole_text_unfolded(http: httpx.Client) -> None:
     approve(http, ask(http, refund(1, note="\n".join(["old line"] * 150))))
     card = card_of(http, ask(http, refund(1, note="\n".join(["new line"] * 149))))

@@ -129,10 +129,10 @@ def test_the_log_is_searched_by_words_and_by_level(page: Page, site: str) -> Non
     expect(log).to_contain_text("said first")
     expect(log).not_to_contain_text("second")
     page.get_by_label("Search the log").fill("")
-    page.get_by_label("Messages of at least").select_option("warning")
+    page.get_by_role("combobox", name="Show").select_option("warning")
     page.get_by_role("button", name="Filter").click()
     expect(log.locator("tbody tr")).to_have_count(2)
-    page.get_by_label("Messages of at least").select_option("error")
+    page.get_by_role("combobox", name="Show").select_option("error")
     page.get_by_role("button", name="Filter").click()
     expect(page.get_by_text("No line matches.")).to_be_visible()
 

@@ -98,19 +98,20 @@ class ValueRow:
 
     @property
     def in_words(self) -> str:
-        """How the value differs from the earlier call's, in a few words."""
-        if self.change == "new":
-            return "new"
-
+        """How the `lines` differ from those of the earlier call, in a few words."""
         added = sum(line.startswith("+") for line in self.lines)
         removed = sum(line.startswith("-") for line in self.lines)
         if not added + removed or self.is_cut:
-            return "changed"
+            return "changed since last time"
+        # The difference contains lines that both texts have, if there are any.
+        if added + removed == len(self.lines) and added and removed:
+            return "completely different from last time"
         if added == removed:
-            return f"{counted(added, 'line')} changed"
+            return f"{counted(added, 'line')} changed since last time"
 
         parts = ((added, "added"), (removed, "removed"))
-        return ", ".join(f"{counted(number, 'line')} {verb}" for number, verb in parts if number)
+        counts = ", ".join(f"{counted(number, 'line')} {verb}" for number, verb in parts if number)
+        return f"{counts} since last time"
 
 
 @dataclass(frozen=True, slots=True)
