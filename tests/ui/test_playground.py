@@ -93,7 +93,7 @@ def test_code_in_the_description_of_a_tool_is_code(page: Page, site: str) -> Non
 
 def test_run_is_the_first_button_and_checking_the_second(page: Page, site: str) -> None:
     page.goto(f"{site}playground")
-    buttons = page.locator("form.playground button[name=action]")
+    buttons = page.locator("form.playground button[name=action]:visible")
     expect(buttons).to_have_text(["Run", "Check without running"])
     run = buttons.first
     check = buttons.last
@@ -104,6 +104,9 @@ def test_run_is_the_first_button_and_checking_the_second(page: Page, site: str) 
     expect(page.get_by_role("status")).to_have_text(
         "Checked: it would make 2 calls in 2 steps, which only read. Nothing ran."
     )
+    # Enter in a field of one line only checks, too.
+    page.get_by_label("Title").press("Enter")
+    expect(page.get_by_role("status")).to_contain_text("Nothing ran.")
     page.get_by_label("The plan or program").press("End")
     page.keyboard.type(" ")
     expect(run).to_contain_class("good")
