@@ -706,8 +706,8 @@ class Bridge:
                 "answer"?, "tags"?}`. `context` has messages in any of the accepted forms, `schema`
                 is the schema of the output or of the whole Solution, `solution` is `{"calls",
                 "output"}` or `{"program"}`, and `tools` names what a mind can call. The content of
-                the document decides how the tool answers: with a program, with calls, with an
-                output or, if there is none of these, by asking a mind. `answer` overrides this
+                the document decides how the tool answers: with a program, with calls or with an
+                output. If the document has none of them, a mind is asked. `answer` overrides this
                 decision.
             name: the name of the tool if the document has none.
             publish: whether to publish the idea as a tool. If None, the idea is published if it has

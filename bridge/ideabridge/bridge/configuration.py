@@ -332,8 +332,8 @@ class NotifySettings(BaseModel):
 
 
 def _protected_address(value: str | None, example: str) -> str | None:
-    """Return an address, or None if there is none. Refuse an address if the data would travel to it
-    unprotected, because others could then read or change the data in transit.
+    """Return an address, or None if no address is set. Refuse an address to which the data would
+    travel unprotected, because others could then read or change the data in transit.
 
     Raises:
         ValueError: the text is not an address, or its connection is not protected.

@@ -775,7 +775,7 @@ def _is_new(line: JSONObject, seen: set[int]) -> bool:
 def _is_bounded(data: bytes) -> bool:
     if nests_deeper(data, MAX_DEPTH):
         return False
-    # A short line cannot contain so many values, and most lines are short.
+    # Each value takes at least one byte. Most lines are short enough to need no count.
     return len(data) <= _MAX_VALUES or count_values(data, _MAX_VALUES) <= _MAX_VALUES
 
 

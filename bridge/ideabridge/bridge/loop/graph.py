@@ -606,7 +606,7 @@ class Graph:
         overlapping = writers.overlapping(operand.full) if writers else set[int]()
         earlier = sorted(index for index in overlapping if index < reader)
         if earlier or lenient or self._exists(operand, instance):
-            # Bind only earlier calls. For a lenient read, they suffice even if there are none,
+            # Bind only earlier calls. A lenient read needs no others, and perhaps none at all,
             # because the value that a literal was copied from existed before the call.
             return tuple(earlier)
         if not self.closed:

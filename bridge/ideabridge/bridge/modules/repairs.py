@@ -926,7 +926,7 @@ def schema_as_sent(schema: Object | None) -> Any:
 
 def hints_as_sent(schema: Object) -> Object | None:
     """Return the hints of a tool that are neither true nor false. They are taken from the tool's
-    input schema. Return None if there are none.
+    input schema. Return None if the schema has no such hints.
 
     If the SDK can read a hint as a boolean, this boolean is returned, because digests of tools have
     always contained it. Otherwise, a fingerprint of the value is returned.

@@ -61,9 +61,9 @@ def set_value(options: Options, name: NameArgument) -> None:
     """Store a secret, or replace its value.
 
     The value is typed at the terminal, where it is not shown, or comes from standard input. It is
-    stored in the keyring of the system or, if there is none, in a file that only you can read. The
-    servers in your own configuration can use it. With --config, the servers in that file that name
-    the secret now can use it.
+    stored in the system's keyring or, on a system without one, in a file that only you can read.
+    The servers in your own configuration can use it. With --config, the servers in that file
+    that name the secret now can use it.
     """
     from ideabridge.bridge.modules.settings import entry_digest
     from ideabridge.bridge.secrets import MIN_LENGTH

@@ -39,9 +39,9 @@ def install_service(
     """Start `serve --http` now and whenever you sign in, as a service of systemd or launchd.
 
     The service uses your own configuration, and not that of a project. Clients send a token, which
-    is in the keyring of the system or, if there is none, in a file that only you can read. Servers
-    then start once for all clients. A server that keeps state, such as a browser or a shell, shares
-    this state with all clients.
+    is in the system's keyring or, on a system without one, in a file that only you can read.
+    Servers then start once for all clients. A server that keeps state, such as a browser or
+    a shell, shares this state with all clients.
     """
     from ideabridge.bridge.configuration import user_file
     from ideabridge.server.hosts.program import lasting_program
