@@ -168,7 +168,7 @@ def _built_in() -> Toolbox:
     """
     toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template)
     toolbox.add(COMPUTE, Activity("compute", _compute, copies=True), sleep)
-    # These tools call no module, so their calls wait for other calls only because of data that they
-    # read.
+    # These tools never call a module, so calls to them need to wait for another call only if they
+    # read its data.
     toolbox.add(*(replace(definition, reaches=()) for definition in toolbox))
     return toolbox

@@ -129,7 +129,8 @@ def changed_tool(tool: Tool, change: ToolChange) -> Tool:
     annotations = tool.annotations
     wire = tool.wire
     if is_renamed:
-        # The title is only a different form of the name.
+        # Drop the title, because it is only another form of the name and would still show the old
+        # one.
         annotations = dataclasses.replace(annotations, title=None)
         wire = _without_titles(wire)
 

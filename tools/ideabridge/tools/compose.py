@@ -45,9 +45,9 @@ _DROPPED: Final = frozenset(
             "$vocabulary",
             "$comment",
         ),
-        # Leave out definitions here. They are written when a schema refers to them.
+        # Definitions are not copied here. Each one is written when a schema refers to it.
         *("$defs", "definitions"),
-        # Keywords that cannot be checked while a part is a reference, and keywords that are handled
+        # These keywords either cannot be checked while a part is still a reference, or are handled
         # together with another keyword (`then`, `else`, `additionalItems`).
         *("not", "uniqueItems", "maxContains", "contentSchema", "then", "else", "additionalItems"),
     }
@@ -106,9 +106,8 @@ class Admitter:
 
     def __init__(self) -> None:
         self.defs: JSONObject = {}
-        # The name in `$defs` of each target of a `$ref`, keyed by the `id()` of the target and the
-        # `id()` of its root. The entry keeps the target and the root alive so that their ids cannot
-        # be reused.
+        # For the target of each `$ref`, its name in `$defs`. The key is the `id()` of the target
+        # and the `id()` of its root. The entry keeps both alive so that their ids cannot be reused.
         self._names: dict[tuple[int, int], tuple[str, JSON, JSON]] = {}
 
     def reference(self) -> JSONObject:
@@ -259,7 +258,8 @@ class _Admission:
                 root = target
 
         if not isinstance(target, dict):
-            # A reference that leads nowhere is reported when the exact schema is checked.
+            # A reference that leads nowhere is ignored here, because the check of the exact schema
+            # reports it.
             if target is False:
                 part.also.append(False)
         elif not part.top:
@@ -269,8 +269,9 @@ class _Admission:
             else:
                 part.out.update(reference)
         elif id(target) not in self._inlined and self._copies < _COPIES:
-            # The parameters and the meta-properties of a call are members of the same object, so
-            # admit the meta-properties in a copy of the target.
+            # A call's parameters and its meta-properties are members of the same object, so the
+            # target must also allow the meta-properties. Allow them in a copy, because elsewhere
+            # the target might describe an ordinary value.
             self._copies += 1
             self._inlined.add(id(target))
             part.also.append(self.within(target, root, part.depth, top=True))
@@ -321,15 +322,15 @@ class _Admission:
                 out[keyword] = {"anyOf": [names, {"enum": list(META_PROPERTIES)}]} if top else names
             case (("allOf" | "anyOf" | "oneOf"), list()):
                 branches: list[JSON] = [self.within(item, root, below, top=top) for item in value]
-                # As long as the property that distinguishes the alternatives of `oneOf` is a
-                # reference, several alternatives can fit.
+                # Use `anyOf`, because several alternatives can fit as long as the property that
+                # distinguishes them is still a reference.
                 if keyword == "oneOf" and "anyOf" in schema:
                     part.also.append({"anyOf": branches})
                 else:
                     out["anyOf" if keyword == "oneOf" else keyword] = branches
             case "if", _:
-                # Either `if` and `then` hold, or `else` holds. It is known only after references
-                # are replaced which of the two is the case.
+                # Either `if` and `then` both hold, or `else` does. Which of the two it is becomes
+                # known only after the references have been replaced, so allow both.
                 if self._unevaluated or ("then" in schema and "else" in schema):
                     words = ("if", "then", "else")
                     test, then, other = (
@@ -639,7 +640,7 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
     rest: JSONObject = {
         name: True for name in names if name not in own and name not in META_PROPERTIES
     }
-    # A schema that lists no properties accepts any property.
+    # If the schema lists no properties, any property is accepted.
     opened |= declared is None and not rest
     required = parameters.pop("required", None)
     if isinstance(required, list):

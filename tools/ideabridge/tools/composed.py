@@ -24,8 +24,8 @@ _NULL: Final[JSONObject] = {"type": "null"}
 _REFERENCE_PATTERNS: Final = (REFERENCE_PATTERN, "^\\u2020")
 
 
-# Making a named tuple takes half as long as making a frozen dataclass, and a Solution's schema can
-# have a thousand of these.
+# A Solution's schema can have a thousand of these, and a named tuple is created in half the time
+# that a frozen dataclass takes.
 class CallSchema(NamedTuple):
     """The schema of the calls to one tool.
 
@@ -173,7 +173,6 @@ class SolutionSchema:
 
     def _is_reference(self, schema: JSON) -> bool:
         """Return whether a schema accepts only references."""
-        # Most schemas are neither texts nor references to definitions.
         keywords = object_or_empty(schema)
         if "$ref" in keywords:
             target = str(keywords["$ref"])

@@ -126,8 +126,8 @@ def _is_program(code: str) -> bool:
 
 def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
     library = _library()
-    # Import only the modules that the code names, because a value can have the same name as a
-    # module, and because an import takes longer than most expressions.
+    # Import only the modules that the code names, because importing one takes longer than
+    # evaluating most expressions. A value with the same name takes precedence over the module.
     modules = ", ".join(name for name in _MODULES if name in code and name not in values)
     if modules:
         text = f"import {modules}\n(\n{code.strip()}\n)"

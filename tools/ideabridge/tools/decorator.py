@@ -131,8 +131,8 @@ _UNUSABLE: Final = (
 )
 _PROBLEMS: Final = 5
 _ALIASES: Final = {"JSON": JSON, "JSONObject": JSONObject}
-# The cast is necessary because the overloads of `create_model` cover only fields that are known in
-# advance.
+# The cast is needed because the overloads of `create_model` accept only fields that are known
+# statically.
 _make_model: Final = cast("Callable[..., type[BaseModel]]", create_model)
 
 
@@ -157,7 +157,8 @@ def _hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
         target = getattr(function, "func", None) or cast("Any", type(function)).__call__
 
-    # `JSON` is recursive, and pydantic supports recursion only in its own kind of alias.
+    # Replace these recursive aliases, because pydantic supports recursion only in aliases of its
+    # own kind.
     names: dict[str, Any] = {"JSON": JsonValue, "JSONObject": dict[str, JsonValue]}
     scope = getattr(target, "__globals__", {})
     names = {
@@ -248,7 +249,8 @@ class _Parameters:
                 self._context = parameter.name
                 continue
 
-            # A parameter can have the name `schema` or `_private`, but a field of a model cannot.
+            # Number the fields, because a parameter can be called `schema` or `_private`, but a
+            # field of a model cannot.
             field = f"p{len(fields)}"
             self._fields[field] = parameter.name
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
@@ -443,8 +445,8 @@ class _Result:
             try:
                 dumped = dump(value)
             except PydanticSerializationError:
-                # Validate the value first, because many functions return a dict although they
-                # declare a model.
+                # Validate the value and try again, because many functions declare a model but
+                # return a dict.
                 dumped = dump(self._adapter.validate_python(value))
             return normalise(dumped, what="the result")
         except ValidationError as error:
@@ -580,7 +582,7 @@ def tool_from(
         own = getattr(function, "__name__", None)
         if not isinstance(own, str) or own == "<lambda>":
             raise ToolDefinitionError(f"{place}: it has no name; pass name=...")
-        # Python allows letters in names that MCP does not.
+        # Python allows letters in names that MCP does not allow, so replace them.
         name = own if is_tool_name(own) else safe_name(own)
     elif not is_tool_name(name):
         raise ToolDefinitionError(

@@ -56,8 +56,8 @@ def read_written(
     suffix = name.lower()
     if suffix.endswith(YAML_SUFFIXES):
         if text.lstrip().startswith(("{", "[")):
-            # Try JSON first, because in YAML, at most 1,024 characters can precede the colon of a
-            # key in braces. JSON has no such limit.
+            # Try JSON first, because YAML allows at most 1,024 characters before the colon of a key
+            # in braces, and JSON has no such limit.
             with suppress(InvalidJSONError):
                 return decode(text, what=what, max_bytes=max_bytes)
 
@@ -263,7 +263,7 @@ class _Reading:
             and isinstance(self._open[-1].whole.value, dict)
             and self._open[-1].key is None
         ):
-            # Do not convert a key, because a key is a string even if it looks like a number.
+            # Do not convert a key: it is a string even if it looks like a number.
             if text == "<<" and event.implicit[0]:
                 raise InvalidJSONError(
                     f"{where}: found <<, a merge key of YAML 1.1; write the members out, or put "
@@ -275,7 +275,7 @@ class _Reading:
                 self._anchors[event.anchor] = _Value(text, 1, len(text), 0)
             return
 
-        # Only a plain scalar can have a value that is not a string.
+        # Only a plain scalar, one without quotes, can be anything other than a string.
         value = _plain(text, where) if event.implicit[0] else text
         self._put(_Value(value, 1, len(text) + 1, 0), event.anchor, where)
 
@@ -372,7 +372,7 @@ def _read_yaml(text: str, what: str) -> JSON:
             f"{what} has {size:,} bytes of YAML; the limit is {MAX_YAML_BYTES:,}: write it as JSON"
         )
 
-    # These modules are imported here, because most programs do not read YAML.
+    # Import these only when they are needed, because most programs never read YAML.
     import io
 
     from ruamel.yaml import YAML

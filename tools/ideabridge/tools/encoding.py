@@ -82,8 +82,8 @@ def encode(value: JSON) -> bytes:
     except orjson.JSONEncodeError:
         pass
     try:
-        # orjson refuses integers beyond 64 bits. They are inserted as text afterwards, so that they
-        # do not change how other values are written.
+        # orjson rejects integers beyond 64 bits. Insert them as text afterwards, so that all other
+        # values are written as usual.
         return orjson.dumps(_with_big_integers(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidJSONError(f"not a JSON value: {error}") from None
@@ -155,8 +155,8 @@ def memory_of(data: bytes) -> int:
     """Estimate, from the JSON of a value without spaces, the number of bytes of memory that the
     value takes in Python.
     """
-    # The numbers are CPython's sizes of objects, members, arrays and items. Strings can also
-    # contain the counted characters, so the estimate can be too high.
+    # The factors are the sizes of CPython's objects, members, arrays and items. The estimate can be
+    # too high, because strings can contain the counted characters, too.
     return (
         len(data)
         + 150 * data.count(b"{")
@@ -205,8 +205,8 @@ _NUMBERING_DECODER: Final = json.JSONDecoder(
 )
 
 
-# A JSON string counts as one token, so that brackets in it are ignored. An unterminated string
-# extends to the end.
+# Matches a whole JSON string as one token, so that brackets inside it are ignored. An unterminated
+# string extends to the end of the text.
 _TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 
 
@@ -241,12 +241,12 @@ def count_values(text: bytes, limit: int) -> int:
     if most <= limit:
         return most
 
-    # Backslashes occur only in strings. Once every `\\` and then every `\"` is removed, each
+    # Backslashes occur only in strings. Once every `\\` and then every `\"` has been removed, each
     # remaining quote begins or ends a string.
     plain = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
     if plain.count(b'"') > 4 * (limit + 1):
-        # Each value has at most two quotes, plus two quotes for its key, so there are more values
-        # than the limit allows.
+        # A value accounts for at most four quotes: two of its own and two of its key. With more
+        # quotes than that, there must be more values than the limit allows.
         return limit + 1
 
     count = 0
@@ -262,8 +262,8 @@ def count_encoded_values(data: bytes) -> int:
     """Return how many values a JSON text from `encode` contains. For megabytes of text, the count
     can be slightly too high.
     """
-    # Count one for each comma, one for each non-empty array or object, and one for the value
-    # itself.
+    # Count one for every comma, one for every array or object that is not empty, and one for the
+    # value itself.
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
     pieces = _outside_strings(plain) if b'"' in plain else (plain,)
     return 1 + sum(_marks(piece) - piece.count(b"[]") - piece.count(b"{}") for piece in pieces)
@@ -362,15 +362,15 @@ def decode_trusted(data: str | bytes) -> JSON:
     try:
         value = cast("JSON", orjson.loads(data))
     except orjson.JSONDecodeError:
-        # orjson refuses an integer larger than the largest double.
+        # orjson rejects integers that are larger than the largest double, but `json` reads them.
         try:
             return cast("JSON", json.loads(data, parse_constant=_refuse_constant))
         except (ValueError, RecursionError, InvalidJSONError) as error:
             raise InvalidJSONError(f"stored text is not JSON: {error}") from None
 
-    # orjson reads integers beyond 64 bits as floats, so a text that contains one is read again
-    # exactly. Look for such long numbers in the bytes first: most texts contain none, and searching
-    # the bytes is far faster than walking through the value.
+    # orjson reads integers beyond 64 bits as floats, so text that contains one must be read again
+    # to get it exactly. Search the bytes for such long numbers first, because most texts contain
+    # none, and searching the bytes is far faster than walking through the value.
     digits = (data.encode() if isinstance(data, str) else data).translate(_AS_DIGITS)
     if _LONG in digits and _has_big_float(value):
         return cast("JSON", json.loads(data))
@@ -379,8 +379,8 @@ def decode_trusted(data: str | bytes) -> JSON:
 
 def _has_big_float(value: JSON) -> bool:
     if isinstance(value, float):
-        # Integers just below the smallest integer beyond 64 bits round up to that integer as
-        # floats, so a float of this size can stand for one of these integers.
+        # An integer that is slightly below the first one beyond 64 bits is rounded up to it as a
+        # float, so a float of exactly this size can also stand for an integer beyond 64 bits.
         return value.is_integer() and not _INT64_MIN < value <= _UINT64_MAX
 
     if isinstance(value, list):
@@ -419,7 +419,7 @@ def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) ->
     try:
         return _copy(value, max_depth)
     except _NotJSONError as error:
-        # If the path is very deep, its beginning is enough.
+        # The beginning of a very deep path is enough to find the part.
         where = f"{what} at {'.'.join(reversed(error.path[-8:]))}" if error.path else what
         raise error.kind(f"{where} {error.message}") from None
 
@@ -449,8 +449,8 @@ def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None
             left -= part.bit_length() // 4
         elif isinstance(part, Mapping):
             members = cast("Mapping[object, object]", part)
-            # Values are counted before they go on the stack, so that a huge value cannot make the
-            # stack huge.
+            # Count the values before pushing them onto the stack, so that a huge value cannot make
+            # the stack huge.
             left -= 2 * WRITTEN_PER_VALUE * len(members)
             if left >= 0:
                 left -= sum(len(key) for key in members if isinstance(key, str))
@@ -470,8 +470,8 @@ def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None
 
 
 def _text(value: str) -> str:
-    # Only a string with non-ASCII characters can contain a surrogate, and `isascii` is O(1) in
-    # CPython.
+    # Only a string with non-ASCII characters can contain a surrogate. `isascii` takes constant time
+    # in CPython, so checking it first makes most strings cheap.
     if not value.isascii():
         try:
             value.encode("utf-8")
@@ -503,8 +503,8 @@ def _copy(value: Any, depth: int) -> JSON:
 
     key: Any = None
     try:
-        # Compare the type first, because `isinstance(value, Mapping)` takes longer than copying a
-        # small object.
+        # Compare the type first, because `isinstance(value, Mapping)` alone takes longer than
+        # copying a small object.
         if kind is dict or isinstance(value, Mapping):
             result: JSONObject = {}
             for key, item in cast("Mapping[Any, Any]", value).items():

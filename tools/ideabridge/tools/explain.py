@@ -62,9 +62,9 @@ def explain_mismatch(
         )
         problems = _problems(validator.iter_errors(value), root)
     except (LookupError, RecursionError, OverflowError):
-        # jsonschema cannot explain the mismatch. Possible reasons are an unknown draft, a reference
-        # that leaves the schema or leads nowhere, recursion that is too deep, or an integer that is
-        # too large to be checked against a fractional `multipleOf`.
+        # jsonschema cannot explain the mismatch. The schema might have an unknown draft, a
+        # reference that leaves the schema or leads nowhere, or recursion that is too deep, or an
+        # integer might be too large to be checked against a fractional `multipleOf`.
         pass
 
     return problems or [_plain(error) for error in valid.iter_errors(value)]
@@ -82,7 +82,8 @@ def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> 
 
     part = part_at(schema, place[:-1])
     if not isinstance(part, dict) or place[-1] not in part:
-        # The keyword is not found if the path contains empty names, which jsonschema-rs omits.
+        # jsonschema-rs leaves empty names out of the path, so the path might not lead to the
+        # keyword.
         return _plain(error)
 
     # Check only the wrong keyword, because the whole schema can be large.
@@ -218,9 +219,9 @@ def _hint(errors: Iterable[ValidationError]) -> str:
 
 
 # -- alternatives: `anyOf` and `oneOf` -------------------------------------------------------------
-# A value that fits no alternative has errors in all of them. Only the errors of the intended
-# alternative help. This is the alternative that has the right type and whose constant properties
-# (such as `_tool` in a call) match the value.
+# A value that fits no alternative has errors in all of them, but only the errors of the intended
+# alternative help the reader. The intended alternative is the one that has the right type and whose
+# constant properties, such as `_tool` in a call, match the value.
 
 
 def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Problem]:
@@ -262,8 +263,8 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
 
     [problem] = problems
     if len(intended) > 1 and problem.found == _NOTHING:
-        # The property that distinguishes the alternatives is missing, so say what each alternative
-        # expects in this property.
+        # The property that distinguishes the alternatives is missing, so say which values of it
+        # each alternative expects.
         missing = [problem for branch in intended for problem in _problems(branch, root)]
         if len({problem.place for problem in missing}) == 1:
             names = list(
@@ -430,7 +431,7 @@ def _errors_of_property(
     validator: Validator, value: JSON, schema: JSON, name: str, schema_path: str | None = None
 ) -> Iterator[ValidationError]:
     if schema is False:
-        # jsonschema does not report the place of a value that the schema `false` refuses.
+        # jsonschema does not say where in the value the part is that the schema `false` rejects.
         yield ValidationError(
             "is not allowed", validator=cast("Any", None), path=[name], instance=value
         )

@@ -25,8 +25,8 @@ def json_type(value: JSON) -> JSONType:
     """Return the type of a value, as JSON Schema names it. `1.0` is a number, not an integer. A
     value that is not JSON counts as an object.
     """
-    # Python lists the nearest base class first, so True and False count as booleans, not as
-    # integers.
+    # The nearest class in the order of inheritance comes first, so True and False count as booleans
+    # rather than integers.
     for base in type(value).__mro__:
         if base in _TYPES:
             return _TYPES[base]

@@ -81,7 +81,8 @@ tools.
 """
 
 
-# Schemas have many parts, and a call to `dict[str, JSON]` takes four times as long.
+# These functions are the default factories because a schema has many parts, and calling `dict[str,
+# JSON]` takes four times as long.
 def _no_members() -> JSONObject:
     return {}
 
@@ -269,7 +270,7 @@ def _show(value: JSON, left: int, pieces: list[str]) -> int:
     elif isinstance(value, bool):
         text = "true" if value else "false"
     elif isinstance(value, int) and value.bit_length() > 400:
-        # Python refuses to write out integers with thousands of digits.
+        # Python raises an error instead of writing out an integer with thousands of digits.
         text = f"an integer of {value.bit_length():,} bits"
     else:
         text = repr(value)
@@ -382,7 +383,7 @@ def move_refs(schema: JSONObject, place: Place) -> JSON:
                 and isinstance(value, str)
                 and (value == "#" or value.startswith("#/"))
             ):
-                # `$recursiveRef: "#"` belongs to an earlier draft. In 2020-12, `$ref` replaces it.
+                # `$recursiveRef: "#"` comes from an earlier draft; 2020-12 uses `$ref` instead.
                 moved["$ref"] = prefix + value[1:]
             elif keyword != "$schema":
                 moved[keyword] = value

@@ -102,7 +102,7 @@ def readable_json(value: JSON, indent: int | None = None, *, compact: bool = Fal
     readable: list[str] = []
     for line in lines:
         content = line.lstrip(" ")
-        # The indentation is outside strings, where JSON has no escapes.
+        # Leave the indentation as it is, because JSON allows escapes only in strings.
         readable.append(line[: len(line) - len(content)] + visible(content))
 
     return "\n".join(readable)
@@ -191,8 +191,8 @@ _TOOL: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _SAFE: Final = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _OTHER: Final = re.compile(r"[^a-z0-9]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-# Names come from models and remote servers, and the comparison is quadratic, so the length and the
-# number of names are limited.
+# Names come from models and remote servers, and the comparison takes quadratic time, so the length
+# and the number of names are limited.
 _COMPARED: Final = 80
 _CANDIDATES: Final = 20_000
 _NEAR: Final = 0.6
@@ -303,8 +303,8 @@ def _in_ascii(name: str) -> str:
 @cache
 def _ascii_shapes() -> dict[str, str]:
     """Map characters of other scripts to the ASCII letters and digits that they look like."""
-    # Import these tables only for names that are not ASCII, because reading the tables takes longer
-    # than `ideabridge --version`.
+    # Import the tables only for a name that is not ASCII, because reading them takes longer than
+    # all of `ideabridge --version`.
     data: dict[str, list[dict[str, Any]]] = import_module(
         "confusable_homoglyphs.confusables"
     ).confusables_data

@@ -11,7 +11,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import InvalidJSONError, ValueMismatchError
 from ideabridge.tools.keywords import show
 
-# The quantifiers are possessive, so that the time does not grow with the square of the white space.
+# The quantifiers are possessive, because otherwise the search would take quadratic time in the
+# amount of white space.
 _FENCE: Final = re.compile(r"```[ \t]*+[\w+-]*+[ \t]*+\r?\n(.*?)```", re.DOTALL)
 _STARTS: Final = 50
 _WHAT: Final = "the solution"
@@ -186,8 +187,8 @@ def _read_text(text: str, what: str, notes: list[str]) -> JSON:
     for candidate, note in readings:
         if candidate is not None:
             try:
-                # Embedded JSON is decoded as strictly as any other JSON: unique keys, bounded
-                # depth, exact numbers.
+                # Decode embedded JSON as strictly as any other JSON: with unique keys, bounded
+                # depth and exact numbers.
                 value = decode(candidate, what=what)
             except InvalidJSONError as error:
                 fault = f"found the text {show(candidate)}, expected JSON ({error})"
@@ -239,8 +240,8 @@ _WRONG: Final = tuple(
         rf"‡\s*{_REFERENCE}",  # ‡state.x
         rf"†\s*[$@]{_REFERENCE}",  # †$state.x
         rf"[`\"']†{_REFERENCE}[`\"']",  # `†state.x`
-        # JSONPath only if it names a place of a run: `$.data.items` can be a path into any
-        # document.
+        # Read JSONPath as a reference only if it names a place in a run, because `$.data.items` can
+        # be a path into any document.
         rf"\$\.(?!data\b)(?!results\b(?!\.\d|\[\d)){_REFERENCE}",  # $.state.x
         rf"\{{\s*[†$]?{_REFERENCE}\s*\}}",  # {state.x}
     )

@@ -160,8 +160,8 @@ def _rename(
     pointer = schema.get("$ref")
     target = resolve(root, pointer) if isinstance(pointer, str) else None
     if isinstance(target, dict) and id(target) in naming:
-        # Rename the parameters in the target for this reference only, because other references to
-        # the target can be for values that are not parameters.
+        # Rename the parameters in a copy of the target that only this reference uses, because other
+        # references to the target might be to values that are not parameters.
         del result["$ref"]
         if id(target) not in open_now:
             add_to_all_of(result, _rename(target, root, new_names, naming, open_now | {id(target)}))
@@ -178,7 +178,7 @@ def _renamed(names: JSON, new_names: dict[str, str]) -> JSON:
 
 def matches_meta(pattern: str) -> bool:
     """Return whether a `patternProperties` pattern can match the name of a meta-property."""
-    # No time limit is needed, because these names are so short that no pattern takes a long time.
+    # No time limit is needed: the names are so short that no pattern can take long.
     try:
         return any(re.search(pattern, name) for name in META_PROPERTIES)
     except re.error:
@@ -333,14 +333,14 @@ def _collect(schema: JSONObject) -> tuple[dict[str, None], bool]:
         )
         for keyword in (word for word in REFERRING if word in part):
             target = resolve(schema, str(part[keyword])) if keyword == "$ref" else None
-            # A referenced schema that this function does not resolve can name any property.
+            # A referenced schema that is not resolved here might name any property.
             complete &= isinstance(target, dict)
             if isinstance(target, dict):
                 stack.append(target)
 
         for place, child in children(part):
             if place[0] in _NAMING:
-                # An alternative without constraints accepts any name.
+                # An alternative that constrains nothing accepts any name.
                 complete &= place[0] not in ("anyOf", "oneOf") or (
                     isinstance(child, dict) and not child.keys() <= _BARE
                 )

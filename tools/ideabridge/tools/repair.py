@@ -98,7 +98,7 @@ _MANY: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
 _NAMED: Final = ("$defs", "definitions", "dependentSchemas")
 _IDENTITIES: Final = (
     *("$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"),
-    # `additionalItems` is read together with `items`.
+    # `items` handles `additionalItems`.
     "additionalItems",
 )
 _ENCLOSING: Final = frozenset({"not", "if", "oneOf", "contains"})
@@ -140,8 +140,9 @@ class Repair:
         self._begin()
         self.result = self._whole()
         if self._loosened and self._has_enclosed_references:
-            # Repair the schema again, because the target of a reference below `not` might now
-            # accept more values, so that `not` itself would accept fewer.
+            # Repair the schema again, this time without references below `not` and similar
+            # keywords. The target of such a reference might now accept more values, so that `not`
+            # itself would accept fewer.
             self._begin()
             self._distrusts = True
             self.result = self._whole()
@@ -154,16 +155,16 @@ class Repair:
         self._distrusts = False
         self._noted: dict[str, None] = {}
         self._count = 0
-        # The number of ignored parts that might have refused values.
+        # The number of ignored parts that might have rejected values.
         self._loosened = 0
         self._enclosing = 0
         self._has_enclosed_references = False
-        # The new path of each schema, keyed by its path in the value that was sent. The indexes in
-        # these paths are strings.
+        # For each schema, its path in the sent value and its new path. Indexes in these paths are
+        # strings.
         self._places: dict[Place, Place] = {}
         self._references: list[tuple[JSONObject, Place, Place]] = []
         self._definitions: JSONObject = {}
-        # The top-level keywords whose schemas were moved to the definitions.
+        # The top-level keywords whose schemas have been moved to the definitions.
         self._moved: set[str] = set()
 
     def _whole(self) -> JSONObject | bool:
@@ -180,7 +181,7 @@ class Repair:
 
         if self._definitions:
             for keyword in self._moved - self._handlers.keys():
-                # All schemas below this keyword have become definitions.
+                # Every schema below this keyword has become a definition.
                 result.pop(keyword, None)
             definitions = result.get("$defs")
             if isinstance(definitions, dict):
@@ -378,7 +379,7 @@ class Repair:
                 holder = dict[str, JSON]()
                 part.also.append(holder)
 
-            # Write the target later, once all paths are known.
+            # The real target is filled in later, when all paths are known.
             holder["$ref"] = value
             self._references.append((holder, place, target))
         elif value.startswith(_META_SCHEMAS) and _is_valid({"$ref": value}):
@@ -493,8 +494,7 @@ class Repair:
             usable = self._usable_pattern(pattern)
             if usable is None:
                 self._ignore(place, pattern, "a regular expression")
-                # Do not refuse any name, because it is not known which names the pattern should
-                # match.
+                # It is unknown which names the pattern was meant to match, so reject none.
                 self._drop_additional(part)
             else:
                 schemas[usable] = self._child(part, item, keyword, pattern, new=(keyword, usable))
@@ -510,7 +510,7 @@ class Repair:
         place = (*part.place, keyword)
         is_flag = isinstance(value, bool) or (isinstance(value, str) and value in _FLAG_OF)
         if is_flag and (part.is_property or value is False or self._draft == DRAFT_3):
-            # The enclosing object lists the property as required instead.
+            # The object that has this property lists it as required instead.
             self.is_changed = True
             return
 
@@ -702,7 +702,8 @@ class Repair:
     def _bound(self, part: _Part, keyword: str, value: JSON) -> None:
         place = (*part.place, keyword)
         if isinstance(value, bool) and keyword.startswith("exclusive"):
-            # Up to draft 4, this keyword is a boolean that makes `minimum` or `maximum` exclusive.
+            # In draft 4 and earlier, this keyword is a boolean that makes `minimum` or `maximum`
+            # exclusive.
             self.is_changed = True
             limit = _number(part.sent.get(_plain_bound(keyword)))
             if value and limit is not None:
@@ -791,7 +792,7 @@ class _Names:
 
     def __init__(self, root: JSON, draft: str) -> None:
         self._root = root
-        # Maps the path of each schema that has a URI to this URI.
+        # For the path of each schema that has a URI, that URI.
         self._bases: dict[Place, str] = {(): ""}
         self._by_uri: dict[str, Place] = {"": ()}
         self._anchors: dict[tuple[Place, str], Place] = {}
@@ -921,7 +922,7 @@ def _number(value: JSON) -> int | float | None:
             value = int(value)
 
     number = number_or_none(value)
-    # The comparison is also false for NaN.
+    # Comparing a NaN also gives False.
     return number if number is not None and abs(number) < 10**300 else None
 
 
@@ -951,7 +952,7 @@ def _is_valid(schema: JSONObject) -> bool:
     except ValueError:
         return False
     except BaseException as error:
-        # jsonschema-rs panics on some invalid schemas; the class of the panic does not derive from
+        # jsonschema-rs panics on some invalid schemas, and the panic's class does not derive from
         # Exception.
         if type(error).__name__ != "PanicException":
             raise

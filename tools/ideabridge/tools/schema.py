@@ -187,8 +187,8 @@ class _Inliner:
             loosen(rest, "$ref")
 
         if isinstance(written, dict) and not rest.keys() - ANNOTATIONS:
-            # Annotations next to a reference describe this use of the definition, so they take
-            # precedence over the definition's own.
+            # Annotations beside a reference describe this particular use of the definition, so they
+            # take precedence over those of the definition.
             return {**written, **rest}
 
         add_to_all_of(rest, written)
@@ -381,7 +381,8 @@ class Validator:
         as `compile`.
         """
         weight = self._own.weight
-        # Most schemas are light, so the size of the value is rarely needed.
+        # Check the weight first: most schemas are so light that the size of the value does not
+        # matter.
         return weight > _LIGHT and weight * _size(value) > HERE_WORK
 
     def is_valid(self, value: JSON) -> bool:
@@ -513,20 +514,19 @@ class Validator:
 
 def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Problem]:
     """Return the reasons why a value does not satisfy a schema, without a time limit."""
-    # This import is not at the top of the file, because it also imports jsonschema, which takes 0.1
-    # s.
+    # Import this only when it is needed, because it also imports jsonschema, which takes 0.1 s.
     from ideabridge.tools.explain import explain_mismatch
 
     if _nodes(value, _EXPLAINED_NODES) < _EXPLAINED_NODES:
         return explain_mismatch(compiled.valid, schema, value)
 
-    # Explaining a million items that each fail would take 16 s, so only a sample of a large value
-    # is explained.
+    # Explain only a sample of a large value, because explaining a million items that each fail
+    # would take 16 s.
     cut: list[Place] = []
     sample = _sample(value, (), cut)
     if _nodes(sample, _EXPLAINED_NODES) < _EXPLAINED_NODES and not compiled.valid.is_valid(sample):
-        # Leave out problems in a shortened array or above it, because the shortening might be their
-        # cause.
+        # Leave out problems in a shortened array and above it, because the shortening itself might
+        # have caused them.
         problems = explain_mismatch(compiled.valid, schema, sample)
         whole = [p for p in problems if not any(place[: len(p.place)] == p.place for place in cut)]
         if whole:
@@ -616,8 +616,8 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
             _compiled.move_to_end(key)
             return validator
 
-    # Most schemas contain neither references nor patterns, so they need not be searched part
-    # by part.
+    # Look for references and patterns in the bytes first. Most schemas contain neither, so their
+    # parts need not be searched.
     weight, steps, is_recursive = _weigh(schema, what, has_references=b'ef":' in data)
     factory = _DRAFTS.get(json_schema_draft(schema), jsonschema_rs.Draft202012Validator)
     if b'"pattern' in data:
@@ -630,8 +630,8 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
     except ValueError as error:
         raise SchemaError(f"{what}: the schema cannot be read: {error}") from None
     except BaseException as error:
-        # jsonschema-rs panics on some invalid schemas. The class of the panic is not public and
-        # does not derive from Exception.
+        # jsonschema-rs panics on some invalid schemas. The panic's class is not public and does not
+        # derive from Exception.
         if type(error).__name__ != "PanicException":
             raise
         raise SchemaError(f"{what}: the schema cannot be compiled: {error}") from None
@@ -660,11 +660,12 @@ def _check_patterns(schema: JSONObject, what: str) -> None:
     if sum(map(_pattern_weight, distinct)) <= _PLAIN_CHARACTERS:
         return
 
-    # The CPU time of this thread is measured, so that the load of the machine does not matter.
+    # Measure this thread's CPU time, so that the load on the machine makes no difference.
     deadline = time.thread_time() + _PATTERNS_SECONDS
     for pattern in distinct:
         with suppress(ValueError):
-            # An invalid pattern is reported, with its position, when the whole schema is compiled.
+            # Ignore an invalid pattern here: compiling the whole schema reports it with its
+            # position.
             jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=PATTERNS)
         if time.thread_time() > deadline:
             raise LimitExceededError(
@@ -718,12 +719,13 @@ def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int,
         item, parts = stack.pop()
         mark = id(item)
         if parts is None:
-            # Recursion ends where the value ends, so a schema inside itself counts only once.
+            # Recursion ends where the value ends, so a schema that contains itself counts only
+            # once.
             is_recursive |= mark in open_now
             if mark in sizes or mark in open_now:
                 continue
             open_now.add(mark)
-            # Definitions count where references use them, not here.
+            # Definitions count where they are referred to, not where they are defined.
             inside = (
                 (place[0], child) for place, child in children(item) if place[0] not in DEFINITIONS
             )
@@ -756,8 +758,8 @@ def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int,
     if has_references and any(
         not target.startswith("#/") and target != "#" for _, _, target in _references(schema)
     ):
-        # Assume the highest cost, because references by anchor or `$id`, and dynamic references,
-        # are not followed here.
+        # Assume the highest cost, because dynamic references and references by anchor or `$id` are
+        # not followed here.
         return _ENDLESS, _ENDLESS, True
 
     return weights[id(schema)], steps[id(schema)], is_recursive
@@ -815,7 +817,7 @@ def _pattern_weight(pattern: str) -> int:
     """
     if _GOES_BACK.search(pattern):
         return 100_000
-    # jsonschema-rs does not use its fastest method when a pattern contains word boundaries.
+    # jsonschema-rs cannot use its fastest method for a pattern with word boundaries.
     weight = len(pattern) * (4 if _WORD_ENDS.search(pattern) else 1)
     for times in _REPEATED.findall(pattern):
         weight *= max(1, min(int(times), 1_000))

@@ -34,8 +34,8 @@ from ideabridge.tools.names import counted, did_you_mean
 from ideabridge.tools.worker import workers
 
 # -- queries ---------------------------------------------------------------------------------------
-# JMESPath queries are limited, because even a short query can take a very long time and more memory
-# than a machine has.
+# JMESPath queries are limited, because even a short one can take a very long time and need more
+# memory than the machine has.
 
 MAX_QUERY: Final = 2_000
 """Maximum number of characters in a query."""
@@ -111,8 +111,8 @@ class _Bounded(_Interpreter):
 
     def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
         result = _Interpreter.visit(self, node, *args, **kwargs)
-        # A query can visit millions of nodes, so count the steps here instead of in a further
-        # function.
+        # Count the steps inline rather than in another function, because a query can visit millions
+        # of nodes.
         size = _size(result)
         self._left -= 1 + size
         if self._left < 0:
@@ -166,8 +166,7 @@ def _check_nodes(value: Any, budget: Budget) -> None:
     size = MAX_RESULT
     for part in values_in(value):
         left -= 1
-        # Count the length of each occurrence, because a long string that occurs many times takes
-        # its full length each time it is written out.
+        # Count the length of every occurrence of a string, because each one is written out in full.
         size -= len(part) if isinstance(part, str) else 0
         if left < 0 or size < 0:
             raise _TooMuchError
@@ -279,7 +278,7 @@ def _searches(
         except IdeabridgeError as error:
             raise ActivityError(str(error)) from None
         except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
-            # Some functions of jmespath raise Python's own errors.
+            # Some of jmespath's functions let Python's own exceptions escape.
             raise ActivityError(
                 f"{what}: {show(text)} fails on this data: {_first(error)}"
             ) from None

@@ -56,8 +56,8 @@ async def compute_in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: 
     ends the wait for a place, but a thread that has started runs to its end.
     """
     async with _places(_COMPUTING, MOST_COMPUTING, 1).place():
-        # The computation has its own limiter, so that it does not delay work on files and the
-        # keyring, which uses a shared limiter.
+        # Use a separate limiter, because the shared one would make work on files and the keyring
+        # wait for this computation.
         return await anyio.to_thread.run_sync(work, *arguments, limiter=anyio.CapacityLimiter(1))
 
 

@@ -58,8 +58,8 @@ def _constraints(schema: JSONObject) -> JSON:
 
 
 def _is_annotation(keyword: str) -> bool:
-    # `default` also counts as an annotation, because it says what the server does if there is no
-    # value. The server can change this behaviour at any time.
+    # `default` also counts as an annotation, because it only says what the server does when there
+    # is no value, and the server can change that at any time.
     return keyword in ANNOTATIONS or keyword.startswith("x-")
 
 
@@ -389,7 +389,7 @@ class Tool:
             if self._has_valid_output:
                 whole["output"] = _sent_or(self.wrapper or self.output, self.sent_output)
 
-            # The essence is already sorted.
+            # The keys of the essence are already sorted, so it does not need `_digest`.
             self._digests.extend((content_hash(essence), _digest(whole)))
 
         return self._digests
@@ -507,8 +507,8 @@ def check_definition(tool: Tool) -> None:
         ToolDefinitionError: a schema is invalid; the message names the place, what was found and
             what was expected.
     """
-    # This import is not at the top of the file, because programs that only read tools do not need
-    # the validator.
+    # Import this only when it is needed, because programs that only read tools do not need the
+    # validator.
     from ideabridge.tools.schema import check_schema
 
     for schema, part in ((tool.parameters, "parameters"), (tool.output, "output")):

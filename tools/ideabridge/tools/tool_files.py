@@ -131,15 +131,15 @@ def _alone(folder: Path) -> Generator[None]:
         _known[str(folder)] = _helpers([folder])
         for name, helper in hidden.items():
             # If both folders have a module with this name, keep the one that is registered now,
-            # because each file already has its own.
+            # because each file already holds a reference to its own.
             sys.modules.setdefault(name, helper)
 
 
 def _execute(file: Path, source: bytes, module: ModuleType) -> None:
     name = module.__name__
     before = sys.modules.get(name)
-    # Annotations are evaluated in the module with this name, so the module is registered before it
-    # runs.
+    # Register the module before running it, because its annotations are evaluated in the module
+    # that has this name.
     sys.modules[name] = module
     try:
         code = compile(source, str(file), "exec", dont_inherit=True)
@@ -150,7 +150,7 @@ def _execute(file: Path, source: bytes, module: ModuleType) -> None:
             del sys.modules[name]
         else:
             sys.modules[name] = before
-        # The message about a wrong definition already names its place.
+        # A message about a wrong definition already says where the definition is.
         if isinstance(error, ToolDefinitionError):
             where = file
         else:
@@ -267,7 +267,7 @@ def _take_out(folders: Collection[Path]) -> dict[str, ModuleType]:
     """
     helpers = _helpers(folders)
     for folder in folders:
-        # A module from a different folder might have taken the place of one of these modules.
+        # A module from a different folder might since have replaced one of these modules.
         helpers = {**_known.pop(str(folder), {}), **helpers}
 
     for name, module in helpers.items():
@@ -275,8 +275,8 @@ def _take_out(folders: Collection[Path]) -> dict[str, ModuleType]:
             del sys.modules[name]
         file = getattr(module, "__file__", None)
         if file is not None:
-            # Remove the stored bytecode, because Python compares only its size and its time in
-            # whole seconds with those of the source.
+            # Remove the stored bytecode, because Python recognises a changed source only by its
+            # size and by its time in whole seconds, and both can stay the same.
             with contextlib.suppress(OSError, NotImplementedError):
                 Path(cache_from_source(file)).unlink()
 
@@ -291,8 +291,8 @@ def _helpers(folders: Collection[Path]) -> dict[str, ModuleType]:
     directly in the folder.
     """
     if not folders:
-        # Return early, because looking for every imported module on disk would take longer than
-        # most loads.
+        # Return early, because looking up every imported module on disk would take longer than
+        # loading most tool files.
         return {}
 
     places = {str(folder) for folder in folders}
@@ -301,7 +301,7 @@ def _helpers(folders: Collection[Path]) -> dict[str, ModuleType]:
         foreign = _foreign.get(place, frozenset())
         added = [name for name in added if name not in foreign]
 
-    # Another thread might import or remove modules in the meantime.
+    # Use `get`, because another thread might import or remove modules in the meantime.
     modules = {name: sys.modules.get(name) for name in added}
     own = {
         name

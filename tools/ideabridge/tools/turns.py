@@ -49,7 +49,7 @@ class HeldProcess:
         try:
             yield
         finally:
-            # Forget the process, because it might soon get other work.
+            # Forget the process, because it might soon be given other work.
             with self._lock:
                 self._pid = None
 
@@ -76,7 +76,7 @@ class FairPlaces:
     def __init__(self, places: int, each: int | None = None) -> None:
         self._free = places
         self._each = places if each is None else each
-        # The waiting tasks of each caller. A caller without waiting tasks has no entry.
+        # The waiting tasks of each caller. A caller that has none has no entry.
         self._lines: dict[str, deque[anyio.Event]] = {}
         self._at_work: Counter[str] = Counter()
         self._last_turn: dict[str, int] = {}
@@ -104,8 +104,8 @@ class FairPlaces:
         process = HeldProcess()
         async with self.place():
             try:
-                # With the limiter that all threads share by default, the threads that wait here
-                # would delay all other work.
+                # Use a separate limiter. With the one that all threads share by default, the
+                # threads waiting here would delay all other work.
                 limiter = anyio.CapacityLimiter(1)
                 return await anyio.to_thread.run_sync(
                     work, process, abandon_on_cancel=True, limiter=limiter

@@ -40,8 +40,7 @@ _ABSENT: Final = object()
 
 _MEMBER: Final = "member"
 
-# `encoding` defines these names by strings, which cannot be evaluated because they contain
-# themselves.
+# `encoding` defines these names as strings that refer to themselves, so they cannot be evaluated.
 _NAMES: Final = {"JSON": Any, "JSONObject": dict[str, Any]}
 
 
@@ -92,7 +91,7 @@ def _reader(expected: Any) -> _Read:
 def _value_reader(expected: type) -> _Read:
     if expected in (dict, list):
         return lambda value: value if isinstance(value, expected) else _ABSENT
-    # In Python, unlike in JSON, booleans count as integers. An exact comparison excludes them.
+    # Compare the exact type, because booleans count as integers in Python, but not in JSON.
     accepted = (int, float) if expected is float else (expected,)
     return lambda value: value if type(value) in accepted else _ABSENT
 
@@ -121,11 +120,13 @@ def _document_reader(document_type: type) -> _Read:
         raise TypeError(f"{document_type.__name__} has __post_init__, which is not called")
 
     hints = typing.get_type_hints(document_type, localns=_NAMES)
-    # Several fields can read the same member, each as a different type.
+    # This is a list of fields, not a mapping of members, because several fields can read the same
+    # member, each as a different type.
     fields = [
         (
             field.metadata.get(_MEMBER, field.name),
-            # The constructor of a frozen dataclass takes twice as long as setting its slots.
+            # Set the slots directly, because the constructor of a frozen dataclass takes twice as
+            # long.
             getattr(document_type, field.name).__set__,
             _reader(hints[field.name]),
             field.default,
@@ -139,7 +140,7 @@ def _document_reader(document_type: type) -> _Read:
         if not isinstance(value, dict):
             return _ABSENT
 
-        # This code must be fast, because logs and lists have many documents.
+        # Keep this loop fast: logs and lists contain many documents.
         document = new(document_type)
         for name, set_field, read, default, make_default in fields:
             inner = read(value[name]) if name in value else _ABSENT

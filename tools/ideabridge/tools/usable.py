@@ -82,7 +82,7 @@ def usable_schema(
             is replaced with a schema that accepts any value.
     """
     if of_object and isinstance(sent, dict) and "type" not in sent:
-        # The protocol requires parameters to be an object.
+        # The protocol requires a tool's parameters to be an object.
         sent = {"type": "object", **sent}
 
     valid, data = _valid(sent, what, of_object)
@@ -140,8 +140,8 @@ def _may_change(schema: JSONObject, data: bytes, of_object: bool) -> bool:
         return True
     if draft not in (DRAFT_6, DRAFT_7, DRAFT_2019):
         return False
-    # In these drafts, only a list in `items` and the keywords next to a `$ref` have a different
-    # meaning.
+    # In these drafts, only `items` with a list and keywords beside a `$ref` mean something
+    # different.
     if b'"items":[' in data or b'"$recursiveRef":' in data:
         return True
     return data.count(_REFERENCE) > len(_ONLY_REFERENCE.findall(data))
@@ -170,7 +170,7 @@ def _repaired(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None
         return _any(of_object), ["too many parts: not checked"]
 
     notes = list(repair.notes)
-    # A schema that refuses every value would make a tool useless.
+    # A schema that rejects every value would make the tool useless, so ignore it.
     result = object_or_empty(repair.result)
     if repair.result is False:
         notes.append("found false: ignored")
@@ -312,13 +312,15 @@ def value_digest(value: JSON) -> str:
     JSON.
     """
     try:
-        # Unlike `encode`, this function accepts any string, and numbers that JSON does not have.
+        # Unlike `encode`, `json.dumps` accepts any string, and also numbers that JSON does not
+        # have.
         data = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
         return hashlib.sha256(data).hexdigest()
     except (ValueError, RecursionError):
         pass
 
-    # The value is nested too deeply, or contains a number with thousands of digits.
+    # The value is nested too deeply, or contains a number with thousands of digits, so hash it
+    # piece by piece.
     digest = hashlib.sha256()
     stack = [value]
     while stack:

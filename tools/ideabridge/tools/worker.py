@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 _SCRIPT: Final = Path(__file__).with_name("worker_process.py")
 _NEEDED: Final = (
     *("ideabridge", "orjson", "jsonschema_rs", "jmespath"),
-    # jsonschema and the packages it imports.
+    # jsonschema and the packages that it imports.
     *(
         "jsonschema",
         "attr",
@@ -67,7 +67,7 @@ _NEEDED: Final = (
         "rpds",
         "typing_extensions",
     ),
-    # Packages that the jobs of the bridge import.
+    # Packages that the bridge's jobs import.
     *(
         "anyio",
         "idna",
@@ -98,8 +98,8 @@ def _folders() -> list[str]:
     """
     folders: dict[str, None] = {}
     for name in _NEEDED:
-        # The modules are located without importing them, because importing jsonschema takes longer
-        # than starting a worker.
+        # Locate the modules without importing them, because importing jsonschema takes longer than
+        # starting a worker.
         spec = find_spec(name)
         places = None if spec is None else spec.submodule_search_locations or [spec.origin]
         for place in places or ():
@@ -155,8 +155,8 @@ class _Worker:
             out = self.process.stdout
             assert into is not None
             assert out is not None
-            # Tell the worker the deadline, so that it ends on its own soon after the deadline if
-            # this process no longer exists by then.
+            # Tell the worker its deadline, so that it ends by itself soon after the deadline, even
+            # if this process no longer exists by then.
             into.write(len(job).to_bytes(8, "big") + int(seconds + 2).to_bytes(4, "big"))
             into.write(job)
             into.flush()
@@ -250,7 +250,7 @@ class Workers:
     def _take(self, start_seconds: float) -> _Worker:
         with self._lock:
             if self._owner != os.getpid():
-                # After a fork, the workers belong to the parent process.
+                # This process has been forked, and the workers belong to its parent.
                 self._idle = []
                 self._all = set()
                 if self._owner == 0:
@@ -293,8 +293,8 @@ class Workers:
         seconds = MOST_SECONDS if seconds is None else seconds
         async with _turns().place():
             while True:
-                # A worker ends with the thread that started it, so it must not be started by the
-                # thread that waits for it.
+                # A worker ends when the thread that started it ends, so start it in this thread
+                # rather than in the thread that waits for its answer.
                 job_at_work = _Job(self._take(START_SECONDS))
                 try:
                     return await anyio.to_thread.run_sync(
@@ -326,13 +326,13 @@ class Workers:
     def _give_up(self, job: _Job) -> None:
         with self._lock:
             if job.is_over:
-                # The worker is idle, or has already received another job.
+                # The worker is idle, or is already doing another job.
                 return
             job.is_given_up = True
 
         job.worker.process.kill()
         if not job.is_begun:
-            # There might be no thread that waits for the worker, so end it here.
+            # No thread might be waiting for the worker, so end it here.
             self._drop(job.worker)
 
     def _ask(self, job: _Job, task: list[JSON], what: str, seconds: float) -> JSON:

@@ -63,8 +63,8 @@ def main(arguments: list[str]) -> None:
         size = int.from_bytes(_read(8), "big")
         seconds = int.from_bytes(_read(4), "big")
         if sys.platform != "win32":
-            # The alarm ends this process, no matter which code the process is executing, and even
-            # if the parent no longer exists.
+            # The alarm ends this process whatever code it is running, even if its parent no longer
+            # exists.
             signal.alarm(seconds)
 
         try:
