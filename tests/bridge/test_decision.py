@@ -260,18 +260,22 @@ def left_at_work(record: RunRecord, events: int, purpose: Purpose) -> Facts:
 @PATIENT
 @given(
     lives=st.lists(
-        st.tuples(st.integers(0, 1), st.sampled_from((ToGoOn(), ToGoOn(), ToTryAgain()))),
+        st.tuples(
+            st.integers(0, 1),
+            st.sampled_from((ToGoOn(), ToGoOn(), ToTryAgain())),
+            st.sampled_from((False, False, False, True)),
+        ),
         max_size=30,
     )
 )
 def test_a_run_without_progress_is_taken_up_as_often_as_the_bound_says(
-    lives: list[tuple[int, Purpose]],
+    lives: list[tuple[int, Purpose, bool]],
 ) -> None:
-    """A process that takes the run up journals so many events more, and dies."""
+    """A process that takes the run up journals so many events more, and dies or is shut down."""
     record = row("run_1", "running", Handover())
     events = 1
     in_vain = 0
-    for progress, purpose in lives:
+    for progress, purpose, is_shut_down in lives:
         was_aside = is_set_aside(record)
         step = decide_next(left_at_work(record, events, purpose))
         insists = isinstance(purpose, ToTryAgain)
@@ -281,7 +285,7 @@ def test_a_run_without_progress_is_taken_up_as_often_as_the_bound_says(
         if in_vain == MOST_TAKEN_UP and not was_aside:
             assert isinstance(step, SetAside)
             assert step.times == MOST_TAKEN_UP
-            assert step.handover.set_aside
+            assert step.handover == Handover(taken_up=MOST_TAKEN_UP, events=events, set_aside=True)
             summary = StoredSummary(reason="it is set aside", handover=step.handover)
             record = replace(record, status="interrupted", summary=summary)
             continue
@@ -294,6 +298,11 @@ def test_a_run_without_progress_is_taken_up_as_often_as_the_bound_says(
         in_vain = MOST_TAKEN_UP if was_aside else in_vain + 1
         if progress:
             events += progress
+            in_vain = 0
+
+        if is_shut_down:
+            # As `Runs.release` leaves the row.
+            record = replace(record, summary=StoredSummary())
             in_vain = 0
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from ideabridge.bridge.driving.driver import Driver, Watch, is_left, own_driver_name
 from ideabridge.bridge.loop.event import RunEnded
+from ideabridge.bridge.runs.decision import MOST_TAKEN_UP
 from ideabridge.bridge.store.errors import StaleDriverError
 from ideabridge.bridge.store.leases import Lease
 from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
@@ -45,6 +46,12 @@ class Process:
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
         self._popen.wait()
+
+    def shut_down(self) -> None:
+        """Let the process close its bridge and end, as a server does at SIGTERM."""
+        self.tell("")
+        assert self.says() == ""
+        assert self._popen.wait() == 0
 
     def stop(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
@@ -131,6 +138,34 @@ def test_of_many_that_take_up_a_run_at_once_one_gets_it(tmp_path: Path) -> None:
         assert winner.says() == "started second"
         winner.tell("go")
         assert winner.says() == "ended done"
+
+
+def test_restarts_never_set_a_run_aside_and_deaths_do(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with processes(1, path) as [first]:
+        run_id = begun(first)
+        first.shut_down()
+
+    @contextmanager
+    def take_up() -> Generator[Process]:
+        with processes(1, path) as [driver]:
+            driver.tell("recover")
+            assert driver.says() == "started first"
+            yield driver
+
+    for _ in range(MOST_TAKEN_UP + 2):
+        with take_up() as driver:
+            driver.shut_down()
+
+    for _ in range(MOST_TAKEN_UP):
+        with take_up() as driver:
+            driver.kill()
+
+    with processes(1, path) as [last]:
+        last.tell("recover")
+        told = last.says()
+        assert told.startswith(f"left {run_id} ")
+        assert "it is set aside: it was resumed 2 times without progress" in told
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -13,13 +15,14 @@ import anyio.to_thread
 import pytest
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import InterruptedRunError
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.main import main
 from ideabridge.tools.decorator import tool
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox
 from tests import preloaded
 from tests.server.serving import Gate, call, configured, over_stdio
@@ -78,11 +81,21 @@ async def stuck_run(store: Path) -> str:
         return run.id
 
 
-async def taken_up(store: Path) -> Desk:
-    """A process that takes up what was left, and ends while its call is at work, or
-    has nothing to do.
+def as_if_killed(store: Path) -> Path:
+    """Copy a store as a process would leave it that is killed now: with its leases."""
+    copy = store.with_name("killed.sqlite")
+    with closing(sqlite3.connect(store)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+
+    return copy
+
+
+async def taken_up(store: Path, *, killed: bool = True) -> Desk:
+    """A process that takes up what was left, and is killed or shut down while its call is at work,
+    or has nothing to do.
     """
     desk = Desk()
+    copy = None
     async with (
         Bridge(toolbox=desk.toolbox, store=store) as bridge,
         anyio.create_task_group() as group,
@@ -95,7 +108,13 @@ async def taken_up(store: Path) -> Desk:
 
         group.start_soon(recover)
         await until(lambda: desk.begun.is_set() or ended.is_set())
+        if killed:
+            copy = as_if_killed(store)
+
         group.cancel_scope.cancel()
+
+    if copy is not None:
+        copy.replace(store)
 
     return desk
 
@@ -124,6 +143,51 @@ async def test_a_run_that_comes_no_further_is_set_aside_and_named(tmp_path: Path
         [listed] = bridge.runs()
         assert (listed["status"], "set aside" in listed.get("reason", "")) == ("interrupted", True)
         assert desk.started == 0
+
+
+async def test_a_run_is_not_set_aside_because_its_processes_were_shut_down(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    run_id = await stuck_run(path)
+    for killed in (False, False, False, True, False, True, True):
+        desk = await taken_up(path, killed=killed)
+        assert (desk.started, desk.left) == (1, [])
+
+    # The last two processes were killed.
+    last = await taken_up(path)
+    assert (last.started, [left for left, _ in last.left]) == (0, [run_id])
+
+
+async def test_a_run_is_not_set_aside_while_its_mind_takes_longer_than_its_processes(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store.sqlite"
+    asked = anyio.Event()
+
+    async def slow(_: Request) -> JSONObject:
+        asked.set()
+        await anyio.sleep_forever()
+        return {}
+
+    async def quick(_: Request) -> JSONObject:
+        return {"calls": [], "output": "free"}
+
+    run_id = ""
+    for _ in range(4):
+        asked = anyio.Event()
+        async with Bridge(mind=slow, store=path) as bridge:
+            if run_id:
+                run = await bridge.run(run_id)
+            else:
+                run = await bridge.solve("x", output_schema={"type": "string"})
+
+            run_id = run.id
+            with anyio.fail_after(20):
+                await asked.wait()
+
+    async with Bridge(mind=quick, store=path) as bridge:
+        run = await bridge.run(run_id)
+        with anyio.fail_after(20):
+            assert await run.result() == "free"
 
 
 async def test_a_room_does_not_go_on_when_its_run_is_set_aside(tmp_path: Path) -> None:

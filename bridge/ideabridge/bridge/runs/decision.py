@@ -41,7 +41,8 @@ therefore still counts as active: nobody holds its lease, and the first process 
 run decides as above.
 
 `MOST_TAKEN_UP` limits how often a run that crashes its processes is taken up. The row counts how
-often it was taken up since the journals of the run and its rooms last grew.
+often it was taken up since the journals of the run and its rooms last grew. A process that shuts
+down sets the count of the runs that it drives back to 0 (`Runs.release`).
 """
 
 from __future__ import annotations
@@ -363,10 +364,11 @@ def _counted(before: Handover, standing: Standing) -> TakeUp | SetAside:
     if before.events == standing.events:
         times = before.taken_up or 0
 
+    if times >= MOST_TAKEN_UP:
+        return SetAside(Handover(taken_up=times, events=standing.events, set_aside=True), times)
+
     # The process that queued the run handed it over on purpose. This does not count as a failed
     # attempt.
     was_handed_over = before.needs is not None and before.taken_up is None
     taken_up = 0 if was_handed_over else times + 1
-    if times < MOST_TAKEN_UP:
-        return TakeUp(Handover(taken_up=taken_up, events=standing.events))
-    return SetAside(Handover(taken_up=taken_up, events=standing.events, set_aside=True), times)
+    return TakeUp(Handover(taken_up=taken_up, events=standing.events))

@@ -690,11 +690,18 @@ class Runs:
         """
         for run in list(self._runs.values()):
             run.runner.close()
-        for driver in list(self._drivers.values()):
+        for run_id, driver in list(self._drivers.items()):
+            run = self._runs.get(run_id)
+            status = None
+            if run is not None and run.parent is None and not run.machine.ended:
+                # The run does not end this process. Writing the status removes the handover, which
+                # counts how often the run was taken up without progress.
+                status = "running"
+
             with contextlib.suppress(StoreError):
                 # Write queued events first. If a lease cannot be released, other processes can take
                 # it once this process has ended.
-                driver.leave(None, None, lambda: None)
+                driver.leave(status, None, lambda: None)
 
     def retire(self) -> None:
         """Let any process, including this one, take the leases that could not be released. Nothing
