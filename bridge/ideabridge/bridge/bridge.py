@@ -209,8 +209,8 @@ class Bridge:
         )
         self.configuration = configuration or Configuration()
         if toolbox is not None and approver is None:
-            # A program trusts the tools that it passes. If it also passes an approver, however, it
-            # wants calls to be approved.
+            # A program that passes its own tools trusts them, unless it also passes an approver,
+            # because then it wants calls to be approved.
             self.configuration = self.configuration.model_copy(
                 update={"embedded": embedded_tools(toolbox)}
             )
@@ -395,8 +395,8 @@ class Bridge:
             self._stack.callback(self._store.close)
 
         self._store.publications.admits = AdmittedIdeas(self._store, self.offer).admits
-        # Register the secrets first, because runs can write to the store while modules are still
-        # connecting.
+        # Register the secrets first, because runs can already write to the store while modules are
+        # still connecting.
         self._learn_secrets()
         await self._learn_stored_secrets()
         self._lists = ModuleLists(self.configuration, self.modules, self._store)
@@ -410,8 +410,8 @@ class Bridge:
             await self._stack.enter_async_context(self.mind)
 
         self._stack.callback(lambda: self._runs.retire() if self._runs is not None else None)
-        # The writer closes after the task group of the runs, so that it still performs the last
-        # writes of the runs.
+        # Enter the writer before the runs' task group, so that it closes later and still performs
+        # the last writes of the runs.
         self._writer = self._store.writer()
         await self._stack.enter_async_context(self._writer)
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
@@ -510,7 +510,7 @@ class Bridge:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        # Running tasks end here. The journals remain, so the runs can be resumed.
+        # This ends the running tasks. The journals remain, so the runs can be resumed.
         if self._group is not None:
             self._group.cancel_scope.cancel()
 
@@ -1196,13 +1196,13 @@ class Bridge:
             output_by_instance=plan.output_by_instance, planning=planning, caller=caller
         )
         choice = choose(AUTO, self.mind, samples=samples)
-        # Each room chooses its mind when it opens. For this choice, record now only whether the
-        # client has a model.
+        # Each room chooses its mind when it opens. All it needs from here is whether the client has
+        # a model.
         rooms_choice = choice if choice.name == SAMPLING else None
         try:
             start = await self._open_runs.plan_starts.start(plan, settings, rooms_choice, caller)
         except PlanError:
-            # Look for secrets first, because the errors of the check quote values, and a quoted
+            # Look for secrets before reporting the errors, because they quote values, and a quoted
             # value might be a secret.
             self._open_runs.screen.check(
                 {"calls": plan.calls, "output": plan.output, "context": plan.context()}
@@ -1398,7 +1398,8 @@ class Bridge:
         chosen = TaskTools(self.offer, patterns, defined_tools(read), caller=caller)
         catalogue = await chosen.catalogue()
         for name in named:
-            # Report an unknown name even if every tool is offered.
+            # Report an unknown name here, because it would otherwise go unnoticed when every tool
+            # is offered.
             chosen.expect(name, catalogue)
 
         start = start_solve(messages, catalogue, settings, output_schema, choice)
@@ -1667,7 +1668,7 @@ class Bridge:
             StoreError: no attempt to write succeeded for 5 seconds.
             Exception: any other exception that the method raised.
         """
-        # While the bridge is not open, the store's methods wait.
+        # While the bridge is not open, there is no writer, and the store's own methods wait.
         return call() if self._writer is None else await self._writer.patiently(call)
 
     async def write(self, job: Callable[[], T]) -> T:

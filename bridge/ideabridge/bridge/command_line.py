@@ -212,7 +212,7 @@ def names_starter(word: str) -> bool:
 
 def _starter(program: str) -> _Starter | None:
     name = program_name(program)
-    # The value of a variable is known only when the server starts.
+    # A name with a variable in it is unknown until the server starts.
     return _UNKNOWN if "$" in name else _STARTERS.get(name)
 
 
@@ -225,7 +225,7 @@ def _unread(starter: _Starter, words: Sequence[str]) -> list[Argument]:
     if starter.operand == "script" or starter is _UNKNOWN:
         return _executed(words, is_inline=True)
 
-    # In `docker run IMAGE sh -c TEXT`, the interpreter executes the text.
+    # An interpreter can also come later: in `docker run IMAGE sh -c TEXT`, `sh` executes the text.
     scripts = (place for place, word in enumerate(words) if _starts_scripts(word))
     inner = next(scripts, len(words) - 1)
     before = _executed(words[: inner + 1], is_inline=False)

@@ -947,7 +947,7 @@ class Configuration(BaseModel):
             )
 
         if left is not None and left.was_trusted and "store" in left.keys and not needs_token:
-            # The server has used this store before, and a different store would not know the
+            # The server has used the store that the file names. Any other store would not know the
             # server's users.
             return (
                 f"{left.told()}. It names a store, which may have users. Without them, this server "
@@ -970,8 +970,8 @@ def _names_file_in(folder: Path, entry: ModuleConfiguration) -> bool:
     """Return whether an argument or a variable in an entry names a file relative to a folder."""
     for word in (*entry.args, *entry.env.values()):
         for text in (word, word.partition("=")[2]):
-            # Use `os.path.isfile`: for a word that cannot be a path, it returns False, but `Path`
-            # might raise an error.
+            # Use `os.path.isfile`, because it returns False for a word that cannot be a path,
+            # whereas `Path` might raise an error.
             if not os.path.isabs(text) and os.path.isfile(os.path.join(folder, text)):  # noqa: PTH117, PTH113, PTH118
                 return True
     return False
@@ -1111,7 +1111,7 @@ class _Check:
             elif fault.loc[0] == "tools" and not (
                 fault.is_unknown_key or _protects_server(fault.loc)
             ):
-                # The change is left out, so the tool is shown as its server lists it.
+                # Only the change is left out; the tool is then shown as its server lists it.
                 self.notes.append(fault.remark.below(place).continued(_NOT_USED))
             elif fault.is_unknown_key and fault.loc[0] not in (*HINTS, *_SERVER_PROTECTING):
                 problems.append(fault.remark.continued(_NOT_IGNORED))
@@ -1120,7 +1120,8 @@ class _Check:
 
         self.notes += [note.below(place) for note in repaired.notes]
         if problems or name in self.unusable:
-            # An unknown key might be a misspelling of a known key that is missing.
+            # Report unknown keys as well, because one might be a misspelling of a known key that is
+            # missing.
             reasons = [remark.below(place) for remark in (*problems, *ignored)]
             self.unusable.setdefault(name, []).extend(reasons)
         else:
@@ -1128,8 +1129,8 @@ class _Check:
 
         members = without(repaired.members, [fault.loc for fault in repaired.faults])
         if _ENTRY.faults(members):
-            # The server is unusable. Its remaining values are never used, but their secrets still
-            # have to be masked.
+            # The server is unusable, so its remaining values are never used, but any secrets in
+            # them must still be masked.
             members = {
                 key: value for key, value in members.items() if not _ENTRY.faults({key: value})
             }
@@ -1430,8 +1431,8 @@ def user_configuration(project: Path) -> Configuration:
     """
     own = user_file()
     if os.path.lexists(own):
-        # A folder or a broken link in place of the file is an error, because the user might have
-        # put rules into the file.
+        # Report a folder or a broken link in place of the file as an error, because the user might
+        # believe that rules in it are in force.
         return _read_alone(own.absolute(), project)
     return Configuration(project=project)
 
@@ -1773,8 +1774,8 @@ def _inner_store(store: str, file: Path) -> str:
         )
 
     for path in (store, f"{store}-wal", f"{store}-shm", f"{store}-journal"):
-        # Check all the files that SQLite creates next to the store, because SQLite would follow a
-        # link in place of one of them.
+        # Check every file that SQLite creates beside the store, because SQLite would follow a link
+        # in place of any of them.
         if not Path(os.path.realpath(path)).is_relative_to(folder):
             raise ConfigurationError(
                 [

@@ -190,7 +190,7 @@ def _step_of(name: str, before: Configuration, now: Configuration) -> Step:
     if _process_of(old) != _process_of(new):
         return "replace"
     if entry_digest(old) != entry_digest(new):
-        # A tool's default names a different secret, or names the same secret in a different place.
+        # A tool's default names a different secret, or the same secret in a different place.
         return "replace"
     return "keep" if old == new else "adjust"
 

@@ -219,7 +219,7 @@ def data_words(
     """
     arguments = read_arguments(command, words)
     script = next((argument.text for argument in reversed(arguments) if argument.is_code), "")
-    # In `node inspect` and `tsx watch`, a subcommand is in the position of the script.
+    # In `node inspect` and `tsx watch`, a subcommand stands where the script would be.
     is_script = Path(script).suffix.lower() in _CODE_SUFFIXES
     is_own_script = is_script and is_own_file(script)
     for number, argument in enumerate(arguments):
@@ -248,8 +248,7 @@ def data_variables(environment: Mapping[str, str], server: str) -> Iterator[tupl
 
 
 def _names_data(name: str) -> bool:
-    # The question to the person quotes the name, so the name must not look like a part of the
-    # question.
+    # The name is quoted in a question to a person, so it must not look like a part of the question.
     if not _SHORT_NAME.fullmatch(name):
         return False
     plain = _CAMEL.sub("-", name.lstrip("-"))

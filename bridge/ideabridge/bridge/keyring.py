@@ -66,7 +66,7 @@ class Keyring:
             raise KeyringError("it did not answer a moment ago; it may be locked")
 
         call = _Call(function)
-        # The thread is a daemon, so a keyring that never answers does not keep the process alive.
+        # Use a daemon thread, so that a keyring that never answers cannot keep the process alive.
         thread = threading.Thread(target=call.run, name="keyring", daemon=True)
         thread.start()
         thread.join(ANSWER_SECONDS)

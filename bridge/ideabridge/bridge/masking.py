@@ -37,8 +37,8 @@ _PREFIXES: Final = (
 )
 _PREFIX: Final = re.compile(_PREFIXES)
 _TOKEN: Final = re.compile(
-    # After a slash, only unmistakable kinds of tokens match, because otherwise the name of a
-    # program could look like a token.
+    # After a slash, match only unmistakable kinds of tokens, because a program's name could
+    # otherwise look like a token.
     r"(?<!\w\w)(?:"
     r"(?:gh[opsur]_|github_pat_|glpat-|xox[a-z]-)(?=[\w.-]{0,200}\d)[\w.-]{12,}"
     rf"|(?<![./\\])(?:{_PREFIXES})(?=[\w.=-]{{0,200}}\d)[\w.=-]{{12,}}"

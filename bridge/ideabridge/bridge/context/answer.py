@@ -98,8 +98,8 @@ class AnswerReader:
         self._ended = False
         # True once the answer has had a call or an output.
         self._has_begun = False
-        # The current value: its text so far, the depth of its brackets, and whether a string or an
-        # escape is open.
+        # The state of the current value: its text so far, the depth of its brackets, and whether a
+        # string or an escape is open.
         self._captured: list[str] = []
         self._depth = 0
         self._in_string = False
@@ -159,7 +159,7 @@ class AnswerReader:
 
     def _end(self, broken: str | None) -> None:
         if broken is None and "_tool" in self._extra and not self._seen & {"calls", "output"}:
-            # Models sometimes write a single call instead of a Solution.
+            # Models sometimes write a single call instead of a Solution, so accept it as one.
             self._pieces.append(CallPiece(self._extra))
             self._extra = {}
 
@@ -207,7 +207,8 @@ class AnswerReader:
     def _token(self, text: str, position: int, char: str) -> int:
         match self._state:
             case _State.OPENED:
-                # Prose can contain braces: only `{"` and `{}` open an object.
+                # Prose can contain braces, so only `{"` and `{}` count as the beginning of an
+                # object.
                 if char not in '"}':
                     self._state = _State.BEFORE
                     return position
@@ -225,8 +226,8 @@ class AnswerReader:
                 self._in_calls = False
                 self._state = _State.COMMA
             case _State.ITEM if char == "{" and (whole := decode_at(text, position)) is not None:
-                # Most calls arrive in one piece, so try to decode the whole call first. For the
-                # other calls, the scanner looks for the end.
+                # Most calls arrive in one piece, so try to decode the whole call first. If that
+                # fails, the scanner looks for its end.
                 self._state = _State.ITEM_COMMA
                 self._pieces.append(CallPiece(whole[0]))
                 return whole[1]

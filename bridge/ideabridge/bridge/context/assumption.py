@@ -180,8 +180,8 @@ def _candidate(form: JSONObject, key: str) -> Candidate:
     if key not in form:
         return Candidate(source, MISSING, "no value")
     value = form[key]
-    # Nobody can choose a value that was not shown in full. This check enforces that for the form
-    # and for the terminal alike.
+    # Hide a value that was not shown in full, so that nobody can choose it, whether in the form or
+    # at the terminal.
     is_whole = form.get("shortened") is not True and len(readable_json(value)) <= _WHOLE
     return Candidate(source, value if is_whole else MISSING, show(value, _VALUE))
 
@@ -283,7 +283,7 @@ def _is_open(literal: StoredLiteral) -> bool:
     """
     if len(literal.by) != 1 or literal.cut or literal.why is not None:
         return True
-    # A path that contains a position also reads the list that the position selects from.
+    # A reference that contains a position also reads the list that the position selects from.
     is_position = any(
         len(read_explanation(reference).references) > 1 for reference in literal.references
     )
@@ -327,7 +327,7 @@ def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> lis
 
         value = _value_in(call, _path_of(str(entry["at"])))
         if isinstance(value, Missing):
-            # The call no longer has such a literal.
+            # The call no longer contains this literal.
             continue
 
         choice = shortened_member("taken", value)

@@ -26,7 +26,7 @@ def body_of(value: JSON) -> Body:
         InvalidJSONError: the value is not JSON.
     """
     raw = encode(value)
-    # Keep a string instead of the encoder's bytes, because the bytes take up more memory than their
+    # Keep a string rather than the encoder's bytes, because they take up more memory than their
     # length suggests.
     return sha256(raw).digest(), raw.decode()
 
@@ -73,14 +73,15 @@ class EncodedRequest:
             self._context_size = last._context_size
 
         texts = [text for _, text in messages[unchanged:]]
-        # The added text includes the comma after the messages that are already hashed.
+        # If messages have already been hashed, the new text begins with the comma that follows
+        # them.
         new = ",".join(["", *texts] if unchanged and texts else texts).encode()
         self._context.update(new)
         self._context_size += len(new)
         limits = "" if shown is None else f',"shown":{shown[1]}'
         end = f'],"schema":{schema[1]}{limits}'.encode()
-        # The bytes of the Request, without the last brace, are also the beginning of the idea's
-        # bytes, so the context is hashed only once for both.
+        # An idea's bytes begin with the bytes of its Request, apart from the last brace, so hash
+        # the context only once for both.
         self._open = self._context.copy()
         self._open.update(end)
         closed = self._open.copy()

@@ -99,7 +99,7 @@ class Doubts:
 
     def add_room(self, at: str, doubts: JSONObject) -> None:
         """Add the doubts of the run that answered a call. `at` is the path of the call."""
-        # Earlier versions wrote `unseen`.
+        # Earlier versions wrote `unseen` instead of `notes`.
         lists = {
             "assumed": self.assumed,
             "notes": self.notes,
@@ -206,7 +206,8 @@ def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
     if () in values:
         return values[()]
 
-    # Copy each array and object only once, even if several of its members change.
+    # Group the values by their first key, so that each array and object is copied only once, even
+    # if several of its members change.
     below: dict[str, dict[Path, JSON]] = {}
     for keys, value in values.items():
         below.setdefault(keys[0], {})[keys[1:]] = value

@@ -183,9 +183,9 @@ class CopiedLiterals:
                 continue
             for novelty in unseen(profile, read(text)):
                 if novelty.lone and text not in watched:
-                    # A number that the plan only passes on is expected to differ each time, so it
-                    # gets no note. A value that the plan does not read does get a note, because it
-                    # might have decided something.
+                    # A number that the plan only passes on is expected to be different each time,
+                    # so it gets no note. A value that the plan does not read does get one, because
+                    # it might have been what decided something.
                     continue
 
                 if novelty.notation and text not in self._copied:
@@ -241,12 +241,13 @@ class CopiedInCall(CopiedLiterals):
 
         novelties = self.novelties(read, [*values, *self.references], self.call.watched)
         doubts.notes += novelties
-        # An idle call affects nothing, so it does not matter whether the call belongs in the run.
+        # An idle call affects nothing, so it makes no difference whether the call should have been
+        # made.
         is_idle = only_reads and self.call.is_idle and not self._facts.strict
         if not is_idle:
             self._doubt_watched(novelties, doubts)
             if self.call.may_decide:
-                # If only one input took this branch, the answer for other inputs might be wrong.
+                # If only one input took this branch, the result might be wrong for other inputs.
                 doubts.assumed.append({"at": f"calls.{self.call.place}", "why": DECISION})
 
         return computed

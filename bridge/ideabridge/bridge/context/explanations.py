@@ -213,7 +213,8 @@ class PathTo(Explanation):
 
     @cached_property
     def _numbers(self) -> tuple[int, ...]:
-        # The first key after †results is the place of a call.
+        # In a path such as `†results.2`, the first key after `results` is the place of a call, not
+        # a position.
         start = 2 if self.path[0] == "results" else 1
         return tuple(
             depth for depth in range(start, len(self.path)) if self.path[depth].isdecimal()
@@ -763,7 +764,8 @@ def settle(explained: Explained, read: Read) -> Settled:
         explained, chosen, read, differ=bool(alternatives or without)
     )
     if reason is not None:
-        # Other values are more useful to people than explanations that have no value.
+        # List other values first, because they help people more than explanations that have no
+        # value.
         instead: list[JSON] = [
             {**shortened_member("value", alternative), "from": each.shown}
             for each, alternative in alternatives
@@ -918,7 +920,7 @@ def as_it_runs(plan: JSONObject) -> JSONObject:
     if not isinstance(listed, list):
         return readable if listed is None else {**readable, "explained": listed}
 
-    # A literal inside another explained literal no longer has a place of its own, so its entry
+    # A literal inside another explained literal has lost its own place in the plan, so its entry
     # stays in `explained`.
     left = [form for form in listed if not _put(readable, object_or_empty(form))]
     return {**readable, "explained": left} if left else readable

@@ -33,8 +33,8 @@ def column_of(items: list[JSON], name: str | Path) -> Sequence[JSON | Missing]:
     keys = keys_of(name) if isinstance(name, str) else name
     if len(keys) != 1:
         return [read_path(item, keys) for item in items] if keys else items
-    # For a single key, skip `read_path`: most items are objects, and reading the member directly is
-    # faster.
+    # With a single key, skip `read_path`: most items are objects, and reading the member directly
+    # is faster.
     [key] = keys
     return [
         item.get(key, MISSING) if isinstance(item, dict) else read_path(item, keys)

@@ -171,7 +171,7 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
             raise MessageError(f"{where}: a message of type 'data' needs a kind, as text")
         name = named
 
-    # `{"type": K, "data": value}` is another form of the same message.
+    # `{"type": K, "data": value}` is accepted as another way to write the same message.
     if member not in source and "data" in source:
         member = "data"
 
@@ -182,8 +182,8 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
     if kind == "error" and member == "error" and "call" in source:
         value = {key: source[key] for key in _OF_ERROR if key in source}
 
-    # Data of the kind `input` is an input message. A type that is not built in is read as the kind
-    # of a data message.
+    # A data message of kind `input` is read as an input message. A type that is not built in is
+    # read as a data message of that kind.
     kind = name if name in MESSAGE_TYPES else "data"
     if kind == "text" and not isinstance(value, str):
         raise MessageError(f"{where}: text must be a string, found {type(value).__name__}")
@@ -323,7 +323,8 @@ class ContextParts:
         """Return the paths in merged data that calls have added. These come from the data messages
         after the first call.
         """
-        # A context written by hand can contain calls among its own messages.
+        # A context written by hand can contain calls among its own messages, so begin at the first
+        # of them.
         first = next(
             (number for number, message in enumerate(self.before) if message.type == "call"),
             len(self.before),
@@ -514,7 +515,8 @@ def handle_error(message: Message, draft: Draft) -> None:
     place = entry.get("place")
     error = object_or_empty(entry.get("error"))
     if place is not None:
-        # A reference lets a mind pass a large part on without writing it again.
+        # Give large parts as references, so that a mind can pass them on without writing them
+        # again.
         written = message.members.get("call")
         call = shorten(written, ("data", "error", str(place), "call"))
         draft.has_shortened = draft.has_shortened or call is not written
@@ -733,7 +735,8 @@ class Handlers:
             for document in messages
             if document.type in ("state", "data")
         }
-        # A user's own handler might show a kind of data differently, or not at all.
+        # Leave out kinds that a user's own handler shows, because it might show them differently or
+        # not at all.
         added = {
             place: paths
             for place, paths in context.added_by_calls().items()

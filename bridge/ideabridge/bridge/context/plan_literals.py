@@ -120,7 +120,7 @@ class _Plan:
 
 @lru_cache(maxsize=8)
 def _read_cached(plan: _Plan) -> Computations:
-    # The computations are cached because each call to a published tool reads the tool's plan again,
+    # Cache the computations, because each call to a published tool reads the tool's plan again,
     # which takes about 100 us per literal.
     return _Reading(plan).computations()
 
@@ -131,8 +131,8 @@ class _Reading:
     def __init__(self, plan: _Plan) -> None:
         self._raw = plan.explained
         self._tools = _tools_of(plan.calls, plan.by_instance)
-        # If there are instances, a reference to a result contains the call's number instead of its
-        # place.
+        # With instances, a reference to a result contains the number of the call rather than its
+        # place, so no place can be recognised as idle.
         self._idle = set[int]() if plan.by_instance else _idle_places(plan)
         self._is_earlier = plan.is_earlier
         self._problems: list[str] = []
@@ -235,7 +235,7 @@ class _Reading:
         if path[0] != "results" or len(path) < 2 or not path[1].isdecimal():
             return literal
 
-        # A call reads only the results of earlier calls.
+        # A call can read only the results of the calls before it.
         before = len(self._tools)
         if literal.at[0] == "calls":
             before = min(int(literal.at[1]), before)

@@ -37,8 +37,8 @@ _LINES: Final = json.JSONEncoder(ensure_ascii=False)
 
 def line_of(value: JSON) -> str:
     """Return a value's JSON for minds: on one line, with spaces after commas and colons."""
-    # Do not use the encoder for strings and numbers, because it is slow to start and a state can
-    # contain many of them.
+    # Write strings and numbers without the encoder, because it is slow to start and a state can
+    # contain a great many of them.
     kind = type(value)
     if kind is str:
         return encode_basestring(cast("str", value))
@@ -93,7 +93,7 @@ def _begin(value: JSON, depth: int, room: _Room) -> JSON:
 
 
 def _scalar(value: JSON) -> JSON:
-    # Integers are the only scalars of unlimited size.
+    # Only integers need to be replaced, because they are the only scalars of unlimited size.
     large = isinstance(value, int) and value.bit_length() > 400
     if large and isinstance(value, int):
         return f"an integer of {value.bit_length():,} bits"
@@ -155,8 +155,8 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
         return value
 
     if isinstance(value, dict) and len(value) <= _MEMBERS and len(path) < 6:
-        # This much room is needed for every member's key and reference. If there is less, the whole
-        # value becomes one reference.
+        # Every member's key and its reference take up at least this much room. If there is less,
+        # the whole value is replaced with one reference.
         bare = len(format_reference(path, instance)) + _BARE
         needed = sum(bare + 2 * len(encode(key)) for key in value)
         if needed <= room.left and max(map(len, value), default=0) <= _KEY:
@@ -167,7 +167,8 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
             }
 
     if room.left <= 0:
-        # Previews of a great many parts would be as large as the value itself.
+        # Leave out the preview, because previews of a great many parts would together be as large
+        # as the value itself.
         return {"reference": format_reference(path, instance), "type": _type(value)}
 
     reference = reference_to(value, path, instance, size=size)

@@ -54,7 +54,8 @@ READ: Final = Tool(
         "additionalProperties": False,
     },
     annotations=Annotations(read_only=True, idempotent=True, open_world=False),
-    # Calls to this tool wait for other calls only because of the data that they read.
+    # This tool calls no module, so calls to it need to wait for another call only if they read its
+    # data.
     reaches=(),
 )
 """The reading tool. Like every parameter that is a reference, its parameter `reference` is replaced
@@ -77,8 +78,8 @@ def is_reader(tool: Tool | None) -> bool:
     """Return whether a tool is the tool that this file defines. Another tool might have one of the
     same names.
     """
-    # Compare the names first, because it is slow to compare whole tools, and this function runs
-    # several times per call.
+    # Compare the names first, because this function runs several times per call, and comparing
+    # whole tools is slow.
     return tool is not None and tool.module is None and tool.name in NAMES and tool in READERS
 
 
@@ -114,8 +115,8 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
     Raises:
         ActivityError: `from` is past the end of the value.
     """
-    # Leave out base64, because it is useless to a mind. A host that answers turn by turn gets the
-    # blocks themselves.
+    # Leave out base64, because a mind cannot use it. A host that answers turn by turn gets the
+    # content blocks themselves.
     value = without_payloads(value)
     wanted = read_as(_Wanted, arguments)
     first = wanted.first

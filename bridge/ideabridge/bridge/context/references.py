@@ -54,7 +54,7 @@ _SPLIT = re.compile(r'"(?:[^"\\]|\\.)*"|(\|\||&&)')
 _OPERATOR = re.compile(r"\s*(\|\||&&)\s*")
 _PUNCTUATION = ",;:!?)"
 _HEAD_DAGGERS = re.compile(f"{DAGGER}*")
-# Matches daggers before a kind, or before an instance and a kind.
+# Matches the daggers in front of a kind, or in front of an instance and a kind.
 _INSIDE = re.compile(rf"(?<![†])†+(?!†)(?=(?:{_NAME}\.)?(?:{'|'.join(KINDS)})(?![\w-]))")
 
 
@@ -172,7 +172,7 @@ def _inside(text: str) -> str | None:
     """
     start = 0
     if is_reference(text):
-        # The string begins with a reference, and more text follows.
+        # The string begins with a reference, but more text follows it.
         try:
             _, end = _operand(text, 0)
         except ReferenceSyntaxError:
@@ -366,7 +366,7 @@ def _target_path(text: str) -> Path:
 
         return reference.full
 
-    # A bare path begins with a name or a quoted key.
+    # Without a dagger, the path begins with a name or a quoted key.
     dotted = text if text.startswith("[") else "." + text
     keys, end = _segments(dotted, 0, text)
     if end != len(dotted):
@@ -376,7 +376,7 @@ def _target_path(text: str) -> Path:
         )
 
     if keys[0] in KINDS and len(keys) > 1:
-        # Read literally, `state.x` would mean †state.state.x, which nobody intends.
+        # Taken literally, `state.x` would mean †state.state.x, which nobody intends.
         without_kind = format_path(keys[1:]).lstrip(".")
         if len(without_kind) <= 100:
             hint = f"write {without_kind!r} or '{DAGGER}state{format_path(keys[1:])}'"
@@ -400,7 +400,7 @@ def parse_target(text: str) -> Target:
             f"an output path of {len(text):,} characters; the limit is {MAX_LENGTH:,}"
         )
 
-    # An operator between quotes is part of a key.
+    # Skip operators between quotes, because they are part of a key.
     parts: list[str] = []
     operators: set[str] = set()
     start = 0
@@ -579,8 +579,7 @@ class PathIndex:
                 return False
             node = child
 
-        # A node with children also counts, because every node below it leads to a path that was
-        # added.
+        # A node with children also counts, because they lead to longer paths that have been added.
         return bool(node.writers or node.children)
 
     def overlapping(self, path: Path) -> set[int]:

@@ -356,7 +356,7 @@ def _converted(value: JSON, by: list[JSON]) -> JSON | Missing:
 def _calculated(value: float, operation: str, constant: float) -> JSON | Missing:
     try:
         result = value + constant if operation == "add" else value * constant
-        # Digits after the tenth decimal place are only rounding errors of binary fractions.
+        # Digits after the tenth decimal place come only from rounding binary fractions.
         return result if isinstance(result, int) else round(result, 10)
     except OverflowError:
         return MISSING
@@ -371,8 +371,8 @@ def _nth(parts: list[str], number: int) -> JSON | Missing:
 def _date(value: str, from_form: str, to_form: str, days: int) -> JSON | Missing:
     try:
         moment = datetime.strptime(value, from_form.replace("%e", "%d"))  # noqa: DTZ007
-        # Compare with what the format writes, because strptime also reads other forms, such as a
-        # day without the leading zero.
+        # Check that the format writes exactly the same text, because strptime also accepts other
+        # forms, such as a day without the leading zero.
         if _written(moment, from_form) == value:
             return _written(moment + timedelta(days=days), to_form)
         return MISSING

@@ -108,7 +108,8 @@ def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
     kind = _KIND_OF[json_type(inner)]
     facts = read_whole(_Facts, before.get(kind))
     if facts is None:
-        # Record what is true of the first value, because nothing else can be true of all values.
+        # Begin with everything that is true of the first value, because only that can be true of
+        # all values.
         present = _present(object_or_empty(inner))
         facts = _Facts(plain=tuple(_STEPS), always=tuple(present))
 

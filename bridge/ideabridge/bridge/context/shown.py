@@ -290,7 +290,7 @@ class _Writes:
         top: Path | None = None
         last = -1
         was_read = False
-        # In sorted order, a path comes right before the paths that it contains.
+        # In sorted order, a path comes before all the paths that it contains.
         for path in sorted(self.paths):
             call, is_read = self.paths[path]
             if top is not None and path[: len(top)] == top:
@@ -378,7 +378,7 @@ class Showing:
 
     def _choose(self, calls: Sequence[MadeCall], shown: Shown) -> None:
         """Find the results that are not shown in full."""
-        # The results in a document are no larger than the document itself.
+        # Count only whole documents, because the results inside them are included in their size.
         sizes = self._measures.of_calls
         for value in self._documents.values():
             sizes = sizes.with_one(self._measures.size(value))
@@ -416,7 +416,8 @@ class Showing:
                     writes.setdefault(place, _Writes()).paths[path] = (number, is_read)
 
         for place, paths in self._added.items():
-            # If data is not a result, it is not known which call added the data.
+            # For data that is not a result, it is unknown which call added it, so assume the latest
+            # one that could have.
             numbers = [
                 number for number, call in enumerate(calls) if self._in_data.get(id(call)) == place
             ]
@@ -563,8 +564,8 @@ def _references(call: JSONObject) -> Iterator[Reference]:
         try:
             operands = [*parse_reference(text).operands()]
         except ReferenceSyntaxError:
-            # In a context that was written by hand, the reference can be any text, so skip
-            # malformed references.
+            # The reference of a context that was written by hand can be any text, so skip it if it
+            # is malformed.
             continue
         yield operands[0]
 
@@ -577,7 +578,7 @@ def _holds(document: JSON, value: JSON) -> bool:
         return True
     if isinstance(document, dict) and isinstance(value, dict):
         return all(key in document and _holds(document[key], item) for key, item in value.items())
-    # Also compare the JSON, because 1 and True are equal in Python, but not in JSON.
+    # Compare the JSON, too, because 1 and True are equal in Python but not in JSON.
     return document == value and encode(document) == encode(value)
 
 

@@ -284,7 +284,8 @@ class StateSchema:
         try:
             self._growing.compile()
         except SchemaError:
-            # The schema refers to a part that is left out, so the state is checked only at the end.
+            # The schema refers to a part that has been left out, so the state can be checked only
+            # at the end.
             self._growing = Validator({}, what="the state")
 
     def allow(self, path: Path) -> None:
@@ -326,7 +327,7 @@ class StateSchema:
                 return schema_of_pattern
 
         additional = schema.get("additionalProperties")
-        # If `additionalProperties` is missing, JSON Schema allows every key, but a state does not.
+        # JSON Schema allows every key if `additionalProperties` is missing, but a state does not.
         return None if additional is None or additional is False else additional
 
     def check_write(self, state: JSON) -> None:

@@ -78,7 +78,7 @@ def _stat(pid: int) -> tuple[str, str] | None:
     except OSError:
         return None
 
-    # The program's name is in parentheses and can contain spaces.
+    # Split after the parentheses around the program's name, because the name can contain spaces.
     fields = line.rpartition(")")[2].split()
     if len(fields) <= 19:
         return None
@@ -140,8 +140,8 @@ def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
     stat = _stat(int(pid))
     if stat is not None:
         state, present_start = stat
-        # Either the process has ended and its parent has not collected it yet, or another process
-        # now has its id.
+        # Either the process has ended and is waiting for its parent to collect it, or its id now
+        # belongs to another process.
         if state in "ZX" or present_start != start or driver in _retired:
             return "gone"
         return "stopped" if state in "Tt" else "alive"
@@ -255,8 +255,9 @@ class Watch:
             look = _Look(lease, now)
             self._looks[lease.run] = look
 
-        # If this process has slept since its last check, the driver might also have slept. Give the
-        # driver time for another heartbeat.
+        # If this process has been asleep since its last look, the driver might have been asleep,
+        # too. Count at most half of the lease's time per look, so that the driver can still send a
+        # heartbeat.
         look.still += min(now - look.at, lease.seconds / 2)
         look.at = now
         return max(seconds - look.still, 0.0)
@@ -334,13 +335,14 @@ class Driver:
         if record is None:
             return None
 
-        # This process has left the run, but the write that records this is still queued. By the
-        # time it is written, its epoch is outdated.
+        # This process may already have left the run, with the write that records this still in the
+        # queue. When that write is performed, its epoch will be outdated, so the lease can be taken
+        # now.
         is_leaving = record.driver == self._name and self.unwritten > 0
         if not is_leaving and self._watch.left(record.lease) > 0:
             return None
-        # The store refuses if the driver has sent a heartbeat since then, or if another process has
-        # taken the lease first.
+        # The store declines if the driver has since sent a heartbeat, or if another process was
+        # faster.
         return self._store.leases.acquire(
             self.run_id, self._name, self._seconds, time.time(), record.lease
         )
@@ -414,7 +416,8 @@ class Driver:
         """
         create_run = self._create_run
         own_epoch = self.epoch
-        # A reader who finds the end of a run in its journal must also find it in the table of runs.
+        # If the run ends, set its status in the same write, because a reader who finds the end of a
+        # run in its journal must also find it in the table of runs.
         ended = next((event.status for event in events if isinstance(event, RunEnded)), None)
         sends_notice = self._sends_notice(events)
 
@@ -565,9 +568,8 @@ class Driver:
                 self._store.runs.notify(self.run_id)
 
         def ended(error: Exception | None) -> None:
-            # Other processes do not take over the lease of a live process, so this process releases
-            # the lease when the store works again. The process that takes up the run writes the
-            # status.
+            # This process is alive, so no other process takes the lease over. Release the lease
+            # when the store works again; the process that resumes the run then writes the status.
             lost = isinstance(error, StaleDriverError)
             self._owed = None
             if isinstance(error, StoreError) and not lost:
@@ -580,7 +582,7 @@ class Driver:
         """Release the lease that `leave` could not release."""
         if self._owed is not None and self.epoch is None and not self.unwritten:
             with contextlib.suppress(StoreError):
-                # Ignore the error, because the next heartbeat tries again.
+                # Ignore an error, because the next heartbeat tries again.
                 self._store.leases.release(self.run_id, self._owed)
                 self._owed = None
 

@@ -91,7 +91,7 @@ class Following:
                 if not followed.run.runner.waiting or not followed.run.is_elsewhere:
                     del self._followed[run_id]
                     continue
-                # If the store fails, the next round reads the journal instead.
+                # If the store fails now, the journal is read in the next round.
                 with contextlib.suppress(StoreError):
                     self._look(followed)
 
@@ -100,7 +100,7 @@ class Following:
         if run.parent is None and run.id not in self._followed and run.is_elsewhere:
             self._followed[run.id] = _Followed(run)
             self._awaited.set()
-            # There will be no notices about earlier events, so wake the task that follows the runs.
+            # Earlier events send no notice any more, so wake the task that follows the runs.
             self._runs.notices.tell("run", run.id)
 
     def _look(self, followed: _Followed) -> None:
@@ -115,6 +115,7 @@ class Following:
         elif followed.alone is None:
             followed.alone = anyio.current_time()
         elif anyio.current_time() - followed.alone > ALONE_SECONDS:
-            # No server has taken the run up: none is running, or the run cannot continue anywhere.
+            # No server has resumed the run, either because none is running or because the run
+            # cannot continue anywhere.
             followed.alone = None
             self._runs.get(run.id, run.caller)

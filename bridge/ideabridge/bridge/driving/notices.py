@@ -90,7 +90,8 @@ class Notices:
         trace: TracebackType | None,
     ) -> None:
         with anyio.CancelScope(shield=True):
-            # The thread might be waiting for this event loop.
+            # Wait in another thread, because the thread that is ending might be waiting for this
+            # event loop.
             await to_thread.run_sync(self._end)
 
     def tell(self, topic: str, about: str = "") -> None:

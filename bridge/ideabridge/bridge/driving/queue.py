@@ -222,8 +222,8 @@ class Worker:
                 try:
                     claimed = await self._claim()
                 except StoreError:
-                    # The tasks that use the store report its error, so the worker only waits until
-                    # the store works again.
+                    # The tasks that use the store report its error, so all that the worker does is
+                    # wait until the store works again.
                     claimed = []
                 for run_id in claimed:
                     self._runs.queue.claimed.add(run_id)
@@ -265,9 +265,9 @@ class Worker:
             while (run.driver.epoch is not None or run.is_being_left) and run.runner.lost is None:
                 await run.runner.wait_changed()
         except (FinishedRunError, InterruptedRunError, UnknownRunError, StoreError):
-            # The run was cancelled, another process was faster, or the run cannot continue here.
-            # The row of the run in the store shows which of these is the case. If the store failed,
-            # the run is left behind, and is taken up as if its process had died.
+            # The run was cancelled, another process was faster, or the run cannot continue here;
+            # the run's row in the store shows which. If the store failed, the run stays as it is,
+            # and is later resumed as if its process had died.
             return
         finally:
             self._runs.queue.claimed.discard(run_id)

@@ -134,7 +134,7 @@ class SharedCalls:
                 changed = await self._notices.wait(CALLS, _LOOKS_SECONDS)
                 for module in {call.module for call in self._waiting()}:
                     if changed is None or module in changed:
-                        # If the store fails now, the next round reads the calls.
+                        # If the store fails now, the calls are read in the next round.
                         with suppress(StoreError):
                             self._look(module)
 
@@ -156,8 +156,8 @@ class SharedCalls:
     def _take_turn(self, call: _Call, places: list[CallPlace]) -> None:
         calls = [place.call for place in places]
         if call.id not in calls:
-            # This process was stopped, or could not reach the store, so other processes assumed
-            # that it was gone.
+            # This process was stopped or could not reach the store for a while, so other processes
+            # assumed that it was gone.
             self._join(call)
         elif calls.index(call.id) < call.most:
             call.end_wait()
@@ -185,7 +185,8 @@ class SharedCalls:
         def failed(_error: Exception) -> None:
             self._unwritten.append(call)
 
-        # Use the same key, so that a call which is cancelled while it joins is removed afterwards.
+        # Use the key of the write that joins, so that a call which is cancelled while it joins is
+        # removed afterwards.
         self._write(
             call.id, lambda: self._store.call_places.leave(call.module, call.id), left, failed
         )

@@ -157,8 +157,8 @@ class _Log:
             elif read.type == "user":
                 self._take_user(line, read)
             elif read.type is None or line.content.keys() >= {"message", "uuid"}:
-                # Lines of other types contain neither calls nor results, and differ from version to
-                # version.
+                # Lines of other types contain neither calls nor results, and change from version to
+                # version, so they are not counted.
                 self._main.skipped["of an unknown kind"] += 1
 
         conversations: list[Conversation] = []
@@ -169,7 +169,7 @@ class _Log:
 
     def _part(self, line: _Line) -> str:
         if line.agent:
-            # If the agent has its own log, the file name contains the agent's id.
+            # An agent that has its own log has its id in the name of the log file.
             return "" if line.agent in self._path.stem else f"agent-{line.agent[:100]}"
         return "sidechain" if line.is_sidechain else ""
 
@@ -293,7 +293,7 @@ class _Log:
         read.
         """
         try:
-            # A subagent's log is in the folder of its conversation.
+            # A subagent's log lies in the folder that belongs to its conversation.
             beside = next(
                 (parent for parent in self._path.parents if parent.name == "subagents"), None
             )
@@ -329,11 +329,11 @@ class _Lines:
     """
 
     def __init__(self) -> None:
-        # The parent of each line, in the order of the log.
+        # The parent of each line, in the order in which the log has the lines.
         self._parents: dict[str, str | None] = {}
-        # The lines that a person wrote, keyed by their parent.
+        # The lines that a person wrote, keyed by the parent of the line.
         self._prompts: dict[str, list[str]] = {}
-        # The line that made each call, keyed by the identity of the call.
+        # The line in which each call was made, keyed by the `id()` of the call.
         self._makers: dict[int, str] = {}
 
     def add(self, line: _Line) -> None:

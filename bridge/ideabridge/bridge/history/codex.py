@@ -183,8 +183,8 @@ class _Log:
             elif kind == "turn_context":
                 self._fork.turn(payload.turn_id)
             elif not {"call_id", "item"}.isdisjoint(object_or_empty(members)):
-                # Lines of other types contain neither calls nor results, and differ from version to
-                # version.
+                # Lines of other types contain neither calls nor results, and change from version to
+                # version, so they are not counted.
                 conversation.skipped["of an unknown kind"] += 1
 
         if self._scripts and not any(not state.listed for state in self._states.values()):
@@ -262,7 +262,8 @@ class _Log:
         arguments = end.invocation.arguments
         began = _began(time, end.duration)
         ended = self._new(call_id, named.module, tool, arguments, line, began)
-        # The name in an item can be truncated. In that case, only the event names the server.
+        # The name in the model's item may have been truncated, in which case only the event names
+        # the server.
         self._others.take_back(call_id)
         call = self._listed(ended, time)
         if call is None:
@@ -273,8 +274,8 @@ class _Log:
         state = self._states[id(call)]
         state.has_event = True
         call.doubt = ended.doubt
-        # The event has the original names and the original result, which might be changed or
-        # truncated in the model's item.
+        # Prefer the event, because it has the original names and the original result, which may
+        # have been changed or truncated in the model's item.
         call.tool = tool
         call.arguments = arguments
         earlier = call.ended
@@ -300,7 +301,8 @@ class _Log:
         if not waiting or self._states[id(waiting[-1])].has_output:
             return None
 
-        # The last item might have a truncated name, or arguments that cannot be read.
+        # Even if nothing matches, the last item might belong to the event, because an item can have
+        # a truncated name or arguments that cannot be read.
         last = waiting[-1]
         is_likely = last.arguments in ({}, ended.arguments) or not is_numbered(last.id)
         return last if is_likely and not may_be_another(last, self._conversation) else None
@@ -367,7 +369,7 @@ class _Log:
 
         call = self._new(call_id, tool.module, tool.name, arguments, line, time)
         for earlier in self._calls.of(call_id):
-            # The event can come before the item.
+            # The event may have come before the item.
             state = self._states[id(earlier)]
             if not state.listed and is_same(earlier, call):
                 state.listed = True
@@ -414,7 +416,7 @@ class _Log:
 
         if name.startswith(_PREFIX):
             return self._names.split(name.removeprefix(_PREFIX))
-        # Versions from 2025 wrote SERVER__TOOL. Codex's own tools do not have such names.
+        # Versions from 2025 wrote SERVER__TOOL, and none of Codex's own tools has such a name.
         return self._names.split(name) if "__" in name else None
 
 
@@ -440,7 +442,7 @@ class _OtherCalls:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        # The servers in the model's items for which no event has been read, keyed by call id.
+        # The server of each item whose event has not been read yet, keyed by call id.
         self._listed: dict[str, str] = {}
 
     def begin(self, call_id: str, server: str) -> None:
@@ -468,7 +470,8 @@ class _Turns:
         self._first_calls: list[int] = []
 
     def begin(self, kind: str, calls: int) -> None:
-        # Newer versions log each of the person's messages twice, in two forms.
+        # Newer versions log each message from the person twice, in two forms, so count only the
+        # form that comes first.
         self._kind = self._kind or kind
         if kind == self._kind:
             self._first_calls.append(calls)

@@ -336,7 +336,7 @@ class Conversation:
         time = 0.0
         times: list[float] = []
         for call in self.calls:
-            # A call without a time keeps its place after the call before it.
+            # A call without a time stays behind the call before it.
             time = time if call.time is None else call.time
             times.append(time)
 
@@ -418,8 +418,8 @@ class Names:
         if not server.startswith(_PLUGIN):
             return None
 
-        # The name of the plugin and the name of the server can contain `_`, so choose the longest
-        # name of a configured module.
+        # The plugin's name and the server's name can both contain `_`, so choose the longest ending
+        # that is the name of a configured module.
         words = server.removeprefix(_PLUGIN).split("_")
         ends = ("_".join(words[first:]) for first in range(1, len(words)))
         return next((self._plain[end] for end in ends if end in self._plain), None)
@@ -602,7 +602,7 @@ def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) 
         try:
             entries = list(os.scandir(folder))
         except OSError:
-            # The folder does not exist, or belongs to another user.
+            # The folder either does not exist or belongs to another user.
             continue
 
         names = {entry.name for entry in entries}
@@ -615,7 +615,7 @@ def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) 
                 if deep and depth < _DEEPEST:
                     open_.append((Path(entry.path), depth + 1))
             elif is_log and entry.is_file(follow_symlinks=False):
-                # While the host is writing to a compressed log, both files exist.
+                # While the host is compressing a log, both files exist, so take the plain one.
                 has_plain = plain != entry.name and plain in names
                 if not has_plain:
                     logs.append((_modified(entry), Path(entry.path)))
@@ -763,7 +763,7 @@ def _is_new(line: JSONObject, seen: set[int]) -> bool:
     if "timestamp" not in line:
         return True
 
-    # The key of Python's hash is random, so nobody can write two lines that have the same hash.
+    # Python's hash uses a random key, so nobody can craft two lines that have the same hash.
     digest = hash(encode(line))
     if digest in seen:
         return False
@@ -775,7 +775,7 @@ def _is_new(line: JSONObject, seen: set[int]) -> bool:
 def _is_bounded(data: bytes) -> bool:
     if nests_deeper(data, MAX_DEPTH):
         return False
-    # Each value takes at least one byte. Most lines are short enough to need no count.
+    # A value takes at least one byte, so most lines are too short to need counting.
     return len(data) <= _MAX_VALUES or count_values(data, _MAX_VALUES) <= _MAX_VALUES
 
 
@@ -785,7 +785,7 @@ def decoded(data: bytes) -> JSON:
         return None
     try:
         if _SURROGATE.search(data):
-            # A host that truncates a string can leave half of a surrogate pair.
+            # A host that truncates a string can leave half of a surrogate pair behind.
             value = cast("JSON", json.loads(data))
             data = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         return decode_trusted(data)

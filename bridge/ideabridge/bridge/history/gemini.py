@@ -144,11 +144,11 @@ class _Log:
         self._bounds = HistoryBounds()
         self._main = Conversation(NAME, path.stem, path, _project_of(path))
         self._rewound: list[Conversation] = []
-        # The calls, keyed by the ids of their message and of the call.
+        # The calls, keyed by the id of their message and their own id.
         self._calls: dict[tuple[str, str], HistoryCall] = {}
-        # The server of each call to a server that is not configured, with the same keys.
+        # The server of each call to a server that is not configured, with the same keys as above.
         self._others: dict[tuple[str, str], str] = {}
-        # The ids of the messages so far, in order.
+        # The ids of the messages so far, in the order of the log.
         self._messages: dict[str, None] = {}
         self._prompt = ""
 
@@ -179,7 +179,7 @@ class _Log:
             yield from read_lines(self._main)
             return
 
-        # An older log is a single document, which counts as one line.
+        # An older log is a single document, so it counts as one line.
         self._main.lines = 1
         with os.fdopen(open_plain(self._main.path), "rb") as file:
             data = file.read(MAX_HELD + 1)
@@ -207,7 +207,7 @@ class _Log:
         removed = set(ids[first:])
         self._messages = dict.fromkeys(ids[:first])
 
-        # The calls stay in `_calls`, because a later line might contain their results.
+        # Leave the calls in `_calls`, because a later line might still contain their results.
         removed_ids = {id(call) for (owner, _), call in self._calls.items() if owner in removed}
         removed_calls: list[HistoryCall] = []
         remaining_calls: list[HistoryCall] = []
@@ -257,7 +257,7 @@ class _Log:
             if not self._bounds.takes_call(line.size):
                 self._main.skipped["beyond the maximum number of calls"] += 1
                 return
-            # The time of a call can be earlier than that of its message.
+            # A call can have an earlier time than its message, so take the earlier of the two.
             times = [self._main.time_of(message.timestamp), at]
             began = min((time for time in times if time is not None), default=None)
             call = HistoryCall(

@@ -172,7 +172,7 @@ class HistoryImport:
         """
         unasked = [module for module in modules if module not in away]
         if unasked:
-            # Wait only once for a module that does not start.
+            # Keep the reasons, so that a module which does not start is waited for only once.
             reasons = {
                 status.name: f"server {status.name!r} is {status.why}"
                 for status in await self._offer.unreached(unasked)
@@ -280,8 +280,8 @@ class HistoryImport:
         try:
             run = await compute_in_thread(self._run_of, stretch, recording)
         except SecretGivenError as error:
-            # Use only the problem that the error names. The advice to send the call again does not
-            # apply, because nobody can send the calls in a log again.
+            # Take only the problem from the error. Its advice, to send the call again, makes no
+            # sense for calls that are read from a log.
             return dataclasses.replace(entry, calls=0, why=error.problem)
         except JournalError as error:
             return dataclasses.replace(entry, calls=0, why=str(error))
@@ -344,7 +344,8 @@ class HistoryImport:
             "ended": _iso(stretch.last),
             "imported": _iso(self.now),
             "lines": [call.line for call in recording.calls],
-            # Include the calls that were not imported, so that they do not count as new next time.
+            # Include the calls that were not imported, because they would otherwise count as new
+            # next time.
             "calls": [call.digest for call in stretch.calls],
         }
         if conversation.folder:

@@ -66,14 +66,14 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
     Raises:
         OSError: the database cannot be read.
     """
-    # SQLite would follow a link.
+    # Open the file once without following links, because SQLite would follow one.
     os.close(open_plain(path))
     address = f"file:{quote(str(path))}?mode=ro"
     try:
         with closing(sqlite3.connect(address, uri=True)) as database:
             database.execute("PRAGMA query_only=ON")
             database.execute("PRAGMA trusted_schema=OFF")
-            # A single bad byte in a string would end a query.
+            # Read strings as bytes, because a single invalid byte would otherwise end the query.
             database.text_factory = bytes
             sessions = database.execute("SELECT id, directory FROM session ORDER BY id").fetchall()
             conversations: list[Conversation] = []
@@ -141,8 +141,8 @@ class _Session:
                 elif data.type == "tool":
                     self._take(number, data)
         except sqlite3.OperationalError:
-            # Report this error, because the database is not damaged: it might be locked, for
-            # example.
+            # Let this error through, because it does not mean that the database is damaged: it
+            # might just be locked.
             raise
         except sqlite3.DatabaseError:
             conversation.skip("after a damaged part of the database")

@@ -226,7 +226,8 @@ def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
     own_names = {name_of_server: mine for mine, name_of_server in tool.renamed.items()}
     named = {own_names.get(name, name): value for name, value in arguments.items()}
     declared = object_or_empty(tool.parameters.get("properties"))
-    # An undeclared argument must not have the name of a meta-property, such as `_output`.
+    # An undeclared argument could be mistaken for a meta-property such as `_output`, so its name
+    # must not begin with an underscore.
     if any(name.startswith("_") and name not in declared for name in named):
         return None
     return named
@@ -291,7 +292,7 @@ def _structured(output: JSONObject, text: str) -> JSON:
             raise
         return text
 
-    # The host has kept either JSON that contains the text, or only the text.
+    # The host has kept either the text itself or JSON that contains it.
     if output.get("type") == "string" and not isinstance(value, dict):
         return text
     return value

@@ -117,7 +117,7 @@ class AlignedRun:
         """Return the value at a source."""
         document = self.document(source.place)
         if isinstance(document, str) and source.path:
-            # Many values are read from one result, so the result's text is parsed only once.
+            # Parse a result's text only once, because many values are read from one result.
             if source.place not in self._opened:
                 self._opened[source.place] = opened(document)
             document = self._opened[source.place]

@@ -59,7 +59,7 @@ def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> Aligned
     other = arranged(read_function(store, run_id, caller))
     where = f"run {other.function.run.id}"
     if mine.requests and not other.requests:
-        # A replay of the plan always agrees with the plan, so it is not evidence.
+        # The replay of a plan always agrees with the plan, so it proves nothing.
         raise PublicationError(
             f"{where} replays a plan; only runs that a mind answered are compared"
         )
@@ -94,8 +94,8 @@ def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
         return _in_turn(calls, range(len(calls)), others)
 
     if not mine.leaves:
-        # The lifted run might be compared with several runs, so its explanations are computed only
-        # once.
+        # Compute the explanations of the lifted run only once, because it might be compared with
+        # several runs.
         explain_run(mine)
 
     explain_run(other)
@@ -276,8 +276,8 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
 
         examined += 1
         events += record.last_event
-        # Skip the run after an error. Such an error means that the run has a different shape, has
-        # the same data, or cannot be examined.
+        # Skip the run if this fails, because then it has a different shape or the same data, or
+        # cannot be examined.
         with suppress(IdeabridgeError):
             alike.append(aligned_run(mine, store, record.id, caller))
 

@@ -54,8 +54,8 @@ def inconsistency(
     machine = _plan_machine(run, catalogue or run.machine.catalogue, plan)
     calls, shared = plan.expanded()
     explained = _without_questions(plan.explained)
-    # Pass the explanations along, as happens when a process takes up a run. The plan is then bound
-    # only once.
+    # Pass the explanations along, as a process does when it resumes a run, so that the plan is
+    # bound only once.
     proposed = SolutionProposed(calls, plan.output, None, shared, explained=explained)
     errors = machine.check(proposed).errors
     if errors:
@@ -120,7 +120,7 @@ def _without_questions(explained: JSONObject | None) -> JSONObject | None:
 
     members = dict(explained)
     for key, form in _ONLY_ASKS.items():
-        # Keep a malformed member so that the error in the plan is reported.
+        # Keep a malformed member, so that the error in the plan is reported.
         if isinstance(members.get(key), form):
             del members[key]
 
@@ -182,7 +182,8 @@ class _Comparison:
         while due := self._machine.due():
             for effect in due:
                 if isinstance(effect, AskApproval):
-                    # The plan assumes the values that the run recorded, so approve every question.
+                    # The comparison uses the values that the run recorded, so approve every
+                    # question.
                     index = effect.call.index
                     self._machine.receive(ApprovalAsked(index, effect.approval, effect.digest))
                     self._machine.receive(CallDecided(index, effect.digest, "approve", _NOBODY))
@@ -227,7 +228,7 @@ class _Comparison:
         done = self._ended[self._order[key]]
         answered.add(key)
         for added in self._added.pop(key[0], ()):
-            # Other calls can read not only this call's result but also the messages that it added.
+            # Besides this call's result, other calls can read the messages that it added.
             self._machine.receive(MessageAdded(index, added.message))
 
         self._machine.receive(

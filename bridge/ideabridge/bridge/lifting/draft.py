@@ -119,7 +119,7 @@ class PlanDraft:
                 is_absent = isinstance(value, Missing)
                 if is_absent and (text not in profiles or not _has_document(run, text)):
                     continue
-                # A part that the first run had but a later run lacks is recorded as optional.
+                # If a later run lacks a part that the first run had, record the part as optional.
                 profiles[text] = grow(profiles.get(text), value)
 
         return {**profiles}
@@ -133,8 +133,8 @@ class PlanDraft:
         call after the value, and by each later call that might change something.
         """
         if not self.lifted.requests:
-            # The author wrote the plan for any input, before there were results to see. Therefore,
-            # no part can be the reason for a call.
+            # The author wrote the plan for any input, before there was any result to see, so no
+            # part can have been the reason for a call.
             return {}
 
         calls = self.lifted.aligned.calls
@@ -458,8 +458,8 @@ class _Making:
         # The values that replace literals, keyed by the literals' paths in the plan.
         self._replaced: dict[Path, JSON] = {}
         self._asked_again: set[int | None] = set()
-        # Maps the path of each earlier literal that explains later literals to the name of the
-        # parameter that replaces the earlier literal.
+        # For each earlier literal that explains later literals, the name of the parameter that
+        # replaces it, keyed by the path of the literal.
         self._names: dict[str, str] = {}
         self._take(choices)
         self._placed = {path for decision in decisions.values() for path in decision.at}
@@ -510,8 +510,8 @@ class _Making:
             self._explain_output(leaf)
         elif leaf.keys[:1] == ("_output",):
             if self._lifted.requests:
-                # A mind wrote this `_output` for the recorded input. For a different input, a mind
-                # must write it again.
+                # A mind wrote this `_output` for the recorded input, so for a different input, a
+                # mind must write it again.
                 self._asked_again.add(leaf.place)
         elif self._is_fixed(leaf):
             self._explain_fixed(leaf)
@@ -522,7 +522,7 @@ class _Making:
         """Use the recorded value for an explained literal."""
         first = explained.by[0]
         if self._repeats(leaf, first):
-            # The earlier literal's parameter also fills this literal.
+            # The parameter that replaces the earlier literal fills this one, too.
             self._let_fill(leaf)
             return
 
@@ -610,7 +610,7 @@ class _Making:
 
     def _explain_output(self, leaf: Leaf) -> None:
         if not self._lifted.requests:
-            # The author of a plan wrote the plan's output before seeing any result.
+            # The author of a plan wrote its output before there was any result to copy from.
             return
 
         explanations = self._lifted.explanations_by_path.get(leaf.path) or Found(
@@ -727,7 +727,7 @@ class _Making:
         places = self._places() if choices.take else {}
         for path, value in choices.take.items():
             if value == KEEP and path in decided:
-                # The plan always makes the call, so there is nothing to replace.
+                # The plan makes this call in any case, so there is nothing to replace.
                 continue
             if path not in places:
                 paths = [leaf.path for leaf in self._lifted.leaves]

@@ -57,8 +57,8 @@ Kind: TypeAlias = Literal["run", "person", "assistant"]
 KINDS: Final[Mapping[Kind, str]] = {
     "run": "named at publication",
     "person": "confirmed by a person",
-    # This kind also covers programs, scripts on a command line, and grants, because no person saw
-    # the values then.
+    # Programs, scripts on a command line, and grants also count as this kind, because no person
+    # sees the values that they confirm.
     "assistant": "not confirmed by a person",
 }
 """The meaning of each kind of record, as text for users."""
@@ -238,8 +238,9 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
     if not left:
         return replace(explained, why=explained.why or CONTRADICTED)
 
-    # Runs with the same data show the same thing, so they count only once. Compare all data that
-    # the literal's explanations read, including data that only removed explanations read.
+    # Count runs with the same data only once, because they show the same thing. Compare all the
+    # data that the literal's explanations read, including data that only explanations read that
+    # have since been removed.
     different: list[list[JSON | Missing]] = []
     first = left[0]
     is_selected = selects(first)
@@ -247,8 +248,8 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
         if len(different) == RUNS_FOR_POSITION:
             break
         if is_selected and not first.positions(record.read):
-            # In this run, there was only one item or match to choose from, so the run does not show
-            # anything about the position.
+            # This run had only one item or match to choose from, so it proves nothing about the
+            # position.
             continue
         data = [record.read(reference) for reference in explained.references]
         if not any(_same_data(data, earlier) for earlier in different):
@@ -310,8 +311,8 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
     ]
     seen = object_or_empty((published.plan or {}).get("seen"))
     profiles = {text: profile for text, profile in seen.items() if isinstance(profile, dict)}
-    # Store a named run even if it shows nothing new, because the published explanations are based
-    # on it.
+    # Store a run that was named even if it shows nothing new, because the published explanations
+    # are based on it.
     if new.kind != "run" and not is_worth_keeping(explained, profiles, earlier, new):
         return None
 
@@ -370,8 +371,8 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     plan = published.plan or {}
     replay = _replay_of(plan, read_function(store, run_id, stored.caller))
     if replay is None or any(replay.source_at(text) is None for text in references_of(explained)):
-        # The source of a member of the state is not certain, because another call might have
-        # overwritten the member.
+        # It is uncertain where a member of the state came from, because another call might have
+        # overwritten it.
         return None
 
     deciders = _deciders(replay.function.run)
@@ -444,8 +445,8 @@ def _deciders(run: RecordedRun) -> dict[int, Kind]:
     deciders: dict[int, Kind] = {}
     for event in run.events:
         if isinstance(event, CallDecided) and event.decision != "deny":
-            # A script can answer on a command line, so an answer given there does not prove that a
-            # person saw the question.
+            # A script can give answers on a command line, so an answer from there does not prove
+            # that a person saw the question.
             is_person = event.by.kind == "person" and event.by.via != "command" and event.was_asked
             place = run.machine.history[event.call].call.place
             deciders[place] = "person" if is_person else "assistant"

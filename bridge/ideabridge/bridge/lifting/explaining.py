@@ -89,9 +89,9 @@ class _Explaining:
         self._calls = lifted.aligned.calls
         self._values = Values()
         self._looked_up: dict[Path, Found] = {}
-        # The calls whose results are not in the index yet. The calls of the last Request come
-        # first, because calls are popped from the end. The list stays empty for a plan, because a
-        # plan's author had not seen any results.
+        # The calls whose results are not in the index yet. Calls are popped from the end, so those
+        # of the last Request come first. For a plan, the list stays empty, because the author of a
+        # plan had not seen any results.
         self._unseen: list[int] = []
         if lifted.requests:
             places = range(len(self._calls))
@@ -119,7 +119,8 @@ class _Explaining:
         output_leaves = list(leaves_of_output(lifted.output, self._is_whole))
         self._explain_all(output_leaves)
 
-        # The run has its leaves in the order of the plan, not in the order of writing.
+        # List the leaves in the order of the plan, which can differ from the order in which its
+        # calls were written.
         for place in places:
             lifted.leaves += leaves_by_place[place]
         lifted.leaves += output_leaves
@@ -166,7 +167,8 @@ class _Explaining:
 
     def _look_up(self, at: Path, value: JSON) -> Found:
         """Return those explanations for a literal that fit all runs."""
-        # The items of a list are first looked up together, as a list, and later one by one.
+        # Remember the explanations, because the items of a list are looked up twice: first
+        # together, as a list, and then one by one.
         explanations = self._looked_up.get(at)
         if explanations is None:
             names = [key for key in keys_below(at) if not key.isdecimal()]
@@ -230,8 +232,8 @@ class _Explaining:
             if stands_in(part, self._lifted.task):
                 continue
             for root in self._values.texts.roots_with(part):
-                # Constant text around a value from the input counts only if it appears in results
-                # of calls.
+                # Around a value from the input, constant text counts only if it also appears in the
+                # result of a call.
                 if not explanations.is_explained or operand_path(root)[0] != "input":
                     return Inside(part, root)
 
@@ -254,11 +256,12 @@ class _Explaining:
         explanations = self._look_up(leaf.at, value)
         written = PathTo(format_reference(operand.full))
         if explanations.contradicted:
-            # The runs selected different places, so no explanation fits all runs.
+            # The runs selected different places, so no explanation fits all of them.
             return Found([written], explanations.cut, contradicted=True)
 
         by = [explanation for explanation in explanations.by if not is_constant(explanation)]
-        # The reference as written comes first. The sort is stable, so the others keep their order.
+        # Put the reference as it was written first. The sort is stable, so the others keep their
+        # order.
         by.sort(key=lambda explanation: explanation != written)
         return Found(by, explanations.cut) if by else None
 

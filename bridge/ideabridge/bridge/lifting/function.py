@@ -126,7 +126,8 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     if not run.is_done and any(
         progress.status is not CallStatus.DONE for progress in machine.history
     ):
-        # The results of calls that did not end are unknown, so the plan returns the state.
+        # The results of calls that did not end are unknown, so let the plan return its state
+        # instead.
         output = None
         fault = None
 
@@ -172,8 +173,7 @@ def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | N
     """
     schema = run.machine.output_schema
     if not run.machine.has_output:
-        # There is no schema, because the run returns its state, which an output schema does not
-        # describe.
+        # The run returns its state, which no output schema describes.
         return None, None
     if run.machine.mode == "solve" and schema is None:
         return {"type": "string"}, None
@@ -460,8 +460,8 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
 
         chosen = failed.first_step(progress, step)
         if is_reader(progress.tool):
-            # This call only showed values to a mind. The plan does not need it, because it passes
-            # these values on by reference.
+            # This call only showed values to a mind. The plan passes these values on by reference,
+            # so it does not need the call.
             continue
 
         index = progress.call.index
@@ -527,8 +527,8 @@ class _FailedCalls:
         """
         marks = list(self._marks(later)) if self.calls else []
         for mark in marks:
-            # Removing the failed calls here means that only the first of several repetitions finds
-            # them.
+            # Remove the failed calls that are found here, so that only the first of several
+            # repetitions finds them.
             self.retried.update(self._alike.pop(mark, ()))
         return min((self._steps[mark] for mark in marks if mark in self._steps), default=step)
 
@@ -550,7 +550,7 @@ class _FailedCalls:
 
 def _left_out(progress: Progress, *, retried: bool, run: RecordedRun) -> LeftOut:
     denied = progress.error is not None and progress.error.get("kind") == "denied"
-    # A mind saw that this call ran and failed, and might have made later calls because of it.
+    # A mind that saw the call fail might have made later calls because of it.
     ran = any(item.started for item in progress.items)
     matters = not retried and (run.machine.mode == "plan" or (ran and not denied))
     if progress.status in _NOT_RUN:
@@ -571,7 +571,7 @@ def _as_edited(progress: Progress, edited: JSONObject, proposed: JSONObject) -> 
     call = {key: value for key, value in raw.items() if key in META_PROPERTIES}
     items = edited_parameters(edited)
     if progress.call.has_each:
-        # Each execution has its own parameters. They become the items.
+        # Each execution has its own parameters, so turn them into the items.
         call["_each"] = [escaped(item) for item in items]
         for item in items:
             for key in item:

@@ -188,7 +188,7 @@ class Values:
                 a result.
         """
         count_before = self._count
-        # The node above the document is not part of any path.
+        # Start at a node above the document that is not part of any path.
         stack = [(Node(None, root, inner={"": document}), 0)]
         while stack and self.whole:
             node, depth = stack.pop()
@@ -242,7 +242,7 @@ class Values:
 
         inner = parsed_text(text) if text[:1] in _MAYBE_JSON else MISSING
         if not isinstance(inner, Missing):
-            # Do not index the text itself, because the strings inside the JSON are indexed later.
+            # Do not index the text itself: the strings inside its JSON are indexed later.
             return inner
 
         if is_new:
@@ -268,7 +268,7 @@ class Values:
             if not isinstance(key, tuple):
                 yield _node(place, value, value)
                 continue
-            # Different values can have the same key.
+            # Check the value, because different values can have the same key.
             actual = _value_at(place)
             if same(actual, value):
                 yield _node(place, actual, actual)

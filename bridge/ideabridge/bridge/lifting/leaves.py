@@ -91,7 +91,7 @@ def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -
     schemas: JSONObject = {}
     written = WrittenCall.of(call)
     tool = catalogue.look_up(written)
-    # A tool that no longer exists has no schema. The check of the plan reports it.
+    # If the tool no longer exists, it has no schema. The check of the plan reports this.
     if tool is not None:
         schemas = catalogue.parameters_of(tool)
 

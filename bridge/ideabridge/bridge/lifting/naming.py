@@ -203,8 +203,8 @@ def _with_parents(parameter: Filled) -> str:
 
 
 def _with_source(parameter: Filled) -> str:
-    # For the source `issue.id`, a parameter `id` becomes `issue_id`. For the source `head.sha`, a
-    # `ref` becomes `sha_ref`.
+    # With the source `issue.id`, a parameter `id` is renamed `issue_id`. With the source
+    # `head.sha`, a `ref` is renamed `sha_ref`.
     for key in reversed(_named_keys(parameter.source)):
         name = _name_after([key], parameter)
         if name:
@@ -231,7 +231,8 @@ def _with_place(parameter: Filled) -> str:
     if "://" in text:
         kind = own_words[-1]
 
-    # The other words of the name, such as `source` in `source_path`, say which path it is.
+    # Keep the other words of the name, such as `source` in `source_path`, because they say which
+    # path it is.
     return "_".join([*own_words[:-1], *words, kind])[:LONGEST_PARAMETER]
 
 
@@ -287,7 +288,8 @@ def _name_after(before: Iterable[str], parameter: Filled) -> str:
     words = [word for text in before for word in words_of(text)]
     own = own_name(parameter.keys)
     own_words = words_of(own)
-    # With the words `git_branch`, a parameter `branch` becomes `git_branch`.
+    # Do not repeat a word: with `git_branch` in front, a parameter `branch` is renamed
+    # `git_branch`, not `git_branch_branch`.
     while words and words[-1] in own_words:
         words.pop()
 
@@ -331,8 +333,8 @@ def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection
     """
     names = _names_with_words(dict.fromkeys(tools))
     if not names:
-        # Some parameters have no words that can be used: those with a name in a non-Latin script,
-        # and those with a name of single letters.
+        # Parameters whose names are in a non-Latin script or consist of single letters have no
+        # words that can be used.
         names = _names_with_words(parameters)[:1]
 
     first = names[0] if names else ["repeated", "calls"]
@@ -406,7 +408,7 @@ def _joined(first: list[str], last: list[str], between: str = "and") -> str:
         if len(name) <= MAX_NAME or max(len(first), len(last)) < 2:
             return name
 
-        # Each half keeps at least one word.
+        # Leave at least one word in each half.
         is_first_longer = len("_".join(first)) > len("_".join(last))
         if len(last) < 2 or (is_first_longer and len(first) > 1):
             first = _without_prepositions(first[:-1])

@@ -96,7 +96,7 @@ def arrange(
             listed = _renumbered_call(call.raw, places)
         except _GoneError as error:
             if call.progress.status is CallStatus.SKIPPED:
-                # The run did not take the branch that contains this call.
+                # The run took a different branch, so it skipped this call.
                 continue
             raise PublicationError(
                 f"{call.progress.call.label} reads {error}, which is left out"
@@ -147,10 +147,11 @@ def _renumbered_reference(text: str, places: Mapping[int, int]) -> str:
         return text
 
     if all(_in_place(operand, places) == operand.text for operand in expression.operands()):
-        # If no operand changes, keep the reference exactly as written, including its spaces.
+        # If no operand changes, return the reference exactly as it was written, including its
+        # spaces.
         return text
 
-    # If a call is left out, leave out the alternatives that read its result as well.
+    # If a call is left out, the alternatives that read its result are left out, too.
     alternatives: list[str] = []
     for operands in expression.alternatives:
         in_plan = [_in_place(operand, places) for operand in operands]
@@ -207,11 +208,11 @@ def keep_order(
 
     for _, places in sorted(by_step.items()):
         effects = [place for place in places if not calls[place].reads_only]
-        # The call before each call of a chain.
+        # For each call in a chain, the call before it.
         previous: dict[int, int] = {}
         if len(effects) > _MOST_AT_ONCE:
             previous = {after: before for before, after in pairwise(effects)}
-            # A call that waits for the last call of the chain waits for all calls of the chain.
+            # Waiting for the last call in the chain means waiting for all of them.
             effects = effects[-1:]
 
         for place in places:
@@ -307,7 +308,7 @@ class _Past:
         for path in call.progress.call.writes:
             places.update(self.writers.get(path, ()))
             for length in range(len(path)):
-                # Also wait for the calls that wrote a whole value above the path.
+                # A call that wrote a whole value above the path has written the path, too.
                 places.update(self.writers.get((*path[:length], _WHOLE), ()))
 
         return places
@@ -342,7 +343,7 @@ class _Ids:
         self._written = written
         self._ids_in_use: set[str] = set()
         self._numbers: dict[str, int] = {}
-        # The ids in the plan, keyed by Request and then by the id in the run.
+        # For each Request, the ids in the plan, keyed by the id in the run.
         ids_by_step: dict[int, dict[str, str]] = {}
         for call, listed in zip(calls, written, strict=True):
             ids_of_step = ids_by_step.setdefault(call.step, {})
@@ -351,8 +352,8 @@ class _Ids:
                 ids_of_step[own] = self._free(own)
                 listed["_id"] = ids_of_step[own]
 
-        # An id refers to a call of the same Request or, if that Request has no call with the id, to
-        # a call of the latest Request before it.
+        # An id refers to a call in the same Request or, if that Request has no call with the id, to
+        # the latest earlier call that has it.
         by_step = sorted(range(len(calls)), key=lambda place: calls[place].step)
         ids: dict[str, str] = {}
         for step, places in groupby(by_step, key=lambda place: calls[place].step):
@@ -360,12 +361,12 @@ class _Ids:
             for place in places:
                 after = calls[place].progress.call.after
                 if after:
-                    # A call that is left out had already ended, so no call needs to wait for it.
+                    # A call that is left out had already ended, so nothing needs to wait for it.
                     written[place]["_after"] = [ids[own] for own in after if own in ids]
 
     def _free(self, own: str) -> str:
         name = own
-        # Several Requests might use the same id, so start the search after the last number tried.
+        # Continue with the last number tried, because several Requests might use the same id.
         number = self._numbers.get(own, 2)
         while name in self._ids_in_use:
             name = f"{own}_{number}"

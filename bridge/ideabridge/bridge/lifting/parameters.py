@@ -303,7 +303,7 @@ def parameters_of(
                 f"{path!r}.{did_you_mean(path, paths)}"
             )
 
-    # Name the parameters that have a default first, so that they get the simplest names.
+    # Name the parameters with a default first, so that they get the simplest names.
     ordered = sorted(unnamed.values(), key=lambda parameter: parameter.followed)
     filled = [parameter.filled for parameter in ordered]
     names = parameter_names(filled, {*reserved, *by_decision, ALSO})

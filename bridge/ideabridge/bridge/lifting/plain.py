@@ -240,7 +240,7 @@ def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
     """
     explained = {literal.at: literal.by[0] for literal in draft.explained}
     calls = draft.lifted.aligned.calls
-    # For each place, the list position that the call at this place depends on.
+    # For the place of each call that depends on a list position, that position.
     chosen: dict[int, str] = {}
     for leaf in draft.lifted.leaves:
         if leaf.place is None or leaf.place >= len(calls):

@@ -240,7 +240,7 @@ def source_in_words(shown: str, tools: Sequence[str]) -> str:
 
         place = keys.pop(0) if keys else ""
         if keys[:1] == ["result"]:
-            # Leave out the member in which servers wrap a result that is not an object.
+            # Servers wrap a result that is not an object in the member `result`, so leave it out.
             keys.pop(0)
 
         result = f"result {place}"

@@ -156,14 +156,14 @@ class _Search:
             is_cut = not self._values.whole
             for node in self._values.loose(value):
                 # Such a value is very common, so only an explanation that reads a field with the
-                # parameter's name can come before the constant.
+                # parameter's own name may come before the constant.
                 weakness = 0 if self._is_named(node) else _WEAK
                 self._add(PathTo(node.reference), weakness, node)
 
         self._ranked.sort(key=lambda ranked: ranked.rank)
         by = [ranked.explanation for ranked in self._ranked[:MOST_EXPLANATIONS]]
         if not any(map(is_constant, by)):
-            # The constant is always one of the explanations, even if it exceeded the limit.
+            # The constant is always among the explanations, even if it ranks below the limit.
             by[-1] = Constant(value)
 
         return Found(by, is_cut or len(self._ranked) > MOST_EXPLANATIONS)
@@ -191,7 +191,7 @@ class _Search:
     def _likeness(self, node: Node) -> int:
         path = node.path
         if self._values.documents[node.root].is_literal:
-            # An earlier literal is named after the parameter that contained it.
+            # Take the name of an earlier literal from the parameter that contained it.
             path = (*operand_path(node.root)[-1].split("."), *path)
         return likeness_of(self._name, path)
 
@@ -219,7 +219,7 @@ class _Search:
         """
         for node in self._values.equal(value):
             weakness = self._weakness(node)
-            # A key that looks like data (such as a record id) costs as much as a list position.
+            # A key that looks like data, such as a record id, costs as much as a list position.
             cost_of_keys = COSTS["other position"] * min(node.data_keys, 2)
             path = _after(PathTo(node.reference), step)
             self._add(path, weakness + cost_of_keys, node)
@@ -243,13 +243,13 @@ class _Search:
         item = path_down[depth + 1]
         items = list_or_empty(holder.inner)
         if len(items) < 2:
-            # There are no other items to select from.
+            # With a single item, there is nothing to select from.
             return
 
         number = int(item.key)
         keys_in_item = node.path[depth + 1 :]
         for field, value in _fields(items[number]):
-            # A value cannot be the condition that selects it.
+            # A value cannot be the condition by which it is itself selected.
             if keys_of(field) == keys_in_item:
                 continue
 
@@ -264,7 +264,7 @@ class _Search:
             return []
         nodes = self._values.loose(value)
         if is_common(value):
-            # Outside the input, the value might occur by chance.
+            # Outside the input, a common value might occur by chance.
             nodes = (node for node in nodes if node.root == INPUT)
         return [PathTo(node.reference) for node in islice(nodes, _SOURCES)]
 
@@ -308,7 +308,7 @@ class _Search:
     def _pieces(self, text: str) -> list[_Piece]:
         """Return the longest non-overlapping parts of a string that are values."""
         spans = dict(_spans(text, self._values.begins))
-        # A value in the input can also match part of a word.
+        # Look for input values separately, because they can also match part of a word.
         for input_text in self._values.input_texts:
             start = text.find(input_text)
             if start >= 0:
@@ -402,7 +402,7 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
         if number > 0:
             previous = words[number - 1]
             if previous["after"]:
-                # The marks between two words belong to the first word.
+                # Marks between two words belong to the first word.
                 starts.add(previous.end("word"))
 
         word_end = first.end("word")
@@ -412,7 +412,7 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
 
         ends: list[int] = []
         for last in words[number : number + _WORDS]:
-            # If no marks follow the word, both are the same position.
+            # If no marks follow the word, these are the same position.
             ends += {last.end("word"), last.end("after")}
 
         ends.sort(reverse=True)
@@ -444,7 +444,7 @@ def _likeness_of(name: str, keys: Path) -> int:
     own = set(words)
     around = set(words_of("_".join(keys)))
     if around == own:
-        # For example, the path `issue.id` resembles the name `issue_id`.
+        # The words match exactly: the path `issue.id` has those of the name `issue_id`.
         return 3
     if own & set(last):
         return 2
@@ -469,8 +469,8 @@ def is_common(value: JSON) -> bool:
 
 def _number_in(text: str) -> int | float | None:
     """Return the number that a string contains, or None if the string is not a number."""
-    # Test for words first: most strings are words, and the test is cheaper than a failed
-    # conversion.
+    # Look at the last character first: most strings are words, and this test is cheaper than a
+    # conversion that fails.
     if not text[-1:].isdigit():
         return None
 

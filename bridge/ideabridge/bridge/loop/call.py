@@ -276,7 +276,7 @@ def _wrong_target(text: str) -> str | None:
     """Return what is wrong with an output path that is written in another notation, or None if
     nothing is wrong.
     """
-    # A quoted string in brackets is a key.
+    # Text with quotes is not split, because a quoted string in brackets is a key.
     parts = [text] if '"' in text else re.split(r"\|\||&&", text[:MAX_LENGTH])
     for part in parts:
         hint = wrong_target_hint(part)
@@ -346,14 +346,14 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
         return
 
     if call.changed is not None:
-        # Errors and summaries use the name by which the call's author knows the tool.
+        # Use the name by which the call's author knows the tool in errors and summaries.
         call.name = call.changed.name
     elif call.name != tool.remote_name:
-        # The call was written as `module.tool`.
+        # The call names its tool in the form `module.tool`.
         call.name = tool.name
 
     if call.activity not in (None, tool.name, tool.activity) and tool.module is None:
-        # The hints of the call's own tool do not apply to other code.
+        # The hints of the call's own tool say nothing about other code.
         call.code = catalogue.get((None, str(call.activity))) or Tool(str(call.activity))
 
     latent = tool.key in catalogue.latent and call.activity is None
@@ -372,7 +372,8 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
         and tool.output is not None
         and "const" in tool.output
     ):
-        # The tool's definition fixes the result, so no mind is asked for it.
+        # The tool's definition leaves only one possible result, so no mind needs to be asked for
+        # it.
         call.has_written_result = True
         call.written_result = tool.output["const"]
 
@@ -546,7 +547,7 @@ def gathered(calls: Sequence[JSON], places: Sequence[JSON] | None) -> list[JSON]
     if places is None:
         return list(calls)
 
-    # Several calls share a place only if the plan's call named no instance.
+    # Several calls have the same place only if the call in the plan names no instance.
     times = Counter(str(place) for place in places)
     listed: dict[str, JSON] = {}
     for call, place in zip(calls, places, strict=True):

@@ -62,8 +62,8 @@ class Catalogue:
         real_tools = [tool.real for tool in passing if tool.is_changed]
         unshown = [*real_tools, *self._unlisted]
 
-        # Of several tools with the same origin, the last tool counts. A tool that only passes its
-        # calls on to another never takes that tool's place.
+        # If several tools have the same origin, the last one counts. Tools that only pass their
+        # calls on come first, so that they never replace the tool that they pass calls to.
         by_origin = [*passing, *unshown, *own]
         self._by_origin: dict[ToolKey, Tool] = {tool.origin: tool for tool in by_origin}
         self._by_key: dict[ToolKey, Tool] = dict(self._listed)
@@ -82,7 +82,7 @@ class Catalogue:
         for tool in tools:
             self._by_name.setdefault(tool.name, []).append(tool)
             if tool.remote_name is not None and tool.module is not None:
-                # A call that has `_module` can name the tool as the module itself does.
+                # A call that has `_module` can use the module's own name for the tool.
                 self._by_key.setdefault((tool.module, tool.remote_name), tool)
 
     def _index_unshown(self, tools: list[Tool]) -> None:
@@ -154,7 +154,7 @@ class Catalogue:
         """
         tool = self._by_key.get((module, name))
         if tool is None and module == ANONYMOUS:
-            # A clean room has the same tools as its run.
+            # A clean room has the same tools as the run that it belongs to.
             tool = self._by_key.get((None, name))
 
         if tool is not None:
@@ -177,8 +177,8 @@ class Catalogue:
         if module is not None:
             return []
 
-        # If an idea and a tool share a name, the name refers to the tool; `_module` selects the
-        # idea.
+        # If an idea and a tool share a name, the name refers to the tool, and the idea can be
+        # reached with `_module`.
         not_ideas = [tool for tool in namesakes if not _is_idea(tool)]
         return not_ideas or namesakes
 
@@ -224,8 +224,8 @@ class Catalogue:
 
         misleading: set[str] = set()
         if len({tool.key for tool in alike}) == 1:
-            # The only candidate is not offered under its own name, because that name belongs to
-            # another tool, which is missing.
+            # The only candidate is not offered under its own name, because another tool, which is
+            # missing, has that name.
             misleading = {tool.name for tool in alike if tool.name != _own_name(tool)}
 
         candidates = [other for other in self._by_name if other not in misleading]

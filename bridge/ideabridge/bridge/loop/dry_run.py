@@ -25,7 +25,7 @@ def _layers(graph: Graph) -> list[list[Call]]:
     """Arrange the calls of a closed graph in layers. Each call is in a later layer than the calls
     that it waits for.
     """
-    # Because of later alternatives, calls can wait for each other in a circle. Such calls share a
+    # Calls that wait for each other in a circle, which later alternatives make possible, share a
     # layer.
     depth_of = depths(_waits(graph))
     count = 1 + max(depth_of.values(), default=-1)
@@ -216,10 +216,10 @@ _TITLE_WIDTH: Final = 40
 
 
 def _text(graph: Graph, missing: Collection[str]) -> Iterator[str]:
-    # Each row is (title, what is read and written, remarks).
+    # Each row has a title, what is read and written, and remarks.
     rows: list[tuple[str, str, str]] = []
     for number, layer in enumerate(_layers(graph), start=1):
-        # Only the first row of a layer has its number.
+        # Show the number of a layer only in its first row.
         label = str(number)
         for call in layer:
             title = f"{label:>3}  {_title(call)}"
@@ -269,7 +269,7 @@ class _Flowchart:
     def __init__(self, graph: Graph, missing: Collection[str]) -> None:
         self._graph = graph
         self._missing = frozenset(missing)
-        # The node of each value that exists from the start, keyed by its reference.
+        # For the reference of each value that exists from the start, its node.
         self._values: dict[str, str] = {}
         self._arrows: dict[str, None] = {}
 

@@ -39,9 +39,9 @@ class Journaled:
         for name, is_null_by_default in _members(type(self)):
             value: JSON = getattr(self, name)
             if name == "by":
-                # A `Decider`, the only member that is not JSON.
+                # This is a `Decider`, the only kind of member that is not JSON.
                 value = getattr(self, name).to_json()
-            # A member whose default is not None (such as a call) must be stored even if it is null.
+            # If a member's default is not None, as for a call, store the member even if it is null.
             if value is not None or not is_null_by_default:
                 result[name] = value
 

@@ -164,10 +164,10 @@ class Graph:
         self._open_ended: set[int] = set()
         self._explained = 0
         self._malformed = 0
-        # Maximum number of edges between the calls. A Solution with more is malformed.
+        # Maximum number of edges between the calls. A Solution that has more is malformed.
         self.most_bound: int | None = None
         self._bound = 0
-        # Maximum number of references that calls read only to explain their literals.
+        # Maximum number of references that calls read only in order to explain their literals.
         self.most_sources: int | None = None
 
     def call(self, index: int) -> Call:
@@ -180,8 +180,8 @@ class Graph:
         """Read one more call, and bind whatever can be bound already."""
         index = self.first + len(self.calls)
         at = index if place is None else place
-        # Explain only the first mistakes in detail, because every call in a plan might be wrong,
-        # and to explain all mistakes would take minutes.
+        # Explain only the first mistakes in detail: every call in a plan might be wrong, and
+        # explaining all of them would take minutes.
         briefly = self._malformed >= _MOST_NAMED
         call = read_call(raw, index, at, self.catalogue, briefly=briefly)
         self._malformed += bool(call.problems)
@@ -309,8 +309,8 @@ class Graph:
                     self.output_faults.setdefault(instance, []).append(f"{where}: {message}")
 
         if len(self.output_faults) == len(self.output_reads):
-            # If only some instances have faults, report the faults at the end, and let the other
-            # instances keep their output.
+            # Every instance has faults, so none can have an output. If only some have faults, those
+            # are reported at the end, so that the other instances keep their output.
             self.output_problems.extend(
                 text for texts in self.output_faults.values() for text in texts
             )
@@ -474,7 +474,7 @@ class Graph:
 
         validator = self.catalogue.exact(tool)
         if unknown:
-            # An unknown value stays a reference; everything else becomes a literal.
+            # Leave the unknown values as references, and write all others as literals.
             validator = self.catalogue.admitted(tool)
             filled = fill(
                 _literal(call.parameters),
@@ -535,7 +535,7 @@ class Graph:
             or call.has_written_result
             or (call.activity is None and tool.key in self.catalogue.latent)
         ):
-            # A mind writes the result, so the call changes and reads nothing.
+            # A mind writes the result, so the call neither changes nor reads anything.
             return []
 
         if not tool.asks_mind:
@@ -548,7 +548,7 @@ class Graph:
             patterns = []
 
         if not isinstance(chosen, list) or any(pattern.startswith("†") for pattern in patterns):
-            # If a reference supplies the tools, they are known only when the call runs.
+            # A reference supplies the tools, so they are unknown until the call runs.
             return [tool]
 
         return chosen_tools(self.catalogue.tools, patterns)
@@ -606,8 +606,8 @@ class Graph:
         overlapping = writers.overlapping(operand.full) if writers else set[int]()
         earlier = sorted(index for index in overlapping if index < reader)
         if earlier or lenient or self._exists(operand, instance):
-            # Bind only earlier calls. A lenient read needs no others, and perhaps none at all,
-            # because the value that a literal was copied from existed before the call.
+            # The read does not need later calls, so bind only earlier ones. A lenient read may have
+            # none at all, because the value that a literal was copied from existed before the call.
             return tuple(earlier)
         if not self.closed:
             return None
@@ -640,7 +640,7 @@ class Graph:
         """Return why nothing supplies the read, or None if something might."""
         reasons: list[str] = []
         if self._is_over:
-            # `close` reports this once for the whole Solution.
+            # `close` reports the reason once for the whole Solution.
             return None
 
         for operands, bound in item.alternatives():
@@ -661,8 +661,8 @@ class Graph:
         missing = f"nothing supplies {clipped(operand.text)}"
         self._explained += 1
         if self._explained > _MOST_NAMED:
-            # Add no further explanation. Every call in a plan might lack a value, and each
-            # explanation searches all calls.
+            # Don't explain any further: building an explanation means searching all calls, and
+            # every call in the plan might need one.
             return missing
         if where and where not in self._instances:
             return f"{missing}: there is no instance {quoted(where)}"
@@ -751,9 +751,9 @@ class Graph:
         return indexes
 
     def _name_cycles(self) -> None:
-        # A plan with a cycle is refused. In a run, the tick fails the calls in a cycle only when no
-        # other call can run. Until then, the cycle might still dissolve because of a later
-        # alternative, or because one of its calls fails.
+        # A plan with a cycle is rejected. In a run, the tick fails the calls in a cycle only when
+        # no other call can run, because until then a later alternative or the failure of one of the
+        # calls might still dissolve the cycle.
         for cycle in cycles(
             {call.index: self.depends_on(call, certainly=True) for call in self.calls}
         ):
@@ -819,7 +819,7 @@ class _Sequence:
 
     def __init__(self) -> None:
         self.indexes: list[int] = []
-        # For each position, an earlier position. All calls between the two positions have settled.
+        # For each position, an earlier one. All calls between the two have settled.
         self._nearest: list[int] = []
 
     def append(self, index: int) -> None:
@@ -870,13 +870,14 @@ class _Lanes:
 
     def __init__(self) -> None:
         self._lanes: dict[tuple[str, str], _Lane] = {}
-        # The calls that are in every lane, keyed by instance. A new lane begins with these calls.
+        # The calls that are in every lane, keyed by instance. A new lane begins with them.
         self._everywhere: dict[str, list[tuple[int, bool]]] = {}
 
     def of(self, place: _Position) -> list[_Lane]:
         """Return the lanes of a call, creating any that do not exist."""
         if place.modules is None:
-            # Until there is a lane for a module, this lane holds the calls that are in every lane.
+            # Create this lane, so that the calls that are in every lane have one even before any
+            # module has a lane.
             self._lane((EVERY_MODULE, place.instance))
             return [
                 lane for (_, instance), lane in self._lanes.items() if instance == place.instance
@@ -1024,8 +1025,8 @@ class ListedOrder:
         self._lanes = _Lanes()
         self._looks.clear()
         for part in parts:
-            # A component of several calls is a circle through data. The calls in it keep their
-            # listed order until `give_way`.
+            # In a component of several calls, the calls wait for each other's data in a circle.
+            # They keep the order in which they are listed until `give_way`.
             for index in part:
                 place = self._places.get(index)
                 call_of(index).order = [] if place is None else self._lanes.before(place)
@@ -1123,8 +1124,8 @@ def emission(
             order.append(part)
             continue
 
-        # If the listed order and data together form a circle, the listed order is not kept within
-        # that circle.
+        # The listed order and the data together form a circle, so ignore the listed order within
+        # it.
         members = set(part)
         inner = {index: [target for target in data[index] if target in members] for index in part}
         order.extend(components(inner))

@@ -76,7 +76,7 @@ def opening_faults(messages: Iterable[Message], opening: InitialDocuments) -> li
         if message.type != "input" or message.schema is None:
             continue
 
-        # All instances read an input that names no instance.
+        # An input that names no instance is read by all instances.
         readers = [message.instance] if message.instance else (opening.instances or [""])
         validator = Validator(message.schema, what="the input")
         for instance in readers:

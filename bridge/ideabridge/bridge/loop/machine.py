@@ -183,7 +183,7 @@ class Machine:
         self._initial = InitialDocuments()
         self._memory = Memory({})
         self._spending = Spending()
-        # The size of the last Request in bytes, or None if the journal does not contain it.
+        # The size of the last Request in bytes, or None if the journal does not record it.
         self._asked_bytes: int | None = None
         self._reader = SolutionReader(
             self.catalogue, self.settings, self._initial, self._memory, self._spending
@@ -198,11 +198,11 @@ class Machine:
         # record them.
         self._members: JSONObject | None = None
         self._member_errors: list[str] = []
-        # Messages added by calls of the current Solution, each with its call.
+        # Messages that calls in the current Solution added, each paired with the index of its call.
         self._added: list[tuple[int, Message]] = []
-        # The index of the first call of the current Solution.
+        # The index of the first call in the current Solution.
         self._first = 0
-        # Data that calls have added so far, keyed by instance and kind.
+        # All data that calls have added so far, keyed by instance and kind.
         self._data: dict[tuple[str, str], Message] = {}
         # The number of consecutive Solutions that had neither calls nor an output.
         self._idle = 0
@@ -295,8 +295,8 @@ class Machine:
     @property
     def offers_programs(self) -> bool:
         """True if minds are told that a Solution can be a program."""
-        # A program has no instances, and in a lazy run nobody could accept the calls of a program
-        # before it makes them.
+        # Do not offer programs in a run with instances, because a program has none, or in a lazy
+        # run, because nobody could accept the calls of a program before it makes them.
         settings = self.settings
         return (
             self.mode == "solve" and settings.programs and not settings.lazy and not self.instances
@@ -373,7 +373,7 @@ class Machine:
             *(progress.doubts for progress in self.history),
             self._output_doubts,
         ]
-        # Several calls can read the same value.
+        # Several calls can read the same value, so list each note only once.
         notes = {
             (str(note.get("at")), str(note.get("what")), str(note.get("instance"))): note
             for part in parts
@@ -517,7 +517,7 @@ class Machine:
         )
         self.phase = "asking"
         self.step = 0
-        # A plan's author has already answered, so the next event is the Solution.
+        # The author of a plan has already answered, so the next event is the Solution.
         self._mind_due = event.mode == "solve"
 
     def _change_rules(self, event: events.ConfigurationChanged) -> None:
@@ -583,8 +583,8 @@ class Machine:
 
         proposal = self._reader.take(event)
         if self.mode == "plan" or event.pattern is not None:
-            # Do not run any call unless every call is well formed, because a plan's author answers
-            # only once, and a group is all or nothing.
+            # Run no call unless all calls are well formed, because the author of a plan answers
+            # only once and a group runs either completely or not at all.
             proposal.expect_well_formed()
 
         if not self.settings.lazy:
@@ -707,7 +707,7 @@ class Machine:
             raise JournalError(f"call {event.call} added a message after its Solution had ended")
 
         if message.type == "data":
-            # The message, like everything that a call writes, belongs to the call's instance.
+            # Like everything that a call writes, the message belongs to the call's instance.
             message = replace(
                 message, instance=message.instance or tick.progress[event.call].call.instance
             )
@@ -758,7 +758,7 @@ class Machine:
             return
 
         if event.broken is not None:
-            # The journaled first part becomes the Solution, and its output is null.
+            # The part that is in the journal becomes the Solution, without an output.
             tick.graph.drop_output()
             self.errors.append(error_message("structural", f"{BROKE_OFF}{event.broken}"))
             self.solution.output = None
@@ -787,8 +787,8 @@ class Machine:
         if self.settings.groups and self.proposal is not None and self.proposal.pattern is not None:
             members[GROUP] = GROUPS
 
-        # An answer that was cut off might lack anything, and a program that cannot run already has an
-        # error.
+        # Any member might be missing from an answer that was cut off, so require none in that case.
+        # Leave out the program, because a program that cannot run already has an error.
         extra = {name: value for name, value in self.solution.extra.items() if name != "program"}
         faults = faults_of(members, required if self.solution.broken is None else (), extra)
         self._member_errors = faults.errors
@@ -857,8 +857,8 @@ class Machine:
         if broken == CUT_OFF:
             return None
         self._idle += 1
-        # Do not add a second error, because an answer that was cut off before its first call
-        # already has one.
+        # An answer that was cut off before its first call already has an error, so do not add
+        # another.
         if not self.errors:
             self.errors.append(
                 error_message(
@@ -945,8 +945,8 @@ def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Eve
     says that the outcome is unknown; in the run of a plan, which has no mind, a person is asked.
     """
     again: list[Execute] = []
-    # The connections that were waiting for an answer ended with the process, so withdraw their
-    # questions first.
+    # Withdraw these questions first, because the connections that were waiting for the answers
+    # ended with the process.
     died = "the process in which the call waited for it has died"
     journaled: list[Event] = [
         events.QuestionAnswered(
@@ -961,8 +961,8 @@ def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Eve
             journaled.append(_in_doubt(machine, progress, number, None, now))
 
     if machine.is_streaming:
-        # The part of the answer that had arrived becomes the Solution. The mind is not asked for
-        # the rest.
+        # The part of the answer that had arrived becomes the Solution, and the mind is not asked
+        # for the rest.
         journaled.append(events.SolutionClosed(CUT_OFF))
 
     return again, journaled

@@ -53,15 +53,15 @@ class Memory:
 
     def __init__(self, documents: dict[str, JSONObject]) -> None:
         self._documents = documents
-        # For each instance, a results object to which no other code refers. A result can therefore
-        # be added without copying this object.
+        # For each instance, a results object that is referred to only here, so that a result can be
+        # added without copying the object.
         self._results: dict[str, JSONObject] = {}
         self.base: dict[str, JSONObject] = dict(documents)
         self.log: list[Write] = []
-        # The place in the log where the writes of the current Solution begin.
+        # The index in the log at which the writes of the current Solution begin.
         self._first = 0
         self._written: dict[str, PathIndex] = {}
-        # The data that the calls in this Solution added, in order.
+        # The data that calls in this Solution have added, in order.
         self._learned: list[_LearnedData] = []
 
     @property
@@ -102,7 +102,7 @@ class Memory:
             if not by_place and "error" not in data:
                 continue
 
-            # Callers keep the documents that they read, so change a copy.
+            # Copy the data before changing it, because callers keep the documents that they read.
             new_data = dict(data)
             new_data.pop("error", None)
             if by_place:
@@ -118,7 +118,7 @@ class Memory:
         changed: dict[str, JSONObject] = {}
         for entry in writes:
             if entry.is_result:
-                # Skip results, because a write of a result cannot fail.
+                # Writing a result cannot fail, so there is nothing to try.
                 continue
             old = changed.get(entry.instance, self._documents.get(entry.instance, {}))
             changed[entry.instance] = document.write(old, entry.path, entry.method, entry.value)
@@ -175,9 +175,9 @@ class Memory:
         if bound and kind != "data":
             written = self._written.get(instance)
             if written is None or written.overlapping(path) <= frozenset(bound):
-                # No other call has written to this path, so the read sees the current value. A call
-                # that reads all results might keep them, so it gets them from `documents`, which
-                # returns an object that no later write changes.
+                # No other call has written to this path, so the read can use the current value. A
+                # read of all results might be kept by the call, so it uses `documents`, whose
+                # objects are not changed by later writes.
                 documents = self._documents if below else self.documents
                 return document.read(documents.get(instance, {}), path)
 

@@ -251,7 +251,8 @@ class Readiness:
                     )
 
                 values_of_item[read.expression.text] = value
-                # Each item's value is measured separately, and all other values are measured once.
+                # Forget the size of the previous item's value. All other values are measured only
+                # once.
                 sizes.pop(read.expression.text, None)
 
         filling = Filling(values_of_item, sizes, self._sizes.measure)
@@ -282,7 +283,8 @@ class Readiness:
                 else:
                     exact.check(parameters, briefly=briefly)
             except IdeabridgeError as error:
-                # The parameters are invalid, or too deeply nested once the values are filled in.
+                # The parameters are either invalid, or too deeply nested now that their values are
+                # filled in.
                 item.finished = True
                 item.error = {"kind": "runtime", "message": f"not run: {error}"}
 
@@ -312,7 +314,7 @@ def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
         progress.tool.name,
         progress.tool.remote_name,
     ):
-        # Show the tool's name, because the call names its tool in a different form, such as
+        # Show the tool's name, because the call may name the tool in a different form, such as
         # `module.tool`.
         result["_tool"] = progress.tool.name
 

@@ -129,7 +129,7 @@ def _folded(text: str | None) -> str | None:
 
 
 def _is_module(module: str | None, pattern: str) -> bool:
-    # "*" matches any module, but only "" matches a tool without a module.
+    # "*" matches every module, but only "" matches a tool that has no module.
     if module is None:
         return pattern == ""
     return fnmatchcase(module, pattern)
@@ -221,13 +221,13 @@ def ruled(
             verdict = ALLOW if rule.then == "allow" else PolicyVerdict(rule.then, reason)
             if exact:
                 return _stricter(least, verdict)
-            # The rule matches only an alternative name for the tool, so a later rule might be
-            # stricter.
+            # The rule matches only an alternative name of the tool, so keep looking: a later rule
+            # might be stricter.
             least = _stricter(least, verdict)
 
         if otherwise == "read_only":
-            # It is not enough that the name is the same, because a tool from a file or a context
-            # can have the same name: the definition and the code must be the same, too.
+            # The same name is not enough, because a tool from a file or a context can have it, too.
+            # The definition and the code must also be the same.
             is_embedded = handed_over.get(tool.name) == [tool.digest, activity_of(tool, call)]
             if tool.module is None and is_embedded:
                 return least
@@ -254,7 +254,7 @@ def judge(policy: Policy, tools: Iterable[Tool], call: JSONObject) -> PolicyVerd
     """
     verdicts = [policy(tool, call) for tool in tools]
     if len(verdicts) == 1:
-        # This is the case for almost every call.
+        # Return early, because almost every call has a single verdict.
         return verdicts[0]
     return _strictest(verdicts)
 

@@ -289,8 +289,8 @@ class Judge:
     def __init__(self, memory: Memory, progress: Mapping[int, Progress]) -> None:
         self._memory = memory
         self._progress = progress
-        # The keys are the `id()` of the tuple that an operand is bound to. Each entry keeps its
-        # tuple alive, so the id cannot be reused.
+        # The keys of these are the `id()` of the tuple that an operand is bound to. Each entry
+        # keeps its tuple alive so that the id cannot be reused.
         self._open: dict[int, tuple[tuple[int, ...], int]] = {}
         self._failing: dict[int, tuple[tuple[int, ...], int]] = {}
         self._remaining: dict[int, tuple[tuple[int, ...], int]] = {}
@@ -392,8 +392,8 @@ class Judge:
         if writers is None:
             return Wait(None)
 
-        # Wait for every writer of data, even after one of them has failed, because the data might
-        # exist anyway.
+        # Wait for every call that can add data, even after one of them has failed, because the data
+        # might exist without it.
         if operand.kind == "data":
             open_writer = self._last_open(writers)
         else:

@@ -180,8 +180,8 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
     call = progress.call
     item = progress.items[number or 0]
     shown = executed_call(progress, item.parameters)
-    # If another crash interrupts the same execution, the question about it counts as a new
-    # question.
+    # If the same execution is interrupted by another crash, the question about that counts as a new
+    # one.
     digest = digest_of({"call": shown, "item": number, "time": item.doubts})
     if isinstance(digest, Refusal):
         return None
@@ -240,10 +240,11 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
     tool = progress.tool
     strict = progress.doubts.strict
     if call.has_written_result or tool is None:
-        # A mind has already written the result.
+        # The result has already been written by a mind, so nothing will run.
         return None
 
-    # The call opens a room, and the calls in the room are checked separately.
+    # A call that opens a room need not be judged itself, because the calls in the room are checked
+    # separately.
     opens = call.room is not None and tool.module is None
     if opens and not strict:
         return None
@@ -260,7 +261,7 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
     if verdict.verdict == "deny":
         return Refusal(f"denied by policy: {verdict.why or 'no reason given'}", "denied")
 
-    # A person makes one decision on all items together.
+    # A person decides on all items together, so their total size counts.
     size = sum((item.size for item in progress.items), NO_SIZE)
     problem = too_large("the call", size)
     if problem is not None:
@@ -367,7 +368,7 @@ def read_edit(
             "it cannot replace another tool"
         )
 
-    # `_activity` belongs to the previous tool.
+    # Leave out `_activity`, because it belongs to the previous tool.
     call: JSONObject = {key: value for key, value in edited.items() if key != "_activity"}
     verdict = judge(policy, [tool, *([] if tool.passes_to is None else [tool.passes_to])], call)
     if verdict.verdict == "deny":
@@ -446,7 +447,7 @@ def apply_edit(progress: Progress, event: CallDecided) -> Tool | None:
     if event.decision != "edit" or event.edited is None:
         return None
     progress.is_edited = True
-    # The imports of a room do not depend on the parameters.
+    # Keep the imports, because those of a room do not depend on the parameters.
     imports = progress.items[0].imports
     progress.items = [
         Item(parameters, imports=imports) for parameters in edited_parameters(event.edited)
@@ -476,7 +477,7 @@ def asked(
         "message": inquiry.message,
         "schema": inquiry.schema,
     }
-    # If the module later asks the same question again, it counts as a new question.
+    # If the module later asks the same question again, that counts as a new question.
     digest = digest_of(
         {"call": executed_call(progress, item.parameters), **shown, "time": item.questions}
     )

@@ -112,7 +112,7 @@ def _paths(call: WrittenCall) -> tuple[Path, ...]:
     try:
         return parse_target(call.output_path).paths
     except ReferenceSyntaxError:
-        # A plan in a context is only guidance, so it does not have to be a plan that can run.
+        # A plan in a context is only guidance, so it need not be able to run.
         return ()
 
 
@@ -146,7 +146,7 @@ class SchemaCache:
     def get(self, key: str, compose: Callable[[], JSONObject]) -> SolutionValidator:
         """Return the schema with this key. If it is not in the cache, `compose` creates it."""
         # Remove the schema and add it again, so that it counts as the newest. A thread and the
-        # event loop can compose at the same time. In the worst case, both compose the same schema.
+        # event loop can compose at the same time; at worst, both compose the same schema.
         schema = self._schemas.pop(key, None)
         if schema is None:
             schema = SolutionValidator(compose())
@@ -198,7 +198,7 @@ class Composer:
         self._cache = cache
         self._own: dict[str, SolutionValidator] = {}
         self._calls_made = _Messages()
-        # Each entry keeps its message alive, so the id cannot be reused.
+        # Each entry keeps its message alive so that the id cannot be reused.
         self._bodies: dict[int, tuple[Message, Body]] = {}
         self._measures = Measures()
         self._last: SolutionValidator | None = None
@@ -259,7 +259,7 @@ class Composer:
             texts=draft.texts,
             model=draft.model,
             offered=offered,
-            # The author of a plan is not asked for a Solution.
+            # The author of a plan is not asked for a Solution, so nothing is shown.
             shown=machine.shown.to_json() if machine.mode == "solve" else None,
             members=draft.properties,
             schema_size=schema.size,
@@ -346,7 +346,8 @@ class Composer:
 
     def _calls(self, machine: Machine) -> _Messages:
         """Return a message for each call."""
-        # Between Requests every call has settled, so the messages about calls no longer change.
+        # All calls have settled between Requests, so messages about calls that already exist do not
+        # change.
         for progress in machine.history[len(self._calls_made.messages) :]:
             self._calls_made.add(Message("user", "call", _call_entry(progress), "call"))
         return self._calls_made
@@ -354,7 +355,7 @@ class Composer:
     def _schema(
         self, machine: Machine, properties: dict[str, JSONObject], offered: JSONObject | None
     ) -> SolutionValidator:
-        # Within a run, schemas differ only if handlers change something.
+        # The schemas of a run are all the same unless handlers change something.
         changes: JSONObject = {"properties": dict[str, JSON](properties), "offered": offered}
         names = encode_text(changes) if properties or offered else ""
         schema = self._own.get(names)
@@ -363,7 +364,7 @@ class Composer:
             output = (offered or {}).get("output_schema", machine.offer.initial_schema)
             tools, latent = catalogue.to_json()
             parts: list[JSON] = [machine.mode, tools, latent, output, dict[str, JSON](properties)]
-            # If there are no tools, a program can do no more than the mind can do on its own.
+            # Without tools, a program could do no more than the mind can do on its own.
             if machine.offers_programs and catalogue.tools:
                 programs = self._program_schema
             else:
@@ -391,7 +392,7 @@ def _schema_of(
     properties: dict[str, JSONObject],
     programs: Callable[[Sequence[Tool]], JSONObject] | None,
 ) -> JSONObject:
-    # A plan's author answers only once, so null is an output like any other.
+    # The author of a plan answers only once, so null is an output like any other.
     is_plan = machine.mode == "plan"
     program: JSONObject | None = None
     if programs is not None:
@@ -405,7 +406,8 @@ def _schema_of(
         latent=catalogue.latent,
         instances=machine.instances,
         extra=properties,
-        # A handler can define the member in its own way. The member is then not required.
+        # Require a member only if its schema is the original one, because a handler that defines
+        # the member in its own way might make it optional.
         required=[name for name in properties if properties[name] is THOUGHTS],
         program=program,
         wraps=not is_plan,
@@ -462,7 +464,8 @@ def _errors(errors: Sequence[JSONObject]) -> list[Message]:
     more = 0
     for error in errors:
         if error.get("place") is not None:
-            # The handler replaces long parts of an error with references.
+            # Count long errors only up to a limit, because the handler replaces their long parts
+            # with references.
             room -= min(len(encode_text(error)), _LONG_ERROR)
             if room < 0 and messages:
                 more += 1
@@ -539,7 +542,7 @@ def _call_entry(progress: Progress) -> JSONObject:
         if progress.status is CallStatus.DONE and progress.wrote[0][0] == "results":
             summary["result"] = progress.value
 
-    # If a called idea only assumed something, the mind must not take the assumption for certain.
+    # If a called idea only assumed something, the mind must not take it for certain.
     assumed = assumption_lines(progress.doubts.assumed, _DOUBT_BYTES)
     if assumed:
         summary["assumed"] = list[JSON](assumed)

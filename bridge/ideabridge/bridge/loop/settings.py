@@ -182,7 +182,7 @@ class Spending:
         self.input_tokens += _count(usage, "input_tokens")
         self.output_tokens += _count(usage, "output_tokens")
         self.cost += number_or_none(usage.get("cost")) or 0.0
-        # A room reports a number, and a single answer reports a boolean.
+        # `partial` is a number in the usage of a room, and a boolean in that of a single answer.
         self.partial += _count(usage, "partial")
         self.last = usage
 

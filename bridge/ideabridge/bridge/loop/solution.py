@@ -176,7 +176,8 @@ def rejection(errors: Sequence[JSONObject]) -> str:
         read = read_as(ErrorEntry, entry)
         message = read_failure(read.error).message
         if message.startswith("a cycle: "):
-            # All calls in a cycle have the same error, which names them all.
+            # The error of a cycle names all its calls and is the same for each, so list it only
+            # once.
             if message in cycles:
                 continue
             cycles.add(message)
@@ -314,7 +315,7 @@ class SolutionReader:
 
         proposal.solution.extra = {**(event.extra or {})}
         if event.pattern is not None:
-            # The idea records the pattern of the Solution's calls.
+            # Keep the pattern, because the idea records it.
             proposal.solution.extra["pattern"] = event.pattern
         return proposal
 
@@ -334,7 +335,7 @@ def _over_references(calls: list[JSON], output: JSON) -> list[JSONObject]:
     """Return a list with the error if a Solution has too many references. Otherwise, return an
     empty list.
     """
-    # `a || b` counts twice. An escaped dagger also counts, but is rare.
+    # This counts `a || b` twice. It also counts escaped daggers, which are rare.
     count = sum(
         text.count("†")
         for text in strings_in([output, *calls])
@@ -415,7 +416,7 @@ class Planning:
         """Return the result of a complete plan, or None if someone has to be asked first."""
         plan = self.plan
         if plan.solution.broken is not None:
-            # No part of the plan has run yet, so an incomplete plan is dropped.
+            # Nothing in the plan has run yet, so an incomplete plan can simply be dropped.
             errors = [error_message("structural", f"{BROKE_OFF}{plan.solution.broken}")]
             return PlanResult(plan, errors=errors)
 

@@ -62,8 +62,8 @@ class SolutionValidator:
         self._parts: dict[str, JSONObject] = {}
         for name, schema in properties.items():
             if name != "calls":
-                # The schema also stays in its place in the document, because the path in a `$ref`
-                # can lead through that place.
+                # Wrap the schema in an object instead of taking it out of the document, because the
+                # path in a `$ref` can lead through its place there.
                 self._parts[name] = {"properties": {name: schema}}
 
         self._validators: dict[int, Validator] = {}
@@ -73,8 +73,8 @@ class SolutionValidator:
         """The schemas of calls, keyed by module and tool. The module "" means that the tool has no
         module.
         """
-        # This map is created only on demand, because most Requests offer many tools, and some
-        # Requests are answered without a call.
+        # Create this map only on demand: most Requests offer many tools, and some are answered
+        # without a call.
         return {(call.module, call.tool): call for call in self._schema.calls}
 
     @cached_property
@@ -260,7 +260,7 @@ def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:
 
 def _is_valid(validator: Validator, value: JSON, *, checked: bool) -> bool:
     try:
-        # Do not check a value again on the event loop if the check is slow.
+        # If checking the value is slow, do not check it a second time on the event loop.
         if validator.is_costly(value):
             return checked
         return validator.is_valid(value)

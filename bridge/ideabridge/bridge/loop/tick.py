@@ -213,7 +213,8 @@ class Tick:
         self.unheard: frozenset[int] | None = None
         self.group = Group(pattern)
         self._memory = memory
-        # Until all calls in the group have succeeded, only the group itself sees what they write.
+        # Until all calls in the group have succeeded, what they write is visible only within the
+        # group.
         self._visible = memory.staged() if pattern == "all" else memory
         self._committed = pattern != "all"
         self._settings = settings
@@ -222,10 +223,10 @@ class Tick:
         self._grants = grants
         self.judge = Judge(self._visible, self.progress)
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
-        # The calls that share a reason to ask with other calls, in listed order.
+        # The calls that have a reason to ask in common with other calls, in listed order.
         self._sharing: list[int] = []
-        # The first attribute maps each call to the other calls that its question names. The second
-        # contains the calls that an approved question named.
+        # The first maps each call to the other calls that its question names. The second holds the
+        # calls that were named in an approved question.
         self._named_in_common: dict[int, list[int]] = {}
         self._approved_in_common: set[int] = set()
         self._waiting: dict[int | None, list[int]] = {}
@@ -263,7 +264,7 @@ class Tick:
         self.graph.close()
         for progress in self.progress.values():
             if progress.call.problems and progress.settled:
-                # Closing the graph might have revealed further problems.
+                # Closing the graph might have brought further problems to light.
                 progress.error = _structural(progress.call)
 
         self._consider.extend(
@@ -334,8 +335,8 @@ class Tick:
         if self.group.pattern in (None, "all"):
             self._visible.learn(call, message.instance, message.kind, message.value)
 
-    # The next methods are about questions during a running call, either about its outcome or from
-    # its module. Between the question and the answer, the execution does not occupy a place.
+    # The next methods handle questions that come up while a call is running, either about its
+    # outcome or from its module. While the question is open, the execution does not occupy a slot.
 
     def ask_in_call(self, event: OutcomeAsked | QuestionAsked) -> None:
         """Record that a person is asked about the unknown outcome of an execution, or is asked a
@@ -427,8 +428,8 @@ class Tick:
         grant = grant_of(progress, event)
         _expect_rule(event)
         if event.granted is not None:
-            # Count the call for its grant. If the grant already counted it when `Allow` became due,
-            # `_withdraw_approval` subtracts that count below.
+            # Count the call for its grant. If this happened before, when `Allow` became due,
+            # `_withdraw_approval` takes that count back below.
             self._grants.count(event.granted, progress, 1)
 
         corrected = correction_by(progress.approval.resolved, event)
@@ -444,7 +445,7 @@ class Tick:
             self._approved_in_common.update(self._named_in_common.pop(event.call, ()))
             tool = apply_edit(progress, event)
             if event.by.kind in ("person", "approver") and event.was_asked:
-                # The person or the approver saw what was assumed.
+                # The person or the approver saw what was assumed, so it counts as approved.
                 progress.doubts.approve(str(event.by), event.edited)
             elif event.edited is not None:
                 progress.doubts.assumed = after_edit(
@@ -735,7 +736,7 @@ class Tick:
         ):
             return False
 
-        # Each call waits for only one thing at a time.
+        # A call waits for only one thing at a time.
         waits = {
             index: {before}
             for before, indexes in self._waiting.items()

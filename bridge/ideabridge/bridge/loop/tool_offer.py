@@ -55,8 +55,7 @@ class ToolOffer:
         if change == self._change:
             return False
 
-        # Change the offer only after `offered_by` has returned, because `offered_by` can raise an
-        # error.
+        # Call `offered_by` before changing anything, because it can raise an error.
         current = offered_by(self.initial, change)
         self._change = change
         self.current = current
