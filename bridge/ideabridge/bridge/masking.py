@@ -54,7 +54,7 @@ _RANDOM: Final = re.compile(
 )
 _SEGMENT: Final = re.compile(
     # The quantifiers are possessive, so that a long part that is not a secret fails immediately
-    # instead of backtracking.
+    # instead of causing backtracking.
     r"(?=(?:[\w:-]*\d){4})(?:\w*+:)?(?:\w{20,}+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[\w-]*+"
 )
 """A random-looking part of an address's path."""
@@ -316,7 +316,7 @@ class _Mask:
         self._replace: Replace = _masked if replace is None else replace
         self._is_moving = is_moving
         self._place = ""
-        # The string in this place, or "" if there is no string.
+        # The string at this place, or "" if there is none.
         self._whole = ""
         self._runs_text = False
         self._is_known = False
@@ -348,7 +348,7 @@ class _Mask:
 
     def value(self, name: str, value: JSON) -> JSON:
         if isinstance(value, str):
-            # `key_env` names a variable.
+            # `key_env` holds the name of a variable, not a key.
             return value if name.endswith(("_env", "_env_var")) else self._named(name, value)
         if isinstance(value, list):
             return [self.value(name, item) for item in value]
@@ -410,11 +410,11 @@ class _Mask:
         value = argument.value
         before = text.removesuffix(value)
         if option in _HEADER_OPTIONS:
-            # An unknown command might be an interpreter.
+            # An unknown command might be an interpreter, so its headers might be executed.
             is_inert = self._is_known and not argument.is_code
             return before + self._header_line(value, is_option=True, is_inert=is_inert)
 
-        # `-k` can also be an option that takes no value.
+        # With other commands, `-k` can be an option that takes no value.
         is_key = option == "-k" and not argument.is_code and (self._is_known or is_token(value))
         if option == _CONTAINER_SWITCH and argument.is_code and "/" in value:
             return self._executed(text)
@@ -450,7 +450,7 @@ class _Mask:
         return self._text(text, is_code=True)
 
     def _variable(self, name: str, value: str) -> str:
-        # Program text can execute a variable without containing its name.
+        # Text that the program runs can execute a variable without containing its name.
         is_run = self._runs_text and _SHELL_TEXT.search(_VARIABLE.sub("", value)) is not None
         is_data = _is_json(value) or _is_scheme(value)
         if _COMMAND_NAME.search(name) or (is_run and not is_data):
@@ -473,8 +473,8 @@ class _Mask:
         if not _is_word(value) and not _is_scheme(value):
             if self._is_moving and self._is_data():
                 return self._scheme(value, _Reason("name", name), is_inert=True)
-            # The definition shows the value, because it might be a command, but errors must still
-            # hide it.
+            # Show the value in the definition, because it might be a command, but still hide it in
+            # errors.
             self._note_command(value, _Reason("name", name))
             return self._text(value, is_code=True)
 
@@ -561,7 +561,8 @@ class _Mask:
             return text
 
         if self._is_moving and _VARIABLE.search(text):
-            # There is nothing to hide, because the value is already stored elsewhere.
+            # The value already refers to a place where it is stored, so there is nothing left to
+            # hide.
             return text
 
         shown: list[str] = []
@@ -603,7 +604,8 @@ class _Mask:
             text = _MEMBER.sub(self._member, text)
             text = _SINGLE.sub(self._single, text)
 
-        # An unknown command might be an interpreter.
+        # An argument of an unknown command is not taken for an address, because the command might
+        # be an interpreter.
         is_argument = self._place.startswith("args.")
         is_address = (
             not is_code and _URL.fullmatch(text) is not None and (self._is_known or not is_argument)
@@ -651,7 +653,7 @@ class _Mask:
             is_code: whether the text is executed.
         """
         name, between, value = match.groups()
-        # In `--env=TOKEN=x`, the second name says that the value is secret.
+        # In `--env=TOKEN=x`, it is the second name that says that the value is secret.
         while not is_secret_name(name):
             inner, equals, following = value.partition("=")
             if not equals:
@@ -714,7 +716,7 @@ class _Mask:
         before = match.group().removesuffix(value)
         if is_secret_name(match["name"]):
             return before + _TEXT.sub(partial(self._json_text, match["name"]), value)
-        # The value can be a list of objects or a string that contains JSON.
+        # The value is either a list of objects or a string that contains JSON.
         edge = 1 if value.startswith("[") else len(match["quote"])
         return (
             f"{before}{value[:edge]}{_MEMBER.sub(self._member, value[edge:-edge])}{value[-edge:]}"

@@ -390,8 +390,7 @@ def _reached(plan: JSONObject) -> list[JSON] | None:
     if "reached" not in plan:
         return None
     reached = plan["reached"]
-    # A value that is not a list does not name any places, so every call that might change something
-    # asks.
+    # A value that is not a list names no places, so every call that might change something asks.
     return list_or_empty(reached)
 
 
@@ -481,7 +480,7 @@ def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
     if errors and plan.input is None:
         needed = needed_inputs(plan)
         if needed:
-            # The placeholder has no types to check.
+            # The placeholder has no types that could be checked.
             blind = dataclasses.replace(settings, foresight=False)
             graph, errors = _checked(
                 dataclasses.replace(plan, input=_placeholder(needed)), catalogue, blind
@@ -505,8 +504,8 @@ def _checked(
         SolutionProposed(calls, plan.output, None, places, explained=plan.explained)
     )
     if checked.proposal is None:
-        # The graph stays empty, because the plan has more calls or references than a run can have.
-        # `errors` reports this.
+        # The plan has more calls or references than a run can have, as `errors` says, so leave the
+        # graph empty.
         return Graph(catalogue, {}), checked.errors
     return checked.proposal.graph, checked.errors
 
@@ -613,7 +612,7 @@ def waiting_plan(machine: Machine) -> WaitingPlan | None:
     if plan.solution.places is None or len(plan.solution.calls) <= MOST_DRAWN_CALLS:
         return WaitingPlan(plan.graph, question=question, instances=len(machine.instances))
 
-    # Draw the plan for the first instance only, because all instances have the same documents.
+    # All instances have the same documents, so draw the plan for the first one only.
     documents = machine.documents
     settings = machine.settings
     graph = Graph(

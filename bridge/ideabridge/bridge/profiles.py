@@ -63,8 +63,8 @@ class Profile:
             return self.admits_idea(tool.module or "")
         if tool.module is None and _BUILT_IN.tools.get(tool.name) == tool:
             return True
-        # Patterns, like rules, match the name that the server gives the tool, no matter what the
-        # configuration calls the tool.
+        # Like rules, patterns match the name that the server gives the tool, whatever the
+        # configuration calls it.
         return self.admits(tool.module, tool.real.name, tool.real.label)
 
     def admits(self, server: str | None, *names: str) -> bool:

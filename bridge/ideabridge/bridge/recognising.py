@@ -66,17 +66,17 @@ _CHECKSUM_NAME: Final = re.compile(
     r"sha|commit|digest|hash|checksum|revision|version|uuid|trace|(^|[-_])id$", re.IGNORECASE
 )
 _PLACEHOLDER: Final = re.compile(
-    # Another kind of variable, or a reference to a vault.
+    # Other kinds of variables, and references to a vault.
     r"<.*>|\[.*\]|\{.*\}|\(.*\)|%\w+%|\$\w+|\$\(.*\)|(?:op|vault|keychain|env|file|aws|gcp):.*"
     # An ellipsis in place of the secret, as in `sk-...`.
     r"|.*(?:\.\.\.|…|\*\*\*|xxxx).*|(?:.*[-_])?your[-_].*|.*[-_]here"
-    # `your-api-key-here`, `MY_TOKEN`.
+    # Names such as `your-api-key-here` and `MY_TOKEN`.
     r"|(?:(?:your|my|our|insert|replace|enter|add|put|paste|set|the|some|any|own|real|actual|valid"
     r"|api|access|secret|private|bearer|auth|bot|user|personal|client|db)[-_ ]*)*"
     r"(?:key|token|secret|password|passwd|pass|pwd|pat|credentials?|value)(?:[-_ ]*here)?"
     r"|(?:your|insert|replace|enter|put|paste)[-_ ].*|change[-_ ]?(?:me|this|it)|replace[-_ ]?me"
     r"|todo|fixme|tbd|xxx|example|sample|dummy|placeholder|redacted|hidden|test|demo|foo|bar"
-    # Modes that are written in place of a secret.
+    # Modes that are written where a secret would be.
     r"|none|null|undefined|empty|n/a|basic|bearer|oauth2?|jwt|api[-_]?key|anonymous|optional"
     r"|required|true|false|auto|disabled|enabled",
     re.IGNORECASE,
@@ -288,7 +288,7 @@ def _is_secret_by_name(name: str, text: str) -> bool:
     if _ABOUT_NAME.search(name):
         return False
     if _CERTAIN_NAME.search(name):
-        # A number under a name such as `MAX_TOKENS` is a count, not a secret.
+        # A number under a name such as `MAX_TOKENS` is a count rather than a secret.
         return not (name.lower().endswith("tokens") and text.isdigit())
     return looks_random(text) or (
         len(text) >= 16 and " " not in text and any(map(str.isdigit, text))

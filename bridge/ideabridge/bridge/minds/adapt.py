@@ -106,7 +106,7 @@ def is_closed(schema: JSON) -> bool:
 
 def _adapted(schema: JSON, depth: int) -> JSON:
     if not isinstance(schema, dict):
-        # Replace a boolean schema, because many providers do not support such schemas.
+        # Replace a boolean schema, because many providers do not support them.
         return {}
     if depth > MAX_DEPTH:
         description = read_as(SchemaKeywords, schema).description
@@ -129,8 +129,8 @@ def _object(schema: JSONObject, depth: int) -> JSONObject:
         elif keyword in ("items", "additionalProperties"):
             result[keyword] = _adapted(value, depth + 1)
         elif keyword in ("anyOf", "oneOf") and isinstance(value, list):
-            # If there are both an `anyOf` and a `oneOf`, keep only the first, because each of them
-            # alone is wider than both together.
+            # If the schema has both `anyOf` and `oneOf`, keep only the first, because either of
+            # them alone accepts more than both together.
             result.setdefault("anyOf", [_adapted(item, depth + 1) for item in value])
 
     parts = schema.get("allOf")
@@ -157,7 +157,7 @@ def _keep_open(schema: JSONObject, result: JSONObject) -> None:
 
     kind = result.get("type")
     if "$ref" in result and isinstance(kind, str | list):
-        # A type next to a reference is redundant, and providers refuse it.
+        # A type beside a reference is redundant, and providers reject it.
         del result["type"]
 
 

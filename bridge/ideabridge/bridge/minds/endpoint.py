@@ -90,7 +90,7 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
             )
 
     if url is None and kind in OPENAI and os.environ.get(OPENAI_URL):
-        # Both the address and the key come from the user's environment.
+        # The key may be sent to this address, because both come from the user's environment.
         url = os.environ[OPENAI_URL]
         problem = url_problem(url)
         if problem is not None:
@@ -135,7 +135,7 @@ def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
     provider = OpenAICompatibleProvider("openai-compatible", base_url=url, api_key=key)
     newer = (urlsplit(url).hostname or "").endswith(_NEWER)
     if not newer:
-        # The library reads these variables from the environment, and would send their values to any
+        # The library reads these values from environment variables and would send them to any
         # address.
         provider.client.organization = provider.client.project = None
 
@@ -143,7 +143,7 @@ def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
     if kind == "openai-responses":
         return OpenAIResponsesModel(name, provider=provider)
     # OpenAI's reasoning models require the newer name for `max_tokens`. Other servers silently
-    # ignore the newer name, so a model that repeats itself would keep writing until the timeout.
+    # ignore it, so a model that repeats itself would keep writing until the timeout.
     return OpenAIChatModel(
         name,
         provider=provider,
@@ -159,11 +159,11 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
             "key_env; otherwise, unset the variable"
         )
 
-    # Bedrock is an exception: it signs requests with AWS credentials, which it does not send, and a
+    # Bedrock is an exception: it signs requests with AWS credentials without sending them, and a
     # key would replace the signature.
     if url is not None and key is None and kind != "bedrock":
-        # If no key is passed, the library sends the provider's own key from the environment to this
-        # address.
+        # Without a key, the library would take the provider's own key from the environment and send
+        # it to this address.
         key = _NO_KEY
 
     settings = {
@@ -205,8 +205,8 @@ class Endpoint:
         self._place = host_and_port(self._model.base_url)
         client: Any = getattr(self._model, "client", None)
         if hasattr(client, "max_retries"):
-            # By default, these SDKs repeat failed requests on their own. Only `ModelAnswer` is
-            # allowed to repeat a request, because it knows the reason for the failure.
+            # By default, these SDKs repeat failed requests themselves. Only `ModelAnswer` may do
+            # that, because it knows why a request failed.
             client.max_retries = 0
 
     @property
@@ -218,7 +218,8 @@ class Endpoint:
         """Return the forms to try with an adapted schema, strictest first."""
         forms: list[Form] = []
         native = bool(self._model.profile.get("supports_json_schema_output", False))
-        # Anthropic closes every object, so its native form would narrow an open schema.
+        # Anthropic does not allow additional members in any object, so its native form would narrow
+        # an open schema.
         if self._output == "native" or (
             native and (self._model.system != "anthropic" or is_closed(schema))
         ):
@@ -434,7 +435,7 @@ async def models_of(model: Model) -> list[str] | None:
         return None
 
     place = f"the model endpoint at {host_and_port(model.base_url)}"
-    # Do not use the model's HTTP client, because its hooks expect chat completions.
+    # Do not reuse the model's HTTP client, because its hooks expect chat completions.
     headers = {"Authorization": f"Bearer {model.client.api_key}", "Accept": "application/json"}
     url = f"{str(model.base_url).rstrip('/')}/models"
     is_local = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")

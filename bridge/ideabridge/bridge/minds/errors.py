@@ -26,12 +26,12 @@ class ContextTooLargeError(ModelRefusalError):
 
 
 _TOO_LARGE: Final = re.compile(
-    # The wording of OpenAI, of servers that speak its protocol, and of vLLM, Groq, Mistral and
-    # DeepSeek
+    # The wording of OpenAI and of servers that speak its protocol: vLLM, Groq, Mistral and
+    # DeepSeek.
     r"context_length_exceeded|maximum context length|max(imum)? (model|sequence|seq)[ _]len"
-    # The wording of Anthropic, Bedrock and Google
+    # The wording of Anthropic, Bedrock and Google.
     r"|prompt is too long|request_too_large|input is too long|input token count|exceed\w* context limit"
-    # The wording of llama.cpp, Ollama, LM Studio, and others
+    # The wording of llama.cpp, Ollama, LM Studio and others.
     r"|(exceed\w*|(larger|greater|longer) than) the (available |model'?s? )?(maximum "
     r")?context|exceed_context_size|exceed\w* (the )?(maximum )?context "
     r"(length|size|window)|context (length|window|size) (was )?exceeded|too many tokens",

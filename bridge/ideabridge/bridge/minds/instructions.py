@@ -36,7 +36,7 @@ class _Brief:
     def __init__(self, schema: JSONObject) -> None:
         self._solution = SolutionSchema.read(schema)
         # Named types and meta-properties, in the order in which they are found. Their descriptions
-        # follow the tools.
+        # come after the tools.
         self._named: dict[str, None] = {}
         self._metas: dict[str, None] = {}
 
@@ -122,8 +122,8 @@ class _Brief:
 
         keywords = read_as(SchemaKeywords, schema)
         if "anyOf" in schema and "properties" not in schema:
-            # Leave out the alternative that accepts a reference, because the instructions state for
-            # all values that a reference can replace them.
+            # Leave out the alternative that accepts a reference, because the instructions say once,
+            # for all values, that a reference can stand in for them.
             kinds = dict.fromkeys(
                 self._type(branch, depth + 1)
                 for branch in list_or_empty(schema["anyOf"])

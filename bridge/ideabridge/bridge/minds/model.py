@@ -83,8 +83,8 @@ class AnswerBuffer:
     def __init__(self) -> None:
         self._answer = AnswerReader()
         self._held: list[str] = []
-        # The text that is, or might be, reasoning before the answer, or None once the answer itself
-        # has begun.
+        # Text that is, or might be, reasoning before the answer, or None once the answer itself has
+        # begun.
         self._before: str | None = ""
         self._closing: re.Pattern[str] | None = None
         self.has_begun = False
@@ -103,7 +103,7 @@ class AnswerBuffer:
     @property
     def text(self) -> str:
         """The text that is held back."""
-        # A lone surrogate cannot be sent.
+        # Replace lone surrogates, because they cannot be sent.
         return "".join(self._held)[:_LONGEST_QUOTE].encode("utf-8", "replace").decode()
 
     def take(self, piece: str) -> str:
@@ -133,7 +133,7 @@ class AnswerBuffer:
         reasoning.
         """
         if self._closing is None:
-            # Servers can send any amount of white space before the answer.
+            # A server can send any amount of white space before the answer.
             text = text.lstrip()
             opening_tag = _THOUGHT.match(text)
             if opening_tag is not None:
@@ -211,7 +211,7 @@ class ModelAnswer:
         self._configuration = configuration
         self._taken = forms_by_schema
         self._sleep = sleep
-        # The usage of all finished attempts, or None before the first one has finished.
+        # The usage of all finished attempts, or None until the first one has finished.
         self._spent: Usage | None = None
         self._stream: Stream | None = None
         self._deadline = math.inf
@@ -248,7 +248,7 @@ class ModelAnswer:
                 async for piece in pieces:
                     yield piece
         except Exception as error:
-            # Add the usage of failed attempts, because their tokens also cost money.
+            # Failed attempts also cost tokens, so report their usage.
             if self._spent is not None:
                 yield self._spent
             if isinstance(error, ContextTooLargeError):
@@ -296,7 +296,7 @@ class ModelAnswer:
                             yield passed
 
                     if buffer.is_whole:
-                        # Ignore the error, because only the usage follows the Solution.
+                        # Ignore errors, because only the usage follows the Solution.
                         with anyio.move_on_after(_AFTERWARDS), suppress(IdeabridgeError):
                             while await stream.next() is not None:
                                 pass
@@ -304,8 +304,8 @@ class ModelAnswer:
                     stopped = stream.stopped()
             except ModelRefusalError as error:
                 if buffer.has_begun:
-                    # Raise a different error, because a refusal would end the run, although the run
-                    # can continue with the calls that have arrived.
+                    # A refusal would end the run, but the run can continue with the calls that have
+                    # already arrived, so raise a different error.
                     raise ModelStoppedError(str(error)) from error
                 raise
             except (ModelUnavailableError, SchemaRefusalError) as error:
@@ -316,7 +316,7 @@ class ModelAnswer:
 
             rest = buffer.close()
             if buffer.broken is None or (buffer.has_begun and stopped is None):
-                # Once the answer has begun, the loop itself reports a malformed end.
+                # Once the answer has begun, the loop itself reports that its end is malformed.
                 self._keep_form()
                 if rest:
                     yield rest
@@ -365,8 +365,8 @@ class ModelAnswer:
         untried = self._schema not in self._taken
         lower = next(iter(self._forms[self._forms.index(self._form) + 1 :]), None)
         if isinstance(error, SchemaRefusalError):
-            # If the endpoint refuses the Request without a reason, the form might be the cause,
-            # unless it has worked before.
+            # If the endpoint gives no reason for rejecting the Request, the cause might be the
+            # form, unless the form has worked before.
             if lower is None or not (error.certain or untried):
                 raise error
             self._form = lower
@@ -382,7 +382,7 @@ class ModelAnswer:
             self._failures = 0
             return
 
-        # The wait doubles each time, with some randomness, unless the endpoint states how long to
+        # The wait doubles each time, with some randomness, unless the endpoint says how long to
         # wait.
         wait = min(_FIRST_WAIT * 2 ** (self._failures - 1), _LONGEST_WAIT) * random.uniform(  # noqa: S311 - not for secrets
             0.75, 1.25
@@ -470,10 +470,10 @@ class ModelMind:
             )
 
         self._secrets = secrets or Secrets()
-        # Mask the keys now, because a run stores text before it asks the model for the first time.
+        # Mask the keys now, because a run stores text even before it first asks the model.
         mask_keys(self.configuration, self._secrets)
         self._sleep = sleep
-        # The endpoint of each model, and the forms that work at this endpoint.
+        # For each model, the form that works for each schema, and the model's endpoint.
         self._taken: dict[str, dict[str, Form]] = {}
         self._endpoints: dict[str, Endpoint] = {}
         self._opening = anyio.Lock()

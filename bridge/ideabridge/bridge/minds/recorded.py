@@ -85,8 +85,8 @@ class Recorded:
         if newest is None:
             return {}
         if newest.idea.shown is None:
-            # Show everything, so that the Requests do not offer the reading tool. The recording was
-            # made when minds could not read values yet.
+            # The recording was made before minds could read values, so show everything. Otherwise,
+            # the Requests would offer the reading tool.
             return {"value": MOST_BYTES, "request": MOST_BYTES}
 
         limits = Shown.from_json(newest.idea.shown)
@@ -114,7 +114,7 @@ class Recorded:
         wording of the offer.
         """
         if self._by_offer is None:
-            # The index is built only once, because ideas that are saved later have ids in the
+            # Building the index once is enough, because ideas that are saved later have ids in the
             # current form.
             self._by_offer = await compute_in_thread(self._index_by_offer)
 
@@ -176,7 +176,7 @@ def _ids(request: Request) -> Iterator[str]:
     yield request.id
     yield content_hash({"context": request.context_json, "schema": request.schema})
     yield content_hash({"context": earlier_form(request.context_json), "schema": request.schema})
-    # Parts of a recording might have been made under the limits for a different kind of mind.
+    # Some parts of a recording might have been made with the limits for a different kind of mind.
     for limits in (TO_MINDS, TO_HOSTS):
         yield dataclasses.replace(request, shown=limits.to_json()).id
 
@@ -242,7 +242,7 @@ def earlier_form(context: Sequence[JSON]) -> list[JSON]:
             case "correction" if (
                 isinstance(raw["correction"], dict) and "left_out" in raw["correction"]
             ):
-                # Leave out the correction, because the recorded mind was not shown it.
+                # The recorded mind was not shown this correction, so leave it out.
                 continue
             case "correction":
                 messages.append({**raw, "correction": shorten_literal(raw["correction"])})
@@ -369,7 +369,7 @@ def recording(path: Path) -> Generator[Recorded]:
             raw = decode(data, what=path.name, max_bytes=MAX_FILE_BYTES, max_depth=MAX_DEPTH + 16)
             for place, document in enumerate(raw if isinstance(raw, list) else [raw]):
                 try:
-                    # Only the idea is read, and its ids verify it.
+                    # Only the idea is read, and its ids are enough to verify it.
                     store.import_idea(document, checks="idea")
                 except IdeaDocumentError as error:
                     raise IdeaDocumentError(f"{path.name}: {place}: {error}") from None
@@ -390,8 +390,8 @@ def recording_of(
             if record.id.startswith(f"{run_id}."):
                 ids += [idea.id for idea in store.ideas.of_run(record.id)]
 
-        # Once the run itself is found, all its rooms are found, too, because rooms are newer than
-        # the run that they belong to.
+        # Rooms are newer than the run that they belong to, so once the run itself has been found,
+        # all its rooms have been, too.
         if len(records) < _PAGE or any(record.id == run_id for record in records):
             break
         after = records[-1].id

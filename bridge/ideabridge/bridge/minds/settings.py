@@ -156,7 +156,7 @@ class ModelConfiguration(BaseModel):
     @field_validator("key_env")
     @classmethod
     def _check_variable(cls, name: str | None) -> str | None:
-        # The message does not show the value, which might be the key itself.
+        # Leave the value out of the message, because it might be the key itself.
         if name is not None and not _VARIABLE.fullmatch(name):
             raise ValueError("expected the name of an environment variable, not a key")
         return name
@@ -186,7 +186,7 @@ def url_problem(url: str) -> str | None:
     try:
         parts = urlsplit(url)
         host = parts.hostname
-        # Reading `port` raises ValueError if it is not a valid port number.
+        # Reading `port` raises ValueError if the port number is invalid.
         _ = parts.port
     except ValueError:
         return "expected an http or https address"

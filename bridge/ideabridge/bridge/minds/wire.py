@@ -139,7 +139,7 @@ def fault_in(error: BaseException) -> IdeabridgeError | None:
 
 
 async def _ask_plain(request: httpx.Request | httpx2.Request) -> None:
-    # Refuse compression, because a few kilobytes of compressed data can expand to gigabytes.
+    # Decline compression, because a few kilobytes of compressed data can expand to gigabytes.
     request.headers["Accept-Encoding"] = "identity"
 
 
@@ -222,7 +222,7 @@ def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
     if isinstance(error, UserError | ImportError):
         return ModelSetupError(f"the model cannot be asked: {_bounded(str(error))}")
     if isinstance(error, UnexpectedModelBehavior) and _SILENT in str(error):
-        # llama-cpp-python does not stream errors. It answers with status 200 and an empty stream.
+        # llama-cpp-python does not stream errors: it responds with status 200 and an empty stream.
         return SchemaRefusalError(
             "the model endpoint ended its response without sending any content: the Request may be "
             "too long for the model's context, base_url may be wrong, or the server may have "
@@ -231,7 +231,7 @@ def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
         )
 
     if not isinstance(error, ModelAPIError):
-        # The libraries do not check what they read: a chunk that is not an object raises an
+        # The libraries do not check what they read, so a chunk that is not an object ends in an
         # AttributeError.
         detail = _bounded(f"{type(error).__name__}: {error}")
         return ModelUnavailableError(f"the model endpoint's response cannot be read: {detail}")
@@ -310,13 +310,13 @@ def _said(error: ModelAPIError) -> str:
     else:
         text = error.message
         cause = error.__cause__
-        # The message "Connection error." is too vague, but the first cause in the chain of errors
-        # explains it.
+        # "Connection error." says too little, but the first cause in the chain of errors explains
+        # it.
         while cause is not None and cause.__cause__ is not None:
             cause = cause.__cause__
 
         if isinstance(error, ModelConnectionError) and cause is not None:
-            # The error for a reset connection has no message.
+            # The error that a reset connection raises has no message.
             below = str(cause) or type(cause).__name__
             text = text if below in text else f"{text} {below}"
 
@@ -324,7 +324,7 @@ def _said(error: ModelAPIError) -> str:
 
 
 def _bounded(text: str) -> str:
-    # The result must not contain terminal control characters or lone surrogates.
+    # Replace control characters and lone surrogates, because the text goes to terminals.
     flat = " ".join(
         "".join(
             character if character.isprintable() else " "

@@ -308,7 +308,7 @@ def _check_parts(form: JSONObject) -> None:
     """Check the keywords and the texts of each schema in a form."""
     for place, schema in schemas_in(form):
         if place[:1] == ("additionalProperties",):
-            # Only the values of fields matter, because a person fills in nothing else.
+            # A person fills in nothing but the fields, so only their schemas matter.
             continue
 
         where = _where(place)
@@ -639,8 +639,7 @@ class Asking:
         try:
             while self._logs:
                 sent = self._logs.popleft()
-                # Build the message from known fields only, because a module's own message can
-                # contain anything.
+                # A module's own message can contain anything, so build a new one from known fields.
                 parts = {part: sent[part] for part in _LOG_PARTS if part in sent}
                 message = normalise({"data": None, **parts}, what="a log message")
                 size = len(encode(message))
@@ -773,7 +772,7 @@ class Asking:
 
         if isinstance(params, types.CreateMessageRequestParams):
             _check_sampling(params)
-            # A module must not see the client's conversation with other servers.
+            # A module must not see what the client said in its conversation with other servers.
             question = types.CreateMessageRequest(
                 params=params.model_copy(update={"include_context": "none"})
             )
@@ -789,8 +788,9 @@ class Asking:
         if self._secrets.mask(params.url) != params.url:
             raise FormError("its address contains a secret of the configuration")
 
-        # Clients that use version 2025-11-25 need an id, and version 2026-07-28 has none. The
-        # module's own id can contain anything, so give the client a different id.
+        # Clients that use version 2025-11-25 need an id, which does not exist in version
+        # 2026-07-28. Create a new one for the client, because the module's own id can contain
+        # anything.
         own_id = token_hex(8)
         if params.elicitation_id is not None:
             own_id = self.own_ids.setdefault(params.elicitation_id, own_id)
@@ -851,7 +851,7 @@ class Asking:
             ) from None
 
         for _, name in self._secrets.places({**questions}):
-            # The module recognizes answers by these names, so the names cannot be masked.
+            # The names cannot be masked, because the module recognizes the answers by them.
             raise ModuleInputRequiredError(
                 self._module,
                 f"{self._tool} asks questions whose names contain the secret {name} of the "
@@ -896,7 +896,7 @@ class Asking:
         with self._stopped_clock(), anyio.CancelScope() as scope:
             self._open.add(scope)
             try:
-                # Show a person only one form at a time for each call.
+                # Show a person only one of a call's forms at a time.
                 async with self._one:
                     return _result(await self._ask(self._asker, inquiry, apart=apart))
             finally:

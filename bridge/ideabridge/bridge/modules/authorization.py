@@ -101,8 +101,8 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _Method = Literal["client_secret_basic", "client_secret_post"]
 
-# Drop the SDK's warnings, because the SDK also raises an error for each of them. That error is
-# reported with the module's name.
+# Drop the SDK's warnings, because it also raises an error for each of them, and that error is
+# reported with the name of the module.
 logging.getLogger("mcp.client.auth.oauth2").addFilter(
     lambda record: record.levelno < logging.WARNING
 )
@@ -171,23 +171,23 @@ class Authorization(httpx2.Auth):
         self._loaded = False
         self._asked: set[str] = set()
         self._holds = False
-        # The token of the last sign-in, or None once the module has accepted it.
+        # The token from the last sign-in, or None once the module has accepted it.
         self._fresh: str | None = None
         self._failure: ModuleSignInError | None = None
         self._back = ""
         self._lock = anyio.Lock()
         self.signed_in: str | None = None
         self.oddities = Oddities()
-        # The issuer as the authorization server writes it; see `repair_server`.
+        # The issuer exactly as the authorization server writes it; see `repair_server`.
         self._written_issuer: str | None = None
-        # Why the authorization server's metadata could not be read during this sign-in.
+        # The reason why the authorization server's metadata could not be read during this sign-in.
         self._server_fault: str | None = None
         self._provider = self._make_provider()
 
     def _make_provider(self) -> OAuthClientProvider:
         settings = self._settings
         if settings.grant == "client_credentials":
-            # This module is imported here, because it loads the library for signatures.
+            # Import this only when it is needed, because it loads the library for signatures.
             from mcp.client.auth.extensions.client_credentials import (
                 ClientCredentialsOAuthProvider,
                 PrivateKeyJWTOAuthProvider,
@@ -248,7 +248,8 @@ class Authorization(httpx2.Auth):
 
         async def signed(audience: str) -> str:
             try:
-                # The server might compare the audience with its own name, character by character.
+                # Pass the issuer exactly as the server writes it, because the server might compare
+                # the audience with its own name character by character.
                 return await sign(self._written_issuer or audience)
             except (PyJWTError, ValueError, TypeError):
                 problem = (
@@ -344,7 +345,7 @@ class Authorization(httpx2.Auth):
 
             if not left or not self._is_challenge(challenge):
                 return
-            # The body of the refusal is read before the request is sent again.
+            # The body of the refusal is read before the request is sent again, so limit its size.
             challenge.stream = _Bounded(challenge.stream)
 
     def _is_challenge(self, response: httpx2.Response) -> bool:
@@ -352,7 +353,7 @@ class Authorization(httpx2.Auth):
         token.
         """
         if response.status_code == _UNAUTHORIZED:
-            # If headers are configured, the refusal might be about the key in one of them.
+            # If headers are configured, it might be a key in one of them that the module refuses.
             return (
                 not self._has_headers
                 or "bearer" in response.headers.get("www-authenticate", "").lower()
@@ -364,7 +365,7 @@ class Authorization(httpx2.Auth):
         ):
             return False
 
-        # Some modules do not name a scope.
+        # Some modules do not say which scope they want.
         scopes = set(self._demanded(response, self._asked) or [""])
         if scopes <= self._asked and (self._person is not None or not self._is_personal):
             return False  # the module refuses even with a token for these scopes
@@ -478,7 +479,7 @@ class Authorization(httpx2.Auth):
                 tokens = context.current_tokens
                 self._fresh = None if tokens is None else tokens.access_token
         except (OAuthFlowError, SignInError, ValueError, OverflowError, httpx2.InvalidURL) as error:
-            # The SDK does not catch the errors that malformed answers and addresses raise.
+            # The SDK does not catch the errors that malformed responses and addresses raise.
             failure = self._failed(error)
             if self._person is not None:
                 self._failure = failure  # a person is asked only once
@@ -500,8 +501,8 @@ class Authorization(httpx2.Auth):
             if self._has_newer(refused, challenge) or not context.can_refresh_token():
                 return
 
-        # If the call is cancelled in the meantime, the new tokens must not be lost, because the old
-        # tokens can no longer be used.
+        # The old tokens can no longer be used, so make sure that the new ones are not lost if the
+        # call is cancelled in the meantime.
         with anyio.CancelScope(shield=True):
             tried = context.current_tokens
             context.token_expiry_time = _PAST  # the SDK renews what has expired
@@ -519,8 +520,8 @@ class Authorization(httpx2.Auth):
                     outgoing = await flow.asend(response)
 
             if context.current_tokens is None and self._is_personal:
-                # A person might have signed in again, so that the server revoked the earlier
-                # tokens.
+                # The server might have revoked the earlier tokens because a person has signed in
+                # again.
                 await self._load(again=True)
                 if status not in _REFUSALS:
                     raise TemporaryError(
@@ -677,9 +678,10 @@ class Authorization(httpx2.Auth):
         issuer = one("iss")
         metadata = self._provider.context.oauth_metadata
         if issuer is not None and metadata is not None and issuer == self._written_issuer:
-            # The SDK compares this issuer with the issuer in the metadata. The protocol does not
-            # allow normalisation, so even an additional slash is a mismatch. Therefore, use the
-            # issuer exactly as the server writes it.
+            # The SDK compares this issuer with the one in the metadata, which `repair_server` might
+            # have changed, and the protocol allows no normalisation: even an additional slash is a
+            # mismatch. So if the server wrote the same issuer in both places, pass on the one in
+            # the metadata.
             issuer = str(metadata.issuer)
 
         return AuthorizationCodeResult(code=one("code") or "", state=one("state"), iss=issuer)
@@ -709,7 +711,7 @@ class Authorization(httpx2.Auth):
         if isinstance(error, OverflowError):
             reason = "an answer has a number that is too large"
         elif isinstance(error, ValidationError) or isinstance(origin, ValidationError):
-            # pydantic's message quotes the answer, which can contain tokens
+            # pydantic's message quotes the response, which can contain tokens.
             reason = "an answer does not follow OAuth"
         elif isinstance(error, ValueError | httpx2.InvalidURL):
             reason = f"an address is malformed: {reason}"
@@ -831,20 +833,20 @@ class Authorization(httpx2.Auth):
             resource=context.protected_resource_metadata,
         )
         if not self._is_personal:
-            # Do not store the tokens, because every process gets its own tokens.
+            # Every process gets tokens of its own, so do not store them.
             self._sign_in = sign_in
             sign_in.learn(self._module, self._secrets)
             return
 
-        # The lock prevents another process, which renews the tokens of an earlier sign-in, from
-        # overwriting the new tokens.
+        # Take the lock, because another process that is renewing the tokens of an earlier sign-in
+        # would otherwise overwrite the new ones.
         async with self._locked():
             try:
                 place = await self._keep(sign_in)
             except SignInError:
                 if self._person is not None:
-                    # Forget the tokens: otherwise, this process would report that the person is
-                    # signed in, although no other process has the tokens.
+                    # Forget the tokens. Otherwise, this process would say that the person is signed
+                    # in, although no other process has the tokens.
                     context.clear_tokens()
                 raise
 
@@ -916,8 +918,8 @@ class _DeviceProvider(_PersonalProvider):
         self._authorization = authorization
         self._person = person
         self._endpoint = ""
-        # The metadata that named the endpoint. Keep this metadata, because the module might later
-        # name a different server.
+        # The metadata that named the endpoint. Keep it, because the module might later name a
+        # different server.
         self._endpoint_of: OAuthMetadata | None = None
         self._for_tokens: httpx2.Request | None = None
 
@@ -961,8 +963,8 @@ class _DeviceProvider(_PersonalProvider):
                 self._form(str(request.url), {"grant_type": DEVICE_GRANT, "device_code": code})
             )
 
-        # Show the host of the issuer, not the host of the endpoint, because a server could choose
-        # an endpoint whose host resembles the host of the page.
+        # Show the host of the issuer rather than that of the endpoint, because a server could
+        # choose an endpoint whose host looks like that of the page.
         server = "" if metadata is None else urlsplit(str(metadata.issuer)).hostname or ""
         with waiting_on_a_person():
             return await self._person.sign_in(
@@ -973,8 +975,8 @@ class _DeviceProvider(_PersonalProvider):
         metadata = self.context.oauth_metadata
         if metadata is None:
             raise OAuthRegistrationError("it names no authorization server")
-        # Read the document again here: the SDK reads it just before its first POST, but keeps only
-        # the fields that it knows.
+        # Read the document again, because the SDK, which reads it just before its first POST, keeps
+        # only the fields that it knows.
         if OAuthMetadata.model_validate_json(response.content) != metadata:
             raise OAuthFlowError("the metadata of the authorization server has changed")
 

@@ -66,14 +66,12 @@ class Backchannel:
         self._on_mixed = on_mixed
         self._declared = _EVERYTHING if exposed else FORMS
         self.start: Start | None = None
-        # Maps the id of each unanswered request to its call, or to None if the call was cancelled.
+        # For each unanswered request, by id: its call, or None if the call was cancelled.
         self._unanswered: dict[str | int, Asking | None] = {}
         self._live: list[Asking] = []
-        # The calls that were unanswered when a question arrived, keyed by the question's id as a
-        # string.
+        # For each question, by its id as a string: the calls that were unanswered when it arrived.
         self._asking: dict[str, list[Asking | None]] = {}
-        # The call whose client was asked to open an address, keyed by the module's id for the
-        # address.
+        # For each address, by the module's id for it: the call whose client was asked to open it.
         self._addresses: OrderedDict[str, Asking] = OrderedDict()
 
     @contextmanager
@@ -114,8 +112,7 @@ class Backchannel:
         client = asking.client
         meta = _meta(message)
         if client is not None and types.CLIENT_CAPABILITIES_META_KEY in meta and client.log_level:
-            # Since 2026-07-28, each request names the level of the log messages that the client
-            # wants.
+            # Since 2026-07-28, each request says from which level on the client wants log messages.
             meta[types.LOG_LEVEL_META_KEY] = client.log_level
 
     def answered(self, request: str | int) -> None:
@@ -168,7 +165,8 @@ class Backchannel:
             return
 
         async def tell() -> None:
-            # A client that has left or does not read must not delay or end the module's connection.
+            # A client that has left, or does not read, must neither delay the module's connection
+            # nor end it.
             with suppress(Exception), anyio.move_on_after(_TOLD_SECONDS):
                 await client.tell_completed(own_id)
 
@@ -236,8 +234,8 @@ class Backchannel:
 
         is_for_people = isinstance(question, types.ElicitRequest)
         if any(asking.is_mixed for asking in live):
-            # The callers already know that the question cannot be assigned, and their calls end or
-            # are sent again.
+            # The callers already know that the question cannot be assigned to a call, and their
+            # calls are ending or are being sent again.
             return types.ElicitResult(action="cancel") if is_for_people else _refusal(reason)
 
         message = question.params.message if is_for_people else question.method

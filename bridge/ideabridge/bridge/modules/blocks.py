@@ -67,7 +67,7 @@ def native(value: JSONObject) -> JSONObject | None:
     except ValidationError:
         return None
 
-    # Do not convert the value: a member that the protocol does not define would be lost.
+    # Do not convert the value, because members that the protocol does not define would be lost.
     if block.model_dump(mode="json", by_alias=True, exclude_unset=True) != value:
         return None
     if isinstance(block, types.ImageContent | types.AudioContent):
@@ -138,7 +138,7 @@ class Blocks:
     """
 
     def __init__(self) -> None:
-        # Blocks, keyed by the `id()` of their placeholder. Each entry keeps its placeholder alive
+        # Blocks, keyed by the `id()` of their placeholder. Each entry keeps the placeholder alive
         # so that the id cannot be reused.
         self._taken: dict[int, tuple[JSONObject, JSONObject]] = {}
         self._left = 0
@@ -214,7 +214,7 @@ class Blocks:
                     continue
 
                 if data not in numbers:
-                    # If the same image occurs twice, one block is enough.
+                    # One block is enough for an image that occurs twice.
                     numbers[data] = first + len(blocks)
                     room -= len(data)
                     blocks.append(block)

@@ -202,7 +202,7 @@ class Tap:
             if message.method == "notifications/cancelled" and self._settle(
                 (message.params or {}).get("requestId")
             ):
-                # The module cancels a question, so the SDK will not answer the question.
+                # The module has cancelled its question, so the SDK will not answer it.
                 return True
 
             if not self._notifications.missing():
@@ -241,7 +241,7 @@ class Tap:
         """Record that a request from the module was answered or cancelled. Return False if the
         request is unknown.
         """
-        # Like the SDK, treat 7 and "7" as the same id.
+        # Treat 7 and "7" as the same id, as the SDK does.
         was_unanswered = str(request) in self._unanswered
         self._unanswered.discard(str(request))
         self._backchannel.settled(str(request))
@@ -255,7 +255,7 @@ class Tap:
             return item
 
         if self._repairs.is_heavy(item.message):
-            # Modules take turns, so that a module with many odd messages does not delay the others.
+            # Let modules take turns, so that one with many odd messages does not delay the others.
             turn = asked_by.set(f"connection {id(self)}")
             message = await compute_in_thread(self._repairs.repaired, item.message, self.version)
             asked_by.reset(turn)
@@ -477,7 +477,7 @@ class Connection:
         self._watched = start.watched
         self._log_level: types.LoggingLevel | None = start.log_level
         self._watched_changed = anyio.Event()
-        # The watched resources whose changes the module reports (version 2026-07-28).
+        # The watched resources whose changes the module will report (version 2026-07-28).
         self._held: frozenset[str] = frozenset()
         self._held_changed = anyio.Event()
         self.oddities = Oddities(secrets, start.quotes)
@@ -537,7 +537,7 @@ class Connection:
         self._negotiated = False
         self.listing: Listing | None = None
         self.list_fault: str | None = None
-        # The processor time, in seconds, that the last list took.
+        # The CPU time, in seconds, that the last list took.
         self._listing_seconds = 0.0
 
     @property
@@ -708,8 +708,8 @@ class Connection:
                 read, "tools", patience, lambda error: _text(error, self._secrets)
             )
         except MCPError as error:
-            # If the method does not exist, there are no tools: a server that has only resources or
-            # prompts does not list tools.
+            # A server that has only resources or prompts need not have this method. Such a server
+            # has no tools.
             if error.code != types.METHOD_NOT_FOUND:
                 raise
             pages: PagedList[types.Tool] = PagedList([])
@@ -725,8 +725,8 @@ class Connection:
             self._listing_seconds = time.thread_time() - began
             return listing
 
-        # Do this in a thread, because compiling thousands of schemas, or a few hostile schemas,
-        # takes a second.
+        # Use a thread, because compiling thousands of schemas, or a few hostile ones, takes a
+        # second.
         return await anyio.to_thread.run_sync(listing)
 
     async def _on_message(self, message: IncomingMessage) -> None:
@@ -767,8 +767,8 @@ class Connection:
             else:
                 self.list_fault = None
                 self._take(listing)
-            # Reading a long list that changes constantly must take at most a tenth of the elapsed
-            # time and of the processor time.
+            # Even if a long list changes constantly, reading it must not take more than a tenth of
+            # the elapsed time, or of the CPU time.
             took = anyio.current_time() - began
             pause_after = max(
                 _REFRESH_SECONDS, min(_REFRESH_MOST, 9 * took), 9 * self._listing_seconds
@@ -806,8 +806,7 @@ class Connection:
         ]
 
         def begun(*, again: bool) -> None:
-            # Treat everything as changed, because changes before the subscription were not
-            # reported.
+            # Changes before the subscription were not reported, so treat everything as changed.
             if tools:
                 self._changed.set()
             for event in events:
@@ -953,7 +952,7 @@ class Connection:
             await self._hold(
                 partial(self.client.listen, resource_subscriptions=sorted(uris)), begun
             )
-            # The module does not support subscriptions.
+            # `_hold` has returned, so the module does not support subscriptions.
             begun_once.set()
 
         with anyio.CancelScope() as scope:
@@ -1010,7 +1009,7 @@ class Connection:
             return ModuleSignInError(self._module, text, lasting=chosen.data is Mark.SIGN_IN)
 
         data = chosen.data if isinstance(chosen, MCPError) else None
-        # Do not say that a remote server did not start, because it might be running.
+        # A remote server might well be running, so do not say that it did not start.
         failure = "did not connect" if self._stdio is None else "did not start"
         text = f"{name} {failure}: {_text(chosen, self._secrets)}{self._words()}"
         return ModuleConnectError(
@@ -1036,13 +1035,13 @@ def _text(error: BaseException, secrets: Secrets) -> str:
     if isinstance(error, MCPError):
         if error.code == types.REQUEST_TIMEOUT and error.message.endswith("timed out"):
             return "no answer in time"
-        # Replace only the SDK's own message: servers use the same code for their own errors, and
-        # their messages say more.
+        # Replace only the SDK's own message, because servers use the same code for errors of their
+        # own, and their messages say more.
         if error.code == types.CONNECTION_CLOSED and error.message == "Connection closed":
             return "the connection ended"
 
-        # Keep the text on one line: it becomes part of notes and tables, in which the module must
-        # not forge lines.
+        # Keep the text on one line, because it becomes part of notes and tables, and the module
+        # must not be able to forge lines in them.
         text = printable_line(shown(error.message, secrets, _WORDS))
         is_ours = isinstance(error.data, Mark | Replaced)
         return text if is_ours else f"{text} ({error.code})"

@@ -67,9 +67,9 @@ class ConnectionPool:
         self._owners = owners
         self._is_needed = is_needed
         self._idle_seconds = idle_seconds
-        # The connections, with the most recently used connection last.
+        # The connections, ending with the one that was used last.
         self._open: dict[_Key, _Pooled] = {}
-        # The connections that end after their last call.
+        # The connections that will be ended after their last call.
         self._retired: set[_Pooled] = set()
 
     @contextmanager
@@ -100,7 +100,7 @@ class ConnectionPool:
                 yield pooled.module
         finally:
             if pooled.is_idle and (pooled in self._retired or pooled.module.state == "failed"):
-                # End the connection immediately, so that the next call creates a new connection.
+                # End the connection now, so that the next call gets a new one.
                 self._end(key, pooled)
 
     def count_sessions(self, module: str) -> int:

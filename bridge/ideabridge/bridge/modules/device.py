@@ -160,8 +160,8 @@ class DevicePerson:
             if address is not None:
                 check_address(address)
                 if "@" in urlsplit(address).netloc:
-                    # Refuse an address such as https://login.example@evil.example/, which looks
-                    # like an address of login.example.
+                    # Reject an address such as https://login.example@evil.example/, because it
+                    # looks like an address at login.example.
                     raise OAuthFlowError(
                         f"the server names the address {address[:_SHOWN_CHARACTERS]}: expected an "
                         "address without a user name"
@@ -206,7 +206,7 @@ class DevicePerson:
 
                 trouble = f"its authorization server answered HTTP {response.status_code}"
 
-            # Ask less often, because the server might be overloaded.
+            # The server might be overloaded, so ask less often.
             interval = max(interval, min(2 * interval, _MOST_INTERVAL))
 
         late = "nobody signed in with the code in time"

@@ -59,10 +59,10 @@ class EventReader:
         self._pieces: list[bytes] = []
         self._line_size = 0
         self._is_first_line = True
-        # True if the last line ended with CR, so that an LF that follows belongs to the same line
+        # True if the last line ended with CR. An LF that follows then belongs to the same line
         # ending.
         self._after_cr = False
-        # The unfinished event.
+        # The state of the unfinished event.
         self._name = ""
         self._data: list[bytes] = []
         self._event_id: str | None = None
@@ -100,8 +100,8 @@ class EventReader:
         """
         if self._line_size:
             self._end_line()
-        # The event might be cut off, so ignore its id. A reopened stream must then begin with this
-        # event.
+        # Ignore the event's id, because the event might be cut off and a reopened stream must then
+        # begin with it.
         self._event_id = None
         event = self._end_event()
         return [] if event is None else [event]

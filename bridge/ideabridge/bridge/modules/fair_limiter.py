@@ -65,7 +65,7 @@ class FairLimiter:
         caller, queues = self._waiting.popitem(last=False)
         sender, queue = queues.popitem(last=False)
         queue.popleft().set()
-        # Move the sender to the end of its caller's senders, and the caller to the end of the
+        # Move the sender behind its caller's other senders, and the caller behind the other
         # callers.
         if queue:
             queues[sender] = queue

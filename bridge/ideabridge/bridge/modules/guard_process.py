@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
 else:
-    # This module has the same functions and numbers as `signal`, but does not import `enum`.
+    # `_signal` has the same functions and numbers as `signal`, but does not import `enum`.
     import _signal as signal
 
 GRACE_SECONDS = 0.5
@@ -31,7 +31,7 @@ def _send(group: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        # macOS raises this error if all processes of the group are zombies.
+        # On macOS, this error means that all processes in the group are zombies.
         return False
     return True
 
@@ -73,11 +73,11 @@ def main() -> None:
 
         *lines, unread = (unread + data).split(b"\n")
         for line in lines:
-            # Signal numbers can precede the sign.
+            # There can be signal numbers in front of the sign.
             start = max(line.rfind(b"+"), line.rfind(b"-"))
             group = line[start + 1 :]
-            # Ignore the numbers 0 and 1, because 0 would mean the group of this process, and 1
-            # would mean all processes.
+            # Ignore 0 and 1, because 0 would mean the group of this process, and 1 would mean all
+            # processes.
             if start >= 0 and group.isdigit() and int(group) > 1:
                 (groups.add if line[start] == ord("+") else groups.discard)(int(group))
 

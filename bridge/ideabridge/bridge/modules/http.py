@@ -171,8 +171,8 @@ class ModuleHTTPClient:
     ) -> None:
         self.url = httpx2.URL(url)
         self._reader = reader
-        # Reading has no timeout in the client: a stream can be silent for a long time, and every
-        # call has its own timeout.
+        # Set no timeout for reading, because a stream can be silent for a long time and every call
+        # has its own timeout.
         timeout = httpx2.Timeout(min(30.0, connect_timeout), read=None)
         self._client = httpx2.AsyncClient(
             headers=dict(headers), timeout=timeout, auth=auth, verify=certificates()
@@ -223,12 +223,12 @@ class ModuleHTTPClient:
             response = await self._client.send(request, stream=True)
             if not response.has_redirect_location:
                 return response
-            # The body of a redirect is not read, because it could be endless.
+            # Do not read the body of a redirect, because it could be endless.
             await response.aclose()
             visited.append(url)
             url = _redirected(response)
-            # Allow a second visit, because a server can legitimately set a cookie and redirect to
-            # the same address once.
+            # Allow a second visit, because a server may redirect to the same address once in order
+            # to set a cookie.
             if visited.count(url) > 1 or len(visited) > MAX_REDIRECTS:
                 if url in visited:
                     problem = "redirects in a loop"
@@ -251,8 +251,8 @@ class ModuleHTTPClient:
             )
 
         code = METHOD_NOT_FOUND if status == _NOT_FOUND else INTERNAL_ERROR
-        # `Retry-After` means that the server has not begun the call. After any other server
-        # failure, the call might have run.
+        # `Retry-After` means that the server has not begun the call. With any other failure of the
+        # server, the call might have run.
         has_begun = status in _NO_ANSWER or (
             status >= _SERVER_FAULT and status not in _NOT_IMPLEMENTED
         )
@@ -337,7 +337,8 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
         )
         raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=status)
 
-    # Use the user name and password of the configured address. A server must not choose them.
+    # Keep the user name and password of the configured address, because a server must not choose
+    # them.
     return target.copy_with(userinfo=request.url.userinfo, fragment=None)
 
 

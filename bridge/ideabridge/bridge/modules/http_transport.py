@@ -130,7 +130,7 @@ class HTTPTransport:
         if group is None:
             return
 
-        # The shield is safe, because every wait inside it has a time limit.
+        # Shielding this is safe, because every wait inside it has a time limit.
         with anyio.CancelScope(shield=True):
             self._mailbox.close()
             self._to_session.close()
@@ -163,8 +163,8 @@ class HTTPTransport:
             headers = item.metadata.headers
 
         if isinstance(message, JSONRPCRequest) and message.method == "initialize":
-            # `initialize` negotiates the version, so the version with which `server/discover` was
-            # sent no longer applies.
+            # `initialize` negotiates the version, so forget the version with which
+            # `server/discover` was sent.
             self._streamable.version = None
         elif MCP_PROTOCOL_VERSION_HEADER in headers:
             self._streamable.version = headers[MCP_PROTOCOL_VERSION_HEADER]
@@ -178,7 +178,8 @@ class HTTPTransport:
         elif not isinstance(message, JSONRPCNotification):
             group.start_soon(self._post, content, headers, "an answer")
         elif message.method == "notifications/initialized":
-            # Servers refuse requests that arrive before this notification.
+            # Wait until this notification has been sent, because servers reject requests that
+            # arrive before it.
             await self._post(content, headers, message.method)
             if self._way is self._streamable:
                 group.start_soon(self._streamable.listen)

@@ -50,7 +50,7 @@ _OF_WRAPPER: Final = frozenset(
         _MARK,
     }
 )
-# The title of a wrapper is the name of a Python function, which begins with a lower-case letter,
+# A wrapper's title is the name of a Python function, which begins with a lower-case letter,
 # followed by "Output".
 _MADE: Final = re.compile(r"[a-z_]\w*Output|_WrappedResult")
 
@@ -261,8 +261,8 @@ def _parameters(
 
     as_sent = usable.sent
     if usable.was_valid and isinstance(as_sent, dict):
-        # Keep the renamed parameters in the digest of this definition, because the digest has
-        # always contained them.
+        # Keep the parameters renamed here, because they have always been part of the digest in this
+        # form.
         as_sent, _ = rename_meta_parameters(as_sent)
 
     return parameters, renamed, SentSchema(as_sent, usable.was_valid)
@@ -281,7 +281,7 @@ def _output(
     usable = usable_schema(sent, what="output schema", of_object=False, may_repair=may_repair)
     kinds = read_as(SchemaKeywords, usable.schema).types or ("object",)
     if sent is not listed and "object" not in kinds:
-        # Up to 2025-11-25, all results are objects, so every result would violate this schema.
+        # Up to 2025-11-25, every result is an object, so every result would violate this schema.
         remarks.append(
             f"has an output schema that is not used: type: found {show(usable.schema['type'], 60)}"
         )
@@ -309,7 +309,7 @@ def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
     """
     sent = tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=_WIRE)
     if tool.execution is not None and tool.execution.task_support != "forbidden":
-        # The gateway does not run calls as tasks.
+        # The gateway does not run calls as tasks, so do not offer it.
         del sent["execution"]
 
     try:

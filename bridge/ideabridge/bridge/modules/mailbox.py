@@ -158,7 +158,7 @@ class Mailbox:
         self._most_values = most_values(max_bytes)
         self._waiting: dict[str, PendingCall] = {}
         self._given_up: OrderedDict[str, None] = OrderedDict()
-        # The answered calls whose streams are still read. The earliest call comes first.
+        # The answered calls whose streams are still being read, starting with the earliest call.
         self._lingering: OrderedDict[PendingCall, None] = OrderedDict()
 
     def close(self) -> None:
@@ -287,8 +287,8 @@ class Mailbox:
                     if len(text) > self._max_bytes:
                         raise self._too_long(self._max_bytes)
         except httpx2.RequestError:
-            # The last event might be complete. Ignore the error: a call without an answer learns
-            # elsewhere that its stream has ended.
+            # Ignore the error, because the last event might be complete. A call without an answer
+            # is told elsewhere that its stream has ended.
             if body.form is not BodyForm.EVENTS:
                 raise
 
@@ -324,7 +324,8 @@ class Mailbox:
                 await anyio.lowlevel.checkpoint()
             await self._take_event(body, event, call, takes)
         if len(chunk) == _FED_BYTES:
-            # A compressed body arrives in large pieces, without pauses between them.
+            # A compressed body arrives in large pieces without any pause, so let other tasks run in
+            # between.
             await anyio.lowlevel.checkpoint()
 
     def _too_long(self, size: int) -> UnansweredError:
@@ -404,7 +405,7 @@ class Mailbox:
         """Return the waiting call that a message answers, or None."""
         if message.id is not None:
             return self._waiting.get(str(message.id))
-        # A server that could not read the id of a request sends an error without an id.
+        # An error without an id comes from a server that could not read the id of the request.
         return call if call is not None and not call.is_answered else None
 
     async def _send(self, message: JSONRPCMessage) -> None:

@@ -154,7 +154,7 @@ class MessageRepair:
 
         before = value
         if value == [] and shape.expected == "an object":
-            # PHP writes an empty object like this.
+            # This is how PHP writes an empty object.
             value = dict[str, Any]()
             self.note(place, "expected an object, got []; taken as {}")
 
@@ -201,8 +201,8 @@ class MessageRepair:
                 continue
 
             if name in QUESTIONS and name in before:
-                # Do not leave anything out here, because a module that asks questions relies on
-                # getting back all answers and its state.
+                # Leave nothing out here, because a module that asks questions must get back all the
+                # answers and its own state.
                 return Unusable(f"{name}: {reason}")
 
             if member.has_default:
@@ -243,7 +243,7 @@ class MessageRepair:
             where = f"{place}[{self.label(item, index)}]"
             fixed = self.fix(item, item_shape, where)
             if isinstance(fixed, Unusable) and place.endswith("params.messages"):
-                # A model must get either all messages in a question or none of them.
+                # A question to a model must keep all its messages or be dropped entirely.
                 return Unusable(f"messages[{index}]: {fixed.why}")
 
             if isinstance(fixed, Unusable):
@@ -435,8 +435,8 @@ def _expected(annotation: Any) -> str:
 def members_of(model: type[BaseModel]) -> tuple[Member, ...]:
     """Return the fields of a model."""
     members: list[Member] = []
-    # Resolve the names in annotations, because some blocks refer to the union of all blocks before
-    # the union is defined.
+    # Resolve the names in annotations, because some blocks refer to the union of all blocks, which
+    # is defined after them.
     annotations = get_type_hints(model)
     for name, about in model.model_fields.items():
         alias = about.alias or name

@@ -91,9 +91,9 @@ _HALF: Final = re.compile(
 """Matches an escaped backslash or a whole surrogate pair (group 1), or a lone surrogate."""
 
 
-# The SDK's models ignore unknown members. These models reject a message that is an answer and
-# something else at the same time, so that the message is read again, more carefully: an answer that
-# contains an error must not count as a success.
+# The SDK's models ignore unknown members. These models reject a message that is both an answer and
+# something else, so that it is read again with more care: an answer that contains an error must not
+# count as a success.
 class _Request(JSONRPCRequest):
     result: None = None
     error: None = None
@@ -115,8 +115,8 @@ class _Error(JSONRPCError):
     result: None = None
 
 
-# No message fits two of these models, so the first match is used. Answers come first, because they
-# are the most frequent.
+# A message fits at most one of these models, so the first match is the right one. Answers come
+# first, because they are the most frequent.
 _MESSAGE: Final[TypeAdapter[JSONRPCMessage]] = TypeAdapter(
     Annotated[_Response | _Notification | _Request | _Error, Field(union_mode="left_to_right")]
 )
@@ -193,8 +193,8 @@ class MessageReader:
 
     def _continue(self, begun: _BegunMessage, text: str) -> list[JSONRPCMessage]:
         if _is_odd_message(text):
-            # The earlier lines are a truncated log line, which must not swallow the answers after
-            # it.
+            # The earlier lines are from a truncated log line. It must not swallow the answers that
+            # follow it.
             return [*self.end(), *self._in_text(text)]
 
         begun.add(text)
@@ -260,8 +260,8 @@ class MessageReader:
                 after_noise = True
 
         if not messages and parts and parts[0].is_noise:
-            # The string might be a malformed answer. The well-formed parts of such an answer are
-            # not messages.
+            # The string might be a malformed answer, whose well-formed parts are not messages in
+            # their own right.
             messages = _unreadable(text, _NO_MESSAGE)
 
         return [_deep(message) for message in messages] if is_deep else messages
@@ -307,8 +307,8 @@ class MessageReader:
             return None
 
         members = cast("_Object", value)
-        # Servers that log to standard output might log JSON. A log can also quote messages that the
-        # server received, such as a request for its tools, which a server never sends to a client.
+        # A server that logs to standard output might log JSON. It might even log messages that it
+        # has received, such as a request for its tools, which a server never sends to a client.
         if "jsonrpc" not in members and not _MEMBERS.issuperset(members):
             return None
 
@@ -349,7 +349,7 @@ class MessageReader:
 
         if not isinstance(method, str):
             self.oddities.note("sent a message whose `method` is not a string", _shown(method))
-            # The SDK itself answers requests with an unknown method.
+            # Use an empty method, because the SDK itself answers requests with an unknown method.
             method = ""
 
         if params is not None and not isinstance(params, dict):
@@ -445,7 +445,7 @@ class _BegunMessage:
     def add(self, line: str) -> None:
         self._lines.append(line)
         self.size += len(line)
-        # If there are no escaped characters, every quote begins or ends a string.
+        # Without escaped characters, every quote begins or ends a string.
         plain = line.replace("\\\\", "").replace('\\"', "")
         pieces = plain.split('"')
         for piece in pieces[self._in_string :: 2]:
@@ -577,7 +577,7 @@ def _parts(text: str) -> Iterator[_Part]:
         except (ValueError, RecursionError) as error:
             tries -= 1
             # Skip the text that was read, because a well-formed part of malformed text is not a
-            # message of its own.
+            # message in its own right.
             read = error.pos if isinstance(error, json.JSONDecodeError) else 0
             looked = max(read, match.start() + 1)
             continue
@@ -601,8 +601,8 @@ def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
     any other string.
     """
     if not text.startswith("{"):
-        # Do not treat text that does not begin with `{` as an answer, because it might be a log
-        # line that quotes the beginning of an answer.
+        # Text that does not begin with `{` is not treated as an answer, because it might be a log
+        # line that quotes the beginning of one.
         return []
 
     start = text[:_ENDS].encode("utf-8", "replace")

@@ -107,8 +107,8 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
 if TYPE_CHECKING:
-    # This import is only for type checkers: it takes time, and modules that are programs do not
-    # need it.
+    # Import this only for type checkers, because it takes time, and modules that are programs do
+    # not need it.
     from ideabridge.bridge.modules.authorization import Authorization
 
 
@@ -234,7 +234,7 @@ class Module:
         self.authorization: Authorization | None = None
         self.place: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
         self._watched: set[str] = set()
-        # The clients that watch each resource; see `watch`.
+        # The clients that are watching each resource; see `watch`.
         self._watchers: dict[str, set[Hashable]] = {}
         self._log_level: types.LoggingLevel | None = None
         self._limiter = FairLimiter(configuration.parallel)
@@ -248,51 +248,51 @@ class Module:
         self._listed = False
         self._recalled: Recollection | None = None
         self._changes: tuple[object, object, ToolChanges] | None = None
-        # The module's lists of resources, templates and prompts, as they were last read; see
+        # The lists of resources, templates and prompts that were last read from the module; see
         # `Recollection`.
         self._offered: dict[Kind, list[JSONObject] | None] = {}
         self._call_seconds: deque[float] = deque(maxlen=_LATENCIES)
         self.reserved: list[str] = []
         self._notes: list[str] = []
         self._validators: dict[str, tuple[Tool, Validator | None]] = {}
-        # The number of attempts to connect, successful or not, since a call was last answered.
+        # The number of attempts to connect, successful or not, since the last answer to a call.
         self._fruitless_connects = 0
         self._failed_connects = 0
-        # The time when the module stopped being up, or when the first attempt began. None before
-        # the first attempt.
+        # The time at which the module stopped being up or, before that, at which the first attempt
+        # began. None before the first attempt.
         self._out_since: float | None = None
         self._next: float | None = None
-        # `_pause_before_reconnecting` creates it, because a Module can be created outside an event
+        # Set in `_pause_before_reconnecting`, because a Module can be created outside an event
         # loop.
         self._reconnect_pause: anyio.CancelScope | None = None
-        # Whether `initialize` is the first message of the next attempt to connect.
+        # Whether the next attempt to connect begins with `initialize`.
         self._legacy = False
         # The kind of connection that last reached the module.
         self._kind: ModuleKind = configuration.kind
-        # True if both eras were tried and failed since the module was last up.
+        # True if both eras have been tried without success since the module was last up.
         self._tried_both = False
         self._way_before: Way | None = None
-        # True once a tool has asked a question as in the handshake era. The module is then
-        # connected in the handshake era as soon as it is idle.
+        # True once a tool has asked a question as in the handshake era. As soon as the module is
+        # idle, it is then connected in that era.
         self._asks_legacy = False
         self._closed = False
         self._launch: Launch | None = None
-        # Set by a call that is waiting for a connection, to start an attempt.
+        # Set by a call that waits for a connection, in order to start an attempt.
         self._needed = anyio.Event()
         self._settled = anyio.Event()
-        # Set whenever an attempt has ended, or the module is up.
+        # Set whenever an attempt ends or the module comes up.
         self._moved = anyio.Event()
-        # The number of requests that use the module now.
+        # The number of requests that are using the module.
         self._uses = 0
         # Set whenever a request begins or ends, or the state changes.
         self._activity = anyio.Event()
-        # The time, by the event loop's clock, until which a question that replaced a result can be
-        # answered.
+        # The time, by the event loop's clock, until which a question that took the place of a
+        # result can be answered.
         self._asked_until = -math.inf
-        # True while the connection is being closed because nobody uses the module.
+        # True while the connection is being closed because nobody is using the module.
         self._is_resting = False
-        # True if the module has asked a question, in this process or an earlier process, that could
-        # not be assigned to a session.
+        # True if the module has asked a question that could not be assigned to a session, in this
+        # process or an earlier one.
         self._mixes_sessions = self._has_mixed_before()
         if configuration.disabled:
             self._settled.set()
@@ -806,7 +806,7 @@ class Module:
 
             stored: StoredValues = {}
             if secrets_named(self.configuration):
-                # The keyring might wait for a person.
+                # Use a thread, because the keyring might wait for a person.
                 stored = await anyio.to_thread.run_sync(
                     surroundings.read_secrets, abandon_on_cancel=True
                 )
@@ -858,10 +858,11 @@ class Module:
             if not refuses:
                 doublings = min(self._fruitless_connects - 1, 20)
                 seconds = min(seconds, _FIRST_RECONNECT_PAUSE * 2.0**doublings)
-            # Many processes that lost the same module must not reconnect at the same moment.
+            # Vary the pause, so that many processes that lost the same module do not all reconnect
+            # at the same moment.
             seconds *= random.uniform(0.75, 1.25)  # noqa: S311 - no secret
 
-        # After a first failure, do not delay a call that needs the module.
+        # After the first failure, do not make a call that needs the module wait.
         needed = now
         if self._fruitless_connects > 1:
             longest = _REFUSED_RECONNECT_PAUSE if refuses else _NEEDED_RECONNECT_PAUSE
@@ -893,8 +894,8 @@ class Module:
             self._legacy = not first.legacy
             second = self._new_connection(launch)
             later_error = await self._hold(second, is_second=True)
-            # If the program ended, report the second error, which is more informative. If the
-            # module answered, report the first error.
+            # If the program ended, the second error says more. If the module answered, the first
+            # one does.
             if later_error is None:
                 error = None
             elif first.program_ended:
@@ -962,13 +963,13 @@ class Module:
                 self._listed = True
 
             self._note_offered_kinds(connection)
-            # Only the answer to a call resets this number, because a connection that ends
+            # Only the answer to a call sets this back to zero, because a connection that ends
             # immediately is also a failure.
             self._fruitless_connects += 1
             self._next = None
             self._set("up", None)
             self._wake()
-            # Clients might still have earlier lists.
+            # Clients might still have earlier lists, so report a change.
             for event in connection.offering.events:
                 self._surroundings.on_event(self.name, event)
 
@@ -1139,7 +1140,8 @@ class Module:
         """True if a call should wait for another attempt to connect. `patience` is the argument of
         `reach`.
         """
-        # A module that has never been up is usually misconfigured, but it might also be starting.
+        # A module that has never been up is probably misconfigured, but it might also still be
+        # starting.
         if patience is None:
             patience = _PATIENCE if self._listed else 0.0
         elif not self._listed and not self._is_unreachable:
@@ -1253,7 +1255,7 @@ class Module:
         if not named:
             return arguments
 
-        # The keyring might wait for a person.
+        # Use a thread, because the keyring might wait for a person.
         stored = await anyio.to_thread.run_sync(
             self._surroundings.read_secrets, abandon_on_cancel=True
         )
@@ -1343,7 +1345,7 @@ class Module:
                 except MCPError as error:
                     if not again or not lost_session(error):
                         raise self._unreached(error) from None
-                # The server refused the request because it lost the session.
+                # The server has lost the session, which is why it refused the request.
                 await self._forget(connection)
         raise AssertionError("the second attempt returns or raises")
 
@@ -1367,7 +1369,7 @@ class Module:
         self._log_level = level
         connection = self._connection
         if connection is not None and connection.usable:
-            # If the module refuses, it keeps sending log messages as before.
+            # A module that refuses this keeps sending log messages as before.
             with suppress(MCPError):
                 await connection.set_log_level(level)
 
@@ -1406,7 +1408,7 @@ class Module:
         self._note_activity()
         connection = self._connection
         if connection is not None and connection.usable:
-            # If the module refuses, it still sends notifications, but these do not reach
+            # A module that refuses this keeps sending notifications, but they no longer reach
             # `on_event`.
             with suppress(MCPError):
                 await connection.unwatch(uri)
@@ -1450,8 +1452,7 @@ class Module:
                 this error is `failure` itself.
         """
         if self._connection is not None and self._connection.usable:
-            # A new connection would not help, because this HTTP server does not answer at the
-            # moment.
+            # This HTTP server is not answering at the moment, so a new connection would not help.
             doublings = min(attempts.number - 1, 20)
             pause = min(_LONGEST_RESEND_PAUSE, _FIRST_RESEND_PAUSE * 2.0**doublings)
             if anyio.current_time() + pause >= attempts.deadline:
@@ -1465,8 +1466,8 @@ class Module:
 
         left = round(attempts.deadline - anyio.current_time(), 1)
         if left <= 0:
-            # Give up if there is no time left, because a busy process might have woken up late:
-            # sending now would hide the failure behind a timeout.
+            # Give up instead of sending the call now, because a timeout would then hide the real
+            # failure. This can happen if a busy process wakes up late.
             raise failure
         return left
 
@@ -1504,7 +1505,8 @@ class Module:
                 answer = await self._requests.call(connection, tool, call, seconds, validator)
             except ModuleDownError as error:
                 if connection.usable:
-                    # An HTTP server can be unreachable now, but its connection remains usable.
+                    # The HTTP server cannot be reached now, but its connection can still be used
+                    # later.
                     if self._state == "up":
                         self._out_since = anyio.current_time()
                     self._set("down", error)
@@ -1521,12 +1523,12 @@ class Module:
                     text = f"{error}\n{_CONNECTED_ANEW}: call the tool again"
                     raise LegacyQuestionError(self.name, text, repeatable=repeatable) from None
             except SessionLostError as error:
-                # The server refused the request because it lost the session. The call did not run,
-                # so send it again.
+                # The server has lost the session, which is why it refused the request. The call did
+                # not run, so send it again.
                 await self._forget(connection)
                 if not again:
-                    # Do not raise a `ModuleDownError` here, because the call would then be sent
-                    # again and again.
+                    # Do not raise a `ModuleDownError`, because the call would then be sent again
+                    # and again.
                     text = f"{error}, also in a new session"
                     raise ModuleProtocolError(self.name, text, outcome="not_run") from None
             else:
@@ -1544,16 +1546,16 @@ class Module:
             ToolChangedError: the tool's definition differs from the definition that was meant.
             ModuleError: as for `reach`.
         """
-        # Another call might have ended the connection while this call waited.
+        # Another call might have ended the connection while this one was waiting.
         connection = await self.reach()
         if await self.era_of_calls() == "legacy":
             connection = await self.reach()
         if connection.backchannel.is_spent:
-            # A late question from a cancelled call could be mistaken for a question from this call.
+            # A late question from a cancelled call could be mistaken for a question from this one.
             await self._forget(connection)
             connection = await self.reach()
         if call.meant is not None:
-            # Check this after connecting, because a new connection lists the tools again.
+            # Check this only now, because a new connection lists the tools again.
             self.tool(tool.name).expect_same(call.meant)
         return connection
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    # Importing the SDK takes a long time.
+    # Import these only for type checkers, because importing the SDK takes a long time.
     from ideabridge.bridge.context.inquiry import Asker
     from ideabridge.bridge.modules.asking import DirectClient
     from ideabridge.tools.encoding import JSON, JSONObject

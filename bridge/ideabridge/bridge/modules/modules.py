@@ -153,14 +153,14 @@ def _own_session(module: Module) -> str | None:
         return None
     if session.id is None and module.configuration.sharing == "session":
         raise _no_session(module.name)
-    # If the sessions are kept apart only because of the module's questions, calls without a session
-    # use the shared module. Once the module has asked a question that could belong to several of
-    # these calls, they run one at a time.
+    # The id is None for a call without a session, which then uses the shared module. This is
+    # allowed if sessions are kept apart only because of the module's questions. Once the module has
+    # asked a question that could belong to several such calls, they run one at a time.
     return session.id
 
 
 def _no_session(module: str) -> ClientWithoutSessionsError:
-    # The message names the problem first, because answers show only the first 200 characters of a
+    # Begin the message with the problem, because answers show only the first 200 characters of a
     # call's error.
     return ClientWithoutSessionsError(
         module,
@@ -216,7 +216,7 @@ class Modules:
         self._user = user
         self.on_event: Callable[[str, ServerEvent], None] = lambda _module, _event: None
         self.secrets: Final = secrets or Secrets()
-        # The modules that this object owns.
+        # The modules that belong to this object.
         self._own: dict[str, Module] = {}
         self._names: tuple[str, ...] = tuple(configuration.modules)
         self._lender: Modules | None = None
@@ -233,14 +233,15 @@ class Modules:
         self._store_key = ""
         self._running = 0
         self._one_ended = anyio.Event()
-        # The number of calls that use each module, and the modules that end after their last call.
+        # The number of calls that are using each module, and the modules that will be ended after
+        # their last call.
         self._uses: Counter[Module] = Counter()
         self._retired: set[Module] = set()
 
     def _created(self, configuration: ModuleSource, name: str) -> Module:
         """Return the module with this name, not yet connected."""
-        # This import is here because importing the SDK takes longer than anything else, and is not
-        # needed without modules.
+        # Import these only when they are needed, because importing the SDK takes longer than
+        # anything else.
         from ideabridge.bridge.modules.module import Module, ModuleSurroundings
         from ideabridge.bridge.modules.server_log import ServerLog
 
@@ -483,7 +484,7 @@ class Modules:
                 client has no sessions.
         """
         if self._lender is not None and name in self._borrowed:
-            # The lender must know which of its modules are in use.
+            # Tell the lender, because it must know which of its modules are in use.
             async with self._lender.using(name, user) as borrowed:
                 yield borrowed
             return
@@ -507,7 +508,7 @@ class Modules:
                 self._authorize_with, self._start, lambda module: self.is_needed(module)
             )
 
-        # The store's identity never changes once it exists.
+        # Ask for the store's identity only once, because it never changes once it exists.
         self._store_key = self._store_key or self.identify_store()
         session = _own_session(module)
         async with self._of_users.using(module, user, self._store_key, session) as own:
@@ -538,7 +539,7 @@ class Modules:
         if self._of_users is not None:
             self._of_users.stop()
 
-        # Shielded, so that HTTP sessions and inputs are closed even if this task is cancelled.
+        # Shield this, so that HTTP sessions and inputs are closed even if this task is cancelled.
         with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
             while self._running:
                 await self._one_ended.wait()

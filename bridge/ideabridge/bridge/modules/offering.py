@@ -157,7 +157,8 @@ class Offering:
             for kind in sorted(self._unfinished):
                 async with self._reading[kind]:
                     before = self._known.get(kind)
-                    # If the list has changed in the meantime, it is read when someone asks for it.
+                    # The list has changed in the meantime, so it will be read when someone asks for
+                    # it.
                     if before is None:
                         continue
                     try:

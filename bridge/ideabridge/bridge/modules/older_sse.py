@@ -67,7 +67,8 @@ class OlderSSE:
                         if is_first:
                             task_status.started()
                         return True
-                    # No request has been sent yet, so no message can be an answer.
+                    # Until the address is known, no request can have been sent, so no message can
+                    # be an answer.
                     return self._post_url is None
 
                 await self._mailbox.read(response, None, takes)
@@ -142,5 +143,6 @@ def _address(event: Event, url: httpx2.URL) -> httpx2.URL:
         )
         raise OlderServerError(INVALID_REQUEST, problem, Mark.REFUSED)
 
-    # Use the user name and password of the configured address. A server must not choose them.
+    # Keep the user name and password of the configured address, because a server must not choose
+    # them.
     return address.copy_with(userinfo=url.userinfo, fragment=None)

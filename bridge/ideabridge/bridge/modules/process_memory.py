@@ -45,7 +45,8 @@ def _from_proc(sessions: Collection[int]) -> dict[int, int]:
         if not folder.name.isdigit():
             continue
         try:
-            # The name of the program, in parentheses, can contain anything.
+            # Split after the parentheses around the program's name, because the name can contain
+            # anything.
             fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
             session = int(fields[3])
             if session in sessions:
@@ -62,7 +63,7 @@ def _size_of(folder: Path) -> int:
     try:
         match = _PSS.search((folder / "smaps_rollup").read_bytes())
     except PermissionError:
-        # The memory maps of a process with different rights cannot be read.
+        # A process that has different rights does not let others read its memory maps.
         match = None
 
     if match is None:

@@ -111,7 +111,7 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
         }
         fixed["content"] = []
         if strange and members.get("structuredContent") is None:
-            # The value could mean anything, even that the tool failed.
+            # The value could mean anything, even that the tool failed, so treat it as a failure.
             fixed["content"] = [_text(json_of(strange))]
             fixed["isError"] = True
 
@@ -314,7 +314,7 @@ def _prompt_result(repair: MessageRepair, value: Any, shape: Shape, place: str) 
             repair.note(where, "expected an object, got a string; taken as a message of the user")
             messages.append({"role": "user", "content": _text(item)})
         elif message is not None and isinstance(message.get("content"), list):
-            # The content of a message is a single block, not a list.
+            # A message has a single block as its content, so a list becomes several messages.
             repair.note(
                 f"{where}.content", "expected an object, got a list; each block is a message"
             )
@@ -400,8 +400,8 @@ def _discover_result(repair: MessageRepair, value: Any, shape: Shape, place: str
         fixed["supportedVersions"] = [versions]
         repair.note("supportedVersions", "expected a list, got a string; taken as its only item")
     elif not isinstance(versions, list) and isinstance(fixed.get("capabilities"), dict):
-        # A server that answers every request with {} does not know this request, so the result must
-        # also have `capabilities`.
+        # Also require `capabilities`, because a server that answers every request with {} does not
+        # really know this one.
         fixed["supportedVersions"] = [LATEST_MODERN_VERSION]
         repair.note(
             "supportedVersions",
@@ -563,7 +563,7 @@ class Repairs:
 
     def __init__(self, oddities: Oddities) -> None:
         self._oddities = oddities
-        # The method and the URI of each unanswered request, keyed by request id.
+        # The method and the URI of each unanswered request, keyed by the request's id.
         self._sent: dict[str | int, tuple[str, Object]] = {}
 
     def sent(self, request: JSONRPCRequest) -> None:
@@ -585,7 +585,7 @@ class Repairs:
             case JSONRPCRequest():
                 params = repair_request(message.method, version, message.params, self._oddities)
                 if isinstance(params, Unusable):
-                    # Do not change the message: the SDK will answer it with an error.
+                    # Leave the message unchanged, because the SDK will answer it with an error.
                     self._oddities.note(f"{message.method}: {params.why}; refused")
                 else:
                     message.params = params
@@ -699,7 +699,7 @@ def repair_result(
     if method == "tools/call":
         fixed = _with_failure(repair, fixed)
     elif method == "initialize":
-        # The models accept any string as a version.
+        # Check the version here, because the models accept any string.
         fixed = _initialize_result(repair, fixed)
     elif method == "tools/list":
         fixed = _with_strict_hints(repair, fixed)
@@ -823,7 +823,7 @@ def _has_many_parts(result: Object) -> bool:
 
 
 _MANY_PARTS: Final = 5000
-# Servers of 2026-07-28 name themselves in the `_meta` of every result.
+# Servers of 2026-07-28 put their own name into the `_meta` of every result.
 _PLAIN: Final = frozenset({"content", "structuredContent", "isError", "resultType", "_meta"})
 _TEXT_BLOCK: Final = frozenset({"type", "text"})
 

@@ -126,8 +126,8 @@ class Requests:
         """
         client = call.client
         asking = Asking(self._module, self._name, seconds, call.asker, self._secrets, client)
-        # Do not use `client.call_tool`: it might list all tools again, and it answers questions on
-        # its own.
+        # Do not use `client.call_tool`, because it might list all tools again, and it answers
+        # questions itself.
         params = types.CallToolRequestParams(
             name=tool.name_in_module,
             arguments=call.arguments,
@@ -144,7 +144,8 @@ class Requests:
 
             failure = self._failure(connection, tool.name, error)
             if asking.refused and isinstance(failure, ModuleProtocolError):
-                # Replace the module's own error, because nobody was asked what the module needs.
+                # Replace the module's own error, because nobody was asked for what the module
+                # needs.
                 failure = ModuleProtocolError(self._module, str(failure))
             raise _with_class(failure, connection) from None
         except ValidationError:
@@ -321,8 +322,7 @@ class Requests:
                 result = await connection.client.session.send_request(
                     request,
                     adapter,
-                    # Do not use the SDK's timeout, because it also counts the time spent asking a
-                    # person.
+                    # The SDK's timeout would also count the time that a person takes to answer.
                     request_read_timeout_seconds=math.inf,
                     progress_callback=report,
                 )

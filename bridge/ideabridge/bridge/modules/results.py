@@ -101,7 +101,7 @@ class ResultReader:
         """
         has_structure = result.structured_content is not None
         if not has_structure and "structured_content" in result.model_fields_set:
-            # A null that was sent counts as the value if the tool's schema allows null.
+            # If the tool's schema allows null, a null that the module sent is the value.
             with suppress(IdeabridgeError):
                 await validator.check_apart(None)
                 return None
@@ -136,12 +136,12 @@ class ResultReader:
                 del sent["structuredContent"]
 
         if 0 < len(text) <= MAX_ERROR and len(texts) == len(result.content):
-            # The message contains the whole text.
+            # The message already contains the whole text.
             sent.pop("content", None)
             if "structuredContent" in sent and _decoded(text) == sent["structuredContent"]:
                 del sent["structuredContent"]
 
-        # Drop the Python SDK's prefix, because the run's message contains the name anyway.
+        # Drop the Python SDK's prefix, because the run's message names the tool anyway.
         prefix = f"Error executing tool {tool.name_in_module}: "
         message = shown(text, self._secrets).removeprefix(prefix)
         if not message.strip():
@@ -267,7 +267,7 @@ def _says_the_same(result: types.CallToolResult, structured: JSON) -> bool:
 
 def _decoded(text: str) -> JSON:
     # Do not use `decode`, because it would be slow for megabytes. The parsed text is only compared,
-    # so its numbers do not have to be exact.
+    # so its numbers need not be exact.
     try:
         return cast("JSON", from_json(text))
     except ValueError:

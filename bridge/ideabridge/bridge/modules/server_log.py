@@ -151,7 +151,7 @@ class ServerLog:
         anything is cut, because a part of a secret would not be recognised.
         """
         if not self._has_room(min(MAX_LINE, sum(map(len, lines))), takes=False):
-            # Do not search for secrets in text that is left out anyway.
+            # Do not search for secrets in text that will be left out anyway.
             self._dropped += len(lines)
             return
 
@@ -273,8 +273,8 @@ def _open_with_room(path: Path, size: int) -> int:
 
 def _open_to_append(path: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    # If there is a link in place of the file, do not follow it: the link could lead to a file that
-    # someone else chose.
+    # Do not follow a link in place of the file, because it could lead to a file that someone else
+    # chose.
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     return os.open(path, flags, 0o600)
 
@@ -305,7 +305,7 @@ class ServerLogReader:
         lines: list[ServerLogLine] = []
         inode = _inode(self._path)
         if self._inode not in (0, inode) and _inode(_earlier(self._path)) == self._inode:
-            # The file has been moved aside since the last call.
+            # The file was moved aside after the last call, so read the rest of it first.
             lines += _lines_in(self._read(_earlier(self._path), self._offset)[0])
 
         if inode != self._inode:

@@ -32,7 +32,7 @@ from ideabridge.tools.json_parts import map_strings, strings_in
 from ideabridge.tools.names import duration_text
 
 if TYPE_CHECKING:
-    # Importing the SDK takes a long time.
+    # Import these only for type checkers, because importing the SDK takes a long time.
     from ideabridge.bridge.modules.offering import Kind
     from ideabridge.tools.tool import Tool
 
@@ -391,14 +391,14 @@ class _Filler:
         secrets: Secrets,
         stored: StoredValues | None,
     ) -> None:
-        # The first place that names each variable, keyed by the variable's name.
+        # For each variable that is not set, the first place that names it.
         self._unset: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._module = module
         self._variables = variables
         self._secrets = secrets
         self._stored_values = stored
-        # The first place and the reason for each stored secret that cannot be used, keyed by name.
+        # For each stored secret that cannot be used, the first place that names it and the reason.
         self._unusable: dict[str, tuple[str, str]] = {}
 
     def fill(self, text: str, place: str, *, secret: bool) -> str:
@@ -420,12 +420,12 @@ class _Filler:
         name, default = _read_variable(inside, lambda why: _error(self._module, place, why))
         value = os.environ.get(name)
         is_allowed = self._variables is None or name in self._variables
-        # Allow a default that replaces an unset variable, because it reveals nothing about the
+        # A default that replaces an unset variable is allowed, because it says nothing about the
         # environment.
         if not is_allowed and (value or default is None):
             self._refused.setdefault(name, place)
 
-        # As in a shell, `:-` also replaces an empty variable.
+        # As in a shell, `:-` also replaces a variable that is empty.
         if default is not None and not value:
             value = default
 
@@ -676,7 +676,7 @@ def learn_secrets(
         try:
             expand(name, configuration, folder_of(name), variables_of(name), secrets)
         except ModuleConfigurationError:
-            # The module cannot start, but its configured values might still be secrets.
+            # Even if the module cannot start, its configured values might be secrets.
             for key, text in configuration.env.items():
                 secrets.add_env(key, text)
             for key, text in configuration.headers.items():
@@ -698,7 +698,7 @@ def _add_hidden(entry: JSONObject, secrets: Secrets) -> None:
     repeat these in their messages.
     """
     for hidden in hidden_in(entry):
-        # A number does not look like a secret, but the name of this value says that it is a secret.
+        # A number does not look like a secret, but here its name says that it is one.
         is_certain = is_token(hidden.text) or hidden.text.isdigit()
         secrets.add(hidden.place, hidden.text, certain=is_certain)
 

@@ -140,8 +140,8 @@ class SignInFile:
         self._module = module
         self._url = url
         self.user = user
-        # The address can contain a secret, and the user's name can contain any character, so the
-        # file is named after a hash of the two.
+        # Name the file after a hash, because the address can contain a secret and the user's name
+        # can contain any character.
         if user is None:
             text = f"{module}\n{url}"
         else:
@@ -375,7 +375,7 @@ def _delete_from_keyring(key: str, url: str) -> None:
         if keyring.read(key) is not None:
             keyring.delete(key)
     except NoKeyringError:
-        # If this machine has no keyring, the stored sign-in cannot be deleted from here.
+        # Without a keyring on this machine, the stored sign-in cannot be deleted from here.
         pass
     except KeyringError as error:
         raise SignInError(f"the keyring cannot delete the sign-in to {url}: {error}") from error

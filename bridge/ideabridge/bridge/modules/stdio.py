@@ -171,14 +171,14 @@ class Guard:
         if self._process is not None and self._process.stdin is not None:
             descriptor = self._process.stdin.fileno()
             os.set_blocking(descriptor, False)
-            # Python allows only the main thread to set the wakeup descriptor. If the guard is
-            # started in another thread, signals are not reported to it.
+            # Python allows only the main thread to set the wakeup descriptor. A guard that is
+            # started in another thread is not told about signals.
             with suppress(ValueError):
                 signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
 
     def _forget_after_fork(self) -> None:
         if self._owner != os.getpid():
-            # The groups belong to the parent process.
+            # After a fork, the groups belong to the parent process.
             self._groups, self._process, self._owner, self._hears_signals = (
                 set(),
                 None,
@@ -248,7 +248,7 @@ class Guard:
             try:
                 process.wait(timeout=1)
             except subprocess.TimeoutExpired:
-                # Do not wait any longer: the guard is still terminating child processes.
+                # Do not wait any longer, because the guard is still ending child processes.
                 return
 
 
@@ -343,14 +343,15 @@ class ChildProcess:
         environment = child_environment(launch.env)
         command = shutil.which(launch.command, path=environment.get("PATH")) or launch.command
         try:
-            # Without the shield, a cancellation could leave a child running that nobody ends.
+            # Shield this, because a cancellation could otherwise leave behind a child that nobody
+            # ends.
             with anyio.CancelScope(shield=True):
                 process = await anyio.open_process(
                     [command, *launch.args], cwd=launch.cwd, env=environment, start_new_session=True
                 )
         except (OSError, ValueError) as error:
-            # The message can name the command. Any secret in the command comes from the
-            # configuration, so `expand` has registered it and it is masked.
+            # The message can name the command. Any secret in it comes from the configuration, so
+            # `expand` has registered it and it is masked here.
             reason = everywhere_masked(_why_not_started(launch, error))
             raise ModuleConnectError(
                 module, f"server {module!r} cannot be started: {reason}", lasting=True
@@ -395,8 +396,8 @@ class ChildProcess:
             try:
                 descriptor = os.pidfd_open(self.pid)
             except OSError:
-                # Poll for the return code, because the process has already been reaped or too many
-                # files are open.
+                # The process has already been reaped, or too many files are open, so poll for the
+                # return code.
                 descriptor = -1
             if descriptor >= 0:
                 try:
@@ -428,8 +429,8 @@ class ChildProcess:
         if self.has_exited:
             guard.release(self.pid)
 
-        # A descendant that left the group might hold the pipes open. Until the descendant ends,
-        # asyncio would keep the transport.
+        # A descendant that has left the group might hold the pipes open. asyncio would then keep
+        # the transport until that descendant ends.
         transport = getattr(getattr(self._process, "_process", None), "_transport", None)
         close = getattr(transport, "close", None)
         if callable(close):
@@ -437,7 +438,8 @@ class ChildProcess:
                 close()
 
     async def _group_ends_within(self, seconds: float) -> bool:
-        # The group exists as long as any of its processes, even after the child has ended.
+        # The group exists as long as one of its processes does, even if the child has already
+        # ended.
         return await _becomes_true(lambda: self.has_exited and not self._signal_group(0), seconds)
 
     def _signal_group(self, number: int) -> bool:
@@ -469,7 +471,8 @@ async def _next_chunk(process: ChildProcess) -> bytes | None:
 
 def child_environment(configured: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a child: the inherited and the configured variables."""
-    # A value that starts with "()" is an exported shell function, which is code.
+    # Leave out values that start with "()", because these are exported shell functions, which are
+    # code.
     inherited = {
         name: os.environ[name]
         for name in INHERITED
@@ -569,9 +572,9 @@ class StdioTransport:
         process = await ChildProcess.start(self._module, self._launch)
         self._process = process
         incoming, to_session = anyio.create_memory_object_stream[SessionMessage | Exception](64)
-        # The buffer holds unwritten requests, so that a child that does not read cannot block a
-        # caller beyond its timeout. `parallel` limits the number of callers, and therefore also the
-        # size of the buffer.
+        # This buffer holds requests that are not written yet, so that a child that does not read
+        # cannot block a caller beyond its timeout. `parallel` limits the number of callers, and
+        # with it the size of the buffer.
         from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](4096)
         self._incoming = incoming
         self._streams = [incoming, to_session, from_session, outgoing]
@@ -650,8 +653,8 @@ class StdioTransport:
                     self._end(fault)
 
             if fault is None and not self._closing:
-                # Also read the rest: the last line might lack its line ending, and the last message
-                # might lack its last lines.
+                # Read what is left: the last line might have no line ending, and the last message
+                # might still be incomplete.
                 last_line = lines.rest()
                 if last_line is not None:
                     await self._take(last_line, incoming)
@@ -660,8 +663,8 @@ class StdioTransport:
             self._read.set()
 
         if not self._closing and self.reason is None:
-            # Wait briefly: the process has probably ended, and its exit code follows a moment
-            # later.
+            # Wait a moment, because the process has probably ended and its exit code will follow
+            # shortly.
             await process.exits_within(_DRAIN_SECONDS)
             self._end(process.how_it_ended)
 
@@ -759,7 +762,7 @@ class StdioTransport:
             if self._log is not None and len(chunk) > _LAST_BYTES:
                 self._log.add("stderr", [f"({len(chunk) - _LAST_BYTES:,} bytes are left out)"])
 
-            # Only the last lines are stored, so skip the beginning of a large chunk.
+            # Skip the beginning of a large chunk, because only the last lines are stored.
             texts: list[str] = []
             for line in lines.feed(chunk[-_LAST_BYTES:] or b"\n"):
                 data = line.head if isinstance(line, LongLine) else line
@@ -774,7 +777,8 @@ class StdioTransport:
 
     async def _watch_exit(self, process: ChildProcess) -> None:
         await process.wait()
-        # Still read the process's last output, but do not wait if a grandchild keeps the pipe open.
+        # Wait until the last output has been read, but not for long, because a grandchild might
+        # keep the pipe open.
         with anyio.move_on_after(_DRAIN_SECONDS):
             await self._read.wait()
         if not self._closing:

@@ -85,8 +85,8 @@ class StreamableHTTP:
         self._url = client.url
         self._session: str | None = None
         self.version: str | None = None
-        # The number of open streams on which answers can arrive. Streams of calls that are waiting
-        # for other streams do not count.
+        # The number of open streams on which answers can arrive, not counting streams of calls that
+        # are themselves waiting for other streams.
         self._open_streams = 0
         self._is_listening = False
 
@@ -112,14 +112,14 @@ class StreamableHTTP:
             return
 
         if body.form is BodyForm.UNKNOWN:
-            # Some servers accept a request, but answer it on the stream for messages that belong to
-            # no call.
+            # Some servers accept a request here, but answer it on the stream for messages that
+            # belong to no call.
             while self._is_listening and not call.is_modern and not call.is_answered:
                 await call.wait()
             return
 
-        # If the server answered a different call on this stream, the server will probably answer
-        # this call on the stream of that call.
+        # A server that answered a different call on this stream will probably answer this one on
+        # the stream of that call, so wait without a limit.
         seconds = math.inf if call.brought_another else ELSEWHERE_SECONDS
         with anyio.move_on_after(seconds):
             while self._open_streams and not call.is_answered:

@@ -52,7 +52,7 @@ class UserModules:
         is_needed: Callable[[str], bool],
     ) -> None:
         self._authorize = authorize
-        # An owner without a user stands for all users who have not signed in.
+        # An owner that has no user stands for all users who have not signed in.
         self._pool = ConnectionPool(start, "users", is_needed, IDLE_SECONDS)
 
     @asynccontextmanager

@@ -50,7 +50,7 @@ def defined_tools(messages: Iterable[Message]) -> list[Tool]:
         MessageError: a definition is malformed.
         SchemaError: a schema is invalid.
     """
-    # A string names an existing tool; see `named_in_messages`.
+    # Leave out strings, because a string names an existing tool; see `named_in_messages`.
     return [
         _read_definition(message.value)
         for message in messages

@@ -82,7 +82,7 @@ class MissingTools:
             reason = f"{status.name} ({status.why[:_AWAY]})"
             left -= len(reason)
             if reasons and left < 0:
-                # Name only the module, because a truncated reason might no longer contain the
+                # Give only the name of the module, because a truncated reason might lack the very
                 # command that helps.
                 reason = status.name
             reasons.append(reason)
@@ -133,8 +133,8 @@ class MissingTools:
                 return "tool", tool.label
 
         if module is not None and module in self._modules and not profile.admits(module, name):
-            # The server has not listed its tools yet, so the profile's patterns decide by the name
-            # alone.
+            # The server has not listed its tools yet, so only the name can be compared with the
+            # patterns of the profile.
             return "tool", f"{module}.{name}"
         return None
 

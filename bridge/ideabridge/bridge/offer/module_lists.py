@@ -62,7 +62,8 @@ class ModuleLists:
 
             module = self._modules[name]
             self._recall_way(module, fingerprint)
-            # A value might have become a secret after its list was stored.
+            # Mask the list again, because a value might have become a secret after the list was
+            # stored.
             listed = secrets.redact(self._memory.tools(fingerprint))
             if isinstance(listed, list):
                 recollection = Recollection(
@@ -110,14 +111,14 @@ class ModuleLists:
         try:
             self._keep_list(module, fingerprint)
         except StoreError as error:
-            # The store is busy or full. The module works without a stored list, and its list is
-            # stored the next time the module is up.
+            # The store is busy or full. The module works without a stored list, and the list will
+            # be stored the next time the module is up.
             logger.warning("storing the tools of server %s failed: %s", name, error)
 
     def _keep_list(self, module: Module, fingerprint: str) -> None:
         stored = self._memory.tools(fingerprint)
         if module.is_unfinished and stored is not None:
-            # The module has not sent its whole list, so the stored list might contain more tools.
+            # The module has not sent its whole list, so the stored one might contain more tools.
             return
 
         name = module.name

@@ -59,7 +59,7 @@ def name_tools(toolbox: Toolbox, modules: Modules) -> NamedTools:
         changed = changed_tool(tool, change)
         if change.name is not None:
             new = next(new_names)
-            # A prefix might have been added to the new name.
+            # The new name might have been given a prefix.
             remote_name = new.remote_name if new.name != change.name else None
             changed = dataclasses.replace(changed, name=new.name, remote_name=remote_name)
         shown.append(changed)

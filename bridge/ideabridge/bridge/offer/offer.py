@@ -232,7 +232,8 @@ class Offer:
             return self._named
 
         if self._whole is not None:
-            # The names are those of the whole offer, so a tool has the same name in every profile.
+            # Take the names from the whole offer, so that a tool has the same name in every
+            # profile.
             named = self._whole._all
             self._named = NamedTools(
                 real=list(filter(self.has_tool, named.real)),

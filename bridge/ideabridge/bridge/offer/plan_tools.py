@@ -127,7 +127,7 @@ class PlanTools:
 
         modules = self._offer.modules
         if tool.module is None or tool.module not in modules:
-            # A tool of this process, an idea or a room.
+            # The tool belongs to this process, to an idea or to a room, so it is always current.
             return True
         return modules[tool.module].listed
 
@@ -141,7 +141,7 @@ class PlanTools:
         """
         offer = self._offer
         deadline = offer.deadline()
-        # If a call names no module, any module might have its tool.
+        # Any module might have the tool of a call that names no module.
         unowned = [call for call in unlisted if call.module is None]
         owned = [call for call in unlisted if call.module is not None]
 

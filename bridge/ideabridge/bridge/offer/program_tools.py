@@ -33,7 +33,7 @@ async def names_for_program(offer: Offer, program: str, caller: str) -> ProgramN
 
     ideas: list[Tool] = []
     if IDEAS in words:
-        # Any word could be the name of an idea.
+        # Any word in the program could be the name of an idea.
         ideas = offer.rooms([f"{IDEA}{word}" for word in sorted(words)], caller)
     return ProgramNames([*offer.known, *ideas])
 
@@ -85,8 +85,8 @@ async def tools_of_programs(
     effects = with_effects(tool for tool in tools.values() if not tool.asks_mind)
     more = [*tools.values(), effects]
 
-    # When the run carries out a program, it knows only the tools of the plan. The names in the
-    # program must then refer to the same tools.
+    # When the run carries out a program, it knows only the tools of the plan, so the names in the
+    # program must then still refer to the same tools.
     plan_names = ProgramNames(catalogue.used_by(calls, more).tools)
     for program, place in programs.items():
         if plan_names.used_by(program) != names.used_by(program):
@@ -106,8 +106,8 @@ def _tools_of_program(offer: Offer, program: str, names: ProgramNames) -> list[T
     if isinstance(modules, dict):
         for name, tools_used in modules.items():
             if not tools_used:
-                # A server that the program imports must be available here, even if the program does
-                # not call it.
+                # A server that the program imports must be available here even if the program never
+                # calls it.
                 tools.extend(names.tools[name].values())
 
     return tools

@@ -44,8 +44,8 @@ def offered_tools(
         else:
             names_in_use.add(tool.name)
 
-    # Sort the names. Two prefixed names can differ only in a number, and this number must not
-    # depend on which module came up first.
+    # Sort the names, because two prefixed names can differ only in a number, which must not depend
+    # on which module came up first.
     doubtful.sort(key=lambda place: (listed[place].module or "", listed[place].name))
     for place in doubtful:
         tool = listed[place]
@@ -65,10 +65,10 @@ class _Owners:
     """
 
     def __init__(self) -> None:
-        # The owners of names, keyed by what the names look like.
+        # The owners of each name, keyed by what the name looks like.
         self._of_names = defaultdict[str, set[str | None]](set)
         self._of_prefixed_names = defaultdict[str, set[str]](set)
-        # The owners of all names that begin with a key.
+        # For each beginning, the module that owns all names with this beginning.
         self._of_beginnings: dict[str, str] = {}
 
     def add(self, module: str | None, name: str) -> None:
@@ -102,7 +102,7 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
     """Return warnings about tools whose names could be mistaken for the names of other tools, keyed
     by `Tool.origin`.
     """
-    # The tools with their own names, in groups whose names look alike.
+    # The tools with their own names, grouped so that the names in a group look alike.
     groups = defaultdict[str, list[tuple[str, Tool]]](list)
     for tool in tools:
         _, name = tool.origin
@@ -113,7 +113,7 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
         safe_names = {name for name, _ in group if is_safe_name(name)}
         for name, tool in group:
             if safe_names == {name}:
-                # All other names look like this name.
+                # This is the name that all the others look like, so it needs no warning.
                 continue
 
             rivals = _rivals_of(name, group, safe_names)

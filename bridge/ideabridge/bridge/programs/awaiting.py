@@ -96,7 +96,7 @@ class _Program:
         self._nodes = [*ast.walk(tree)]
         self._tools = {**tools, "asyncio": _WAITS}
         self._parents: dict[ast.AST, ast.AST] = {}
-        # The nodes that bind each name, and the nodes that read it.
+        # For each name, the nodes that bind it, and the nodes that read it.
         self._bound: dict[str, list[ast.AST]] = {}
         self._read: dict[str, list[ast.Name]] = {}
         self._awaits_twice = False
@@ -225,7 +225,7 @@ class _Program:
         name = target.id
         bound = self._bound[name]
         if bound[0] is not target:
-            # The variable has already been examined, together with its first call.
+            # The variable was already examined together with its first call.
             return
         if not all(self._holds_call(other) for other in bound):
             return

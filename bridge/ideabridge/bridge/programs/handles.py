@@ -117,7 +117,7 @@ def handed(call: int, value: JSON, keys: tuple[str, ...] = ()) -> JSON | Handle:
     if not isinstance(value, str | list | dict) or (
         isinstance(value, str) and len(value) <= LARGE_RESULT // 6
     ):
-        # Do not measure a short string, because a character takes at most 6 bytes of JSON.
+        # A character takes at most 6 bytes of JSON, so a short string need not be measured.
         return value
     size = len(encode(value))
     return value if size <= LARGE_RESULT else Handle(call, keys, value, size)
@@ -146,7 +146,7 @@ def read_part_of(result: object, path: object) -> JSON | Handle:
         if not isinstance(part, Missing):
             return part
 
-    # The error names the path in the notation of references.
+    # Wrap the value, so that the error names the path in the notation of references.
     document: JSON = whole
     for key in reversed(root):
         document = {key: document}

@@ -82,9 +82,10 @@ def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
     because letters from other scripts can look like these. `other` matches the characters that `_`
     replaces.
     """
-    # Python normalises identifiers to this form.
+    # Normalise the name, because Python normalises identifiers to this form.
     text = other.sub("_", unicodedata.normalize("NFKC", name[: 4 * LONGEST_NAME]))[:LONGEST_NAME]
-    # The interpreter hides members of modules whose names begin with an underscore.
+    # Remove underscores in front, because the interpreter hides members of modules whose names
+    # begin with one.
     text = text.lstrip("_") or "name"
     if text[0].isdecimal():
         text = f"n{text}"
@@ -96,7 +97,7 @@ def _parameter(name: str) -> str:
     be confused only with another parameter of the same tool.
     """
     text = identifier(name, _NO_LETTER)
-    # Some Unicode letters and digits are not allowed in identifiers.
+    # Check the result, because some Unicode letters and digits are not allowed in identifiers.
     if text.isidentifier() and text == unicodedata.normalize("NFKC", text):
         return text
     return identifier(name)
@@ -114,7 +115,7 @@ def _mapped(
     unreserved = [name for name in listed if name not in reserved]
     real_names = {name: name for name in unreserved if identify(name) == name}
 
-    # The last number that was tried for each identifier.
+    # For each identifier, the last number that was tried.
     numbers: dict[str, int] = {}
     for name in sorted(listed.keys() - real_names.keys()):
         base = identify(name)
@@ -123,7 +124,7 @@ def _mapped(
 
         text = base
         while text in reserved or text in real_names:
-            # Each number is tried only once, no matter how many names become equal.
+            # Try each number only once, no matter how many names have the same identifier.
             numbers[base] = numbers.get(base, 1) + 1
             text = f"{base.removesuffix('_')}_{numbers[base]}"
 
@@ -146,7 +147,7 @@ class ProgramNames:
     def __init__(self, tools: Iterable[Tool]) -> None:
         by_server = defaultdict[str, list[Tool]](list)
         for tool in tools:
-            # The reading tool is left out, because a program reads parts of values with its own
+            # Leave out the reading tool, because a program reads parts of values with its own
             # `tools.read`.
             if tool.module != ANONYMOUS and not is_reader(tool):
                 by_server[_module_of(tool)].append(tool)
@@ -154,8 +155,8 @@ class ProgramNames:
         tools_of_process = by_server.pop(f"{TOOLS}:", [])
         ideas = by_server.pop(f"{IDEAS}:", [])
 
-        # The names in `import NAME`, from which those of the interpreter are excluded, and in
-        # `from servers import NAME`, where all names are free.
+        # The names in `import NAME`, which exclude those of the interpreter's modules, and then
+        # those in `from servers import NAME`, where every name is free.
         imported = _mapped(by_server, _OWN)
         modules = {server: name for name, server in imported.items()}
         self.servers = {name: modules[server] for name, server in _mapped(by_server).items()}
@@ -494,7 +495,7 @@ def _function_of(tool: Tool) -> str:
     that answers the calls.
     """
     if tool.is_changed:
-        # A prefix that avoids a collision is not part of the name.
+        # The name without the prefix that avoids a collision.
         return tool.remote_name or tool.name
     if tool.passes_to is not None:
         return tool.name

@@ -141,10 +141,10 @@ class ProgramRunner:
         self._made = 0
         self._heard: list[int] = []
         self._waits = False
-        # The number of printed characters that the journal already contains.
+        # The number of printed characters that are already in the journal.
         self._printed = 0
-        # The number of results that the program had received when another program took over its
-        # worker.
+        # The number of results that the program had received when it gave up its worker to another
+        # program.
         self._parked: int | None = None
         self._crashes = 0
         self._crashed_at = -1
@@ -166,8 +166,8 @@ class ProgramRunner:
 
         if self._session is None:
             if program is self._program and len(machine.settled) == self._parked:
-                # Another program has taken over this program's worker, and there is no new result
-                # for this program.
+                # This program has given up its worker to another one, and there is no new result
+                # for it yet.
                 return
             self._start(program)
 
@@ -193,8 +193,8 @@ class ProgramRunner:
             self._crashes = 0
             self._crashed_at = -1
 
-        # The program sees the state as it was before the first call, because calls that programs
-        # make do not write to it.
+        # Calls that programs make do not write to the state, so the program sees the state as it
+        # was before the first call.
         names = ProgramNames.of(program.names, machine.offer.every.tools)
         setting = setting_of(names, values_of(machine), program.now, program.seed)
         self._made = 0
@@ -213,7 +213,7 @@ class ProgramRunner:
             calls=machine.settings.calls,
             on_park=self._park,
         )
-        # A plan was checked before it began, and a program that has made calls is known to be well
+        # A plan was checked before it began. A program that has made calls is known to be well
         # formed.
         is_checked = machine.mode == "plan" or bool(machine.solution.calls)
         self._group.start_soon(self._run, session, None if is_checked else program.program, setting)

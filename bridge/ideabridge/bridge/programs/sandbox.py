@@ -239,7 +239,7 @@ class AbsentServers:
     why: str = ""
 
 
-# The interpreter has this exception, but its type checker does not know it.
+# Declare this exception, because the interpreter has it, but its type checker does not know it.
 _GLOBALS: Final = """from typing import Any
 class PermissionError(OSError): ...
 input: dict[str, Any]
@@ -284,12 +284,12 @@ class Sandbox:
         self._lock = threading.Lock()
         self._closed = False
         self._checked: dict[tuple[str, tuple[str, ...], tuple[str, ...]], str] = {}
-        # The sessions that hold a worker.
+        # The sessions that have a worker.
         self._held: set[ProgramSession] = set()
-        # A single place, held by the session that is next in line for a worker. Callers take turns.
+        # A single slot, held by the session that is next in line for a worker. Callers take turns.
         self._next = FairPlaces(1)
         self._checks = FairPlaces(_WORKERS - SESSIONS)
-        # Set when a session waits, or no longer needs a worker.
+        # Set when a session starts to wait or no longer needs a worker.
         self._changed = asyncio.Event()
 
     async def enter(self, session: ProgramSession) -> None:
@@ -360,7 +360,7 @@ class Sandbox:
 
         The program runs up to its first call, but this call is not made.
         """
-        # Run the check in a thread, because it takes 30 ms to create the types of 500 tools.
+        # Use a thread, because creating the types of 500 tools takes 30 ms.
         absent = self._absent(caller)
         problem = await self._checks.run(
             lambda process: self._known_check(program, setting, absent, process)
@@ -370,7 +370,7 @@ class Sandbox:
     def _known_check(
         self, program: str, setting: Setting, absent: AbsentServers, process: HeldProcess
     ) -> str:
-        # The result of a check depends only on the text, the stubs of the imported modules, and the
+        # Besides the text, a check depends only on the stubs of the imported modules and on the
         # names that the error about an import can list.
         text = prepared(program, setting.servers)
         renamed = {module for server, module in setting.servers.items() if server in text}
@@ -424,8 +424,8 @@ class Sandbox:
         except library.MontySyntaxError as error:
             return _explained(error)
         except library.MontyRuntimeError as error:
-            # Report the error here: the parser refuses the parts of Python that the interpreter
-            # does not support.
+            # Report these errors now, because they mean that the program uses a part of Python that
+            # the interpreter does not have.
             if isinstance(error.exception(), ImportError) or _UNSUPPORTED in str(error):
                 return _explained(error)
         except library.MontyError:
@@ -518,9 +518,8 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
 
     tree = parsed(program)
     if tree is None:
-        # There are two possibilities. Either the interpreter will report what is wrong with the
-        # program, or it accepts more than this version of Python does, such as f"{row["name"]}" of
-        # Python 3.12.
+        # Either the interpreter will report what is wrong with the program, or it accepts more than
+        # this version of Python does, such as f"{row["name"]}", which is new in Python 3.12.
         return _IMPORT_LINE.sub(
             lambda match: f"{match[1]}{_imported(match[2], servers) or match[0].lstrip()}",
             program,
@@ -569,9 +568,9 @@ _IMPORT_LINE: Final = re.compile(
 
 
 # -- findings of the type checker ------------------------------------------------------------------
-# The checker refuses a lot of correct code: `re.search(...).group(1)`, `sum(row["n"] for row in
-# rows)` over mixed rows, a tool called with `**arguments`. A program is refused only for code that
-# always fails when it runs. Any other code that fails raises an exception in the program, and each
+# The checker rejects a lot of correct code: `re.search(...).group(1)`, `sum(row["n"] for row in
+# rows)` over mixed rows, a tool called with `**arguments`. So a program is rejected only for code
+# that fails whenever it runs. Other code that fails raises an exception in the program, and every
 # value is validated when its call is made.
 
 _FINDING: Final = re.compile(r"^program\.py:(\d+):(\d+): error\[([\w-]+)\] (.*)$", re.MULTILINE)
@@ -624,8 +623,8 @@ def _certain(
     stored = _stored_keys(program)
     certain: list[tuple[int, int, str]] = []
     rows: list[tuple[str, str, str, str]] = _FINDING.findall(findings)
-    # If the syntax is wrong, report only the syntax error. The checker then imports no modules, so
-    # there would be a finding for every use of a module.
+    # If the syntax is wrong, report only that, because the checker then imports no modules and
+    # finds fault with every use of one.
     syntax = [row for row in rows if row[2] == _SYNTAX]
     if not syntax:
         certain += [(call.line, call.column, call.text) for call in calls]
@@ -782,8 +781,8 @@ def _never_fits(message: str, functions: Collection[str]) -> bool:
 
     expected = match[2]
     argument = match[3]
-    # These might fit: a float can be a whole number, a string can be one of the listed strings, and
-    # an object or array can contain parts of any type.
+    # These might fit after all: a float can be a whole number, a string can be one of those listed,
+    # and an object or array can contain parts of any type.
     plain = set(expected.split(" | ")) <= _PLAIN
     return argument.startswith("Literal[") or (plain and argument.partition("[")[0] in _FOUND)
 
@@ -897,13 +896,13 @@ class ProgramSession:
         self._on_steps = on_steps
         self._calls = calls
         self._refer = refer
-        # None until the program gets a handle. Until then, no value that the program passes can
-        # contain a handle.
+        # None until the program gets a handle. Until then, no value that it passes can contain one.
         self._handles: Callable[[Handle], JSON] | None = None
-        # Parts of results that were read but not yet awaited, each with the id of its call.
+        # Parts of results that the program has read but not awaited yet, each with the id of its
+        # call.
         self._parts: deque[tuple[int, Any]] = deque()
         self._reads = 0
-        # The number of seconds that reads have taken since the program last waited for a call.
+        # The time, in seconds, that reads have taken since the program last waited for a call.
         self._reading = 0.0
         self._steps: deque[Step] = deque()
         self._answers: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
@@ -954,8 +953,8 @@ class ProgramSession:
         self._arrived.set()
         pid = self._pid
         if computes and pid is not None:
-            # A worker that is computing can only be killed, and the pool replaces it. A worker that
-            # is waiting is reused.
+            # A worker that is computing can only be killed; the pool then replaces it. A worker
+            # that is waiting is reused.
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -976,7 +975,7 @@ class ProgramSession:
     # -- in the thread -----------------------------------------------------------------------------
 
     def _put(self, step: Step) -> None:
-        # Each step wakes the event loop, which might just have found the queue empty.
+        # Wake the event loop for each step, because it might just have found the queue empty.
         self._steps.append(step)
         self._loop.call_soon_threadsafe(self._arrived.set)
 
@@ -1018,7 +1017,7 @@ class ProgramSession:
             return Failed("malformed", _explained(error))
         except library.MontyRuntimeError as error:
             inner = error.exception()
-            # The error of a limit comes from the interpreter itself, not from a line of the
+            # The error about a limit comes from the interpreter itself, not from a line of the
             # program.
             is_limit = isinstance(inner, TimeoutError | MemoryError) and "limit" in str(inner)
             text = _explained(error)
@@ -1061,7 +1060,7 @@ class ProgramSession:
                     return Failed("crashed", "closed")
                 snapshot = snapshot.resume({self._ids[answer[0]]: self._external(*answer)})
             elif isinstance(snapshot, library.FunctionSnapshot) and snapshot.object_id is not None:
-                # Handles have no methods.
+                # A handle has no methods.
                 snapshot = snapshot.resume_auto()
             elif isinstance(snapshot, library.FunctionSnapshot) and not snapshot.is_os_function:
                 snapshot = self._call(snapshot)

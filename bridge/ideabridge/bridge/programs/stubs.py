@@ -92,7 +92,8 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
     """
     listed = list(functions)
     function_names = {name for name, _, _ in listed}
-    # If a function has the name `list`, for example, `list[str]` would mean something else.
+    # A function can have the name of a type: after a function named `list`, `list[str]` would mean
+    # something else.
     renamed = {
         name: _free(f"_{name}", function_names | _TYPES) for name in sorted(_TYPES & function_names)
     }
@@ -263,8 +264,7 @@ class _Combined:
         required = frozenset(keywords.required).union(*(part.required for part in always))
         described = {name: [part] for name, part in keywords.properties.items()}
         for part in always:
-            # Use the first type: all these schemas apply, so each of their types accepts enough
-            # values.
+            # All these schemas apply, so a value satisfies each of their types. Use the first.
             described = {**part.properties, **described}
 
         for alternatives in self._alternatives(schema, above):
@@ -383,7 +383,7 @@ class _Types:
         self._renamed = renamed or {}
         self._taken = {*reserved}
         self._left = SCHEMAS
-        # Equal objects share a class.
+        # Objects that are equal share one class.
         self._made: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
         self.any = self._named("Any")
@@ -422,7 +422,7 @@ class _Types:
             return self.any
 
         written_type = self._of(schema, root, name, depth, inner=inner)
-        # OpenAPI and many servers allow null in this way.
+        # This is how OpenAPI and many servers allow null.
         if (
             schema.get("nullable") is True
             and written_type not in (self.any, "None")
@@ -498,7 +498,7 @@ class _Types:
             return self.any
 
         parts = dict.fromkeys(part for written_type in types for part in _parts(written_type))
-        # Put None last, as people usually write it. The sort is stable, so the other types keep
+        # Put None last, where people usually write it. The sort is stable, so the other types keep
         # their order.
         return " | ".join(sorted(parts, key=lambda part: part == "None"))
 

@@ -163,7 +163,7 @@ class Drafting:
             request.parameters,
             request.strict,
         )
-        # A run can have thousands of tools, so a thread reads the result.
+        # Use a thread, because a run can have thousands of tools.
         return await compute_in_thread(_read_outlined, outlined)
 
     async def guide(self, ref: str, caller: str, task: str, name: str) -> JSONObject | str:
@@ -192,7 +192,7 @@ class Drafting:
             asked_by.reset(before)
 
     def _are_small(self, refs: Sequence[str], caller: str) -> bool:
-        # Read the idea only in order to find its run.
+        # The idea is read only in order to find its run.
         runs = [
             ref if self._store.runs.get(ref) else find_idea(self._store, ref, caller)[1]
             for ref in refs
@@ -313,7 +313,8 @@ def run_guide(store: Store, ref: str, caller: str, task: str, name: str) -> JSON
     function = read_function(store, ref, caller)
     lifted: ShownPlan | None = None
     with suppress(PublicationError):
-        # A mind can solve an idea again even if the idea's run cannot become a plan.
+        # Ignore the error, because a mind can solve an idea again even if the idea's run cannot
+        # become a plan.
         arranged_run = arranged(function)
         lifted = ShownPlan(arranged_run.calls, arranged_run.output)
     return guide_of(function, lifted, task, store, name)

@@ -57,7 +57,7 @@ def guide_of(
         )
 
     plan = lifted or _plan_of(function)
-    # Give the calls a `_module`, because a plan can call an idea by its name alone.
+    # Give every call a `_module`, because a plan can call an idea by its name alone.
     plan = ShownPlan([with_own_module(call, machine.catalogue) for call in plan.calls], plan.output)
     cycle = own_cycle(store, name, written_calls(plan.calls))
     if cycle is not None:
@@ -109,8 +109,8 @@ def _messages_of(function: Function, task: str | None) -> list[Message]:
     for raw in function.run.started.context:
         message = read_message(raw)
         if message.type == "plan" or (message.type == "text" and message.value == LAZY):
-            # Leave out the plan messages, because the guide contains its own plan and nobody
-            # reviews these messages when the tool is called.
+            # Leave out plan messages, because the guide contains a plan of its own and nobody
+            # reviews them when the tool is called.
             continue
         if message.type == "input" and not message.instance:
             message = dataclasses.replace(message, value={})

@@ -108,8 +108,8 @@ class _PresentHints:
         if key not in self._hints:
             if depth > _DEEPEST:
                 return dict(CAUTIOUS)
-            # If ideas call each other in a circle, use the stored hints of a version whose hints
-            # are being computed.
+            # If ideas call each other in a circle, use the stored hints for a version whose own
+            # hints are still being computed.
             self._hints[key] = publication.annotations
             self._hints[key] = self._compute(publication, pinned, depth)
 
@@ -129,8 +129,8 @@ class _PresentHints:
         hints = hints_of(called)
         if read_pins(pinned) is not None and not pinned.definitions:
             return hints
-        # Only the stored hints are known for tools that the idea defines itself and for calls
-        # without pins.
+        # For tools that the idea defines itself, and for calls without pins, only the stored hints
+        # are known.
         return _worse(hints, publication.annotations)
 
     def _called(
@@ -149,7 +149,7 @@ class _PresentHints:
                 inner = self._find(module)
                 if inner is None:
                     return None
-                # A call that is answered in a room has the effects of the calls in the room.
+                # A call that is answered in a room has the effects of the calls in that room.
                 hints = Annotations.from_json(self.of(inner, depth + 1))
                 called.append(Tool(name, annotations=hints, module=module))
                 continue
@@ -167,7 +167,7 @@ class _PresentHints:
         """Return the (module, name) of each tool that an idea can call, or None if the tools are
         not known.
         """
-        # If there is a guide, a mind might continue after the plan, so include the guide's tools.
+        # With a guide, a mind might continue after the plan, so include the tools of the guide.
         keys = publication.guide_parts.origins
         plan = publication.plan_parts
         for call in written_calls(plan.calls):
@@ -218,8 +218,8 @@ def hints_of(tools: Iterable[Tool]) -> JSONObject:
         destructive = destructive or (
             hints.read_only is not True and hints.destructive is not False
         )
-        # If the hint is missing, a tool of this process counts as closed, and a tool of a module as
-        # open.
+        # Without the hint, a tool of this process counts as closed, and a tool of a module counts
+        # as open.
         open_world = open_world or (
             hints.open_world is not False if tool.module is not None else hints.open_world is True
         )

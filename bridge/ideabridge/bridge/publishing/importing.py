@@ -141,13 +141,13 @@ def check_explained(document: Document) -> None:
     except ExplanationError as error:
         raise PublicationError(str(error)) from None
 
-    # A call that the recorded run did not necessarily make can contain literals from a different
-    # run, so it is not checked.
+    # Skip calls that the recorded run did not necessarily make, because they can contain literals
+    # from a different run.
     tested = {entry.at[1] for entry in explained if entry.at[2:] == (WHEN,)}
     for entry in explained:
         literal = read(written, entry.at)
         if isinstance(literal, str) and is_reference(literal):
-            # This is the reference to a parameter, and the recorded input contains the literal.
+            # The reference is to a parameter, and the literal is in the recorded input.
             literal = _reference_for(literal, plan.input or {})
 
         if isinstance(literal, Missing) or (entry.at[0] == "calls" and entry.at[1] in tested):
@@ -289,7 +289,7 @@ def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue
     for call in written_calls(plan.calls if plan is not None else [None]):
         own = offered.look_up(call)
         if own is not None and own.key in offered.latent:
-            # A latent call only asks a mind.
+            # A latent call does nothing but ask a mind.
             continue
 
         tool = present.look_up(call)

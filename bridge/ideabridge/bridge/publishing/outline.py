@@ -104,7 +104,7 @@ def _description_of(function: Function) -> str:
         for message in function.run.machine.messages
         if message.type == "text" and message.role == "user"
     )
-    # The title is the task, shortened to one line.
+    # Use the task, shortened to one line, as the title.
     task = next((text for text in texts if isinstance(text, str) and text.strip()), meta.title)
     sentence = first_sentence(task)
     if sentence and task != title_of_tools(tools):
@@ -113,8 +113,7 @@ def _description_of(function: Function) -> str:
         return ""
 
     output = function.run.result
-    # A server wraps a result that is not an object in `result`, and this name means nothing to
-    # people.
+    # A server wraps a result that is not an object in `result`, which means nothing to people.
     if isinstance(output, dict) and list(output) != ["result"]:
         members = list(output)
     else:

@@ -145,8 +145,8 @@ def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
         "parameters": request.parameters,
     }
     if draft.places is not None:
-        # For each call in the plan, its number in the run: several numbers if calls were merged
-        # into one, null if only another run made the call.
+        # For each call in the plan, its number in the run. It has several numbers if calls were
+        # merged into one, and null if only another run made the call.
         lifting["places"] = draft.places
 
     if choices or request.parameters:
@@ -174,7 +174,7 @@ def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: st
         no_plan: why it does not answer with a plan, or "" if no plan was wanted.
     """
     catalogue = outline.catalogue
-    # Clean rooms have the same tools as the run itself, so they do not add any tools.
+    # Leave out clean rooms, because they have no other tools than the run itself.
     offered = [
         tool
         for tool in catalogue.tools

@@ -119,5 +119,5 @@ def _short_parameter(parameter: JSON) -> JSON:
         return (
             {**parameter, "description": description} if "description" in parameter else parameter
         )
-    # If the value is a string instead of an object, it is the description.
+    # A string in place of an object is the description.
     return {"description": description} if isinstance(description, str) else parameter

@@ -378,7 +378,7 @@ class _Reproduction:
         if not self._made:
             self._differs("the program waits for a result that never arrives")
             return None
-        # Give the program the result that came first in the run.
+        # Give the program the result that was first in the run.
         first = min(self._made, key=lambda waiting: waiting[:2])
         self._made.remove(first)
         return first[1], first[2]
@@ -401,8 +401,7 @@ class _Reproduction:
 
 
 def _value_of(handle: Handle) -> JSON:
-    # The recorded calls contain values instead of handles, so handles are replaced with their
-    # values.
+    # The recorded calls contain values, not handles, so replace a handle with its value.
     return escaped(handle.value)
 
 
@@ -428,7 +427,7 @@ async def reproduce(
     except ProgramError as error:
         return Judgement(str(error))
 
-    # Computing digests of large parameters takes a long time, so do it in a thread.
+    # Use a thread, because computing the digests of large parameters takes a long time.
     judge = await compute_in_thread(_Reproduction, recording)
     setting: Setting = setting_of(
         mapped, {"input": arguments, "state": {}}, recording.now, recording.seed
@@ -522,8 +521,8 @@ def declared_calls(names: JSONObject, program: str) -> list[JSON]:
                         f"names: expected [module or null, tool], found {show(key)}"
                     )
 
-    # Sort the calls, so that the order in which modules listed their tools does not make versions
-    # differ.
+    # Sort the calls, so that versions do not differ only because modules listed their tools in a
+    # different order.
     calls: list[JSON] = [
         {"_tool": name, **({"_module": module} if module else {})} for module, name in sorted(keys)
     ]

@@ -283,7 +283,7 @@ class Publisher:
     ) -> SavedIdea:
         """Import a document, and publish its idea under a name."""
         check_explained(read)
-        # `import_idea` has checked the digest of the document.
+        # `import_idea` has already checked the digest of the document.
         written = with_present_kinds(document)
         if written is not document and checks == "whole":
             checks = "idea"
@@ -305,8 +305,8 @@ class Publisher:
                 unchanged.publication.idea_id, unchanged.publication, unchanged.publication
             )
 
-        # A document with pins keeps its pins. If a document has no pins, its calls refer to the
-        # tools of this bridge.
+        # A document with pins keeps them. Without pins, its calls refer to the tools of this
+        # bridge.
         return SavedIdea(
             idea_id, await self.ways.pinned(after, caller), before, left_out=read.meta.left_out
         )
@@ -323,8 +323,8 @@ class Publisher:
         with self.store.transaction():
             before = self.store.publications.look_up(name, caller=imported.caller)
             proved = without_claims(imported.document, before)
-            # The digest of the original document was already checked. A document without its claims
-            # has a different digest, which is not checked.
+            # The digest of the original document has already been checked. Without its claims, the
+            # document has a different digest, which need not be checked.
             proved_checks: Checks = imported.checks if proved is imported.document else "nothing"
             idea_id = self.store.import_idea(
                 proved,
@@ -340,7 +340,7 @@ class Publisher:
             lines = differences(before, after)
             current = f"{name}@{before.version}"
             if lines and not {name, current} & set(imported.replace):
-                # The transaction is rolled back, so no part of the document is stored.
+                # The error rolls the transaction back, so no part of the document is stored.
                 raise NameInUseError(current, lines)
             if not lines and before.idea_id == idea_id:
                 raise _UnchangedError(before)
@@ -396,8 +396,8 @@ class Publisher:
 
         if all(offered.look_up(call) is not None for call in written):
             try:
-                # A tool that an inner idea lacks can be added later, like the tools of the plan
-                # itself.
+                # Like the tools of the plan itself, a tool that an inner idea lacks can be added
+                # later.
                 with suppress(MeantToolError):
                     await self.bridge.dry_run(plan, caller=caller)
             except IdeabridgeError as error:
@@ -448,7 +448,7 @@ class Publisher:
                     f"name: {name!r} is a tool of server {tool.module!r} here; choose another"
                 )
 
-        # Hosts know the tool by this name, even if the module no longer lists it.
+        # Clients know the tool by this name, even if the module no longer lists it.
         module, tool = self.store.tool_memory.exposed_names(self._scope).get(name, ("", ""))
         if module in self.configuration.modules:
             raise PublicationError(
@@ -498,7 +498,7 @@ class Publisher:
             prepared = await self._with_guide(request, run, task, prepared)
 
         if request.program is not None and request.program.is_of_mind:
-            # A person is asked only about a program that the recordings accept.
+            # Ask a person only about a program that agrees with the recordings.
             audience = self._audience_of_mind(request, audience)
 
         published = await self._write(request, run.outline, task, prepared, audience)
@@ -821,7 +821,7 @@ class Publisher:
             PublicationError: no program does what the runs did, or there is no mind.
         """
         self.check_free(request.name, caller=request.caller)
-        # Nobody has seen the program yet.
+        # Nobody has seen the program yet, so the decision is not a person's.
         request = dataclasses.replace(request, by=decider_of(APPROVER))
 
         async def publish(answer: ProgramAnswer) -> Publication:
@@ -884,8 +884,8 @@ class Publisher:
             needed = needed_modules(self.store, calls, caller, self.offer.known_catalogue, defined)
             return await self.offer.unreached(needed)
 
-        # Check twice, because after one module has listed its tools, another module can turn out to
-        # be needed.
+        # Check twice, because once a module has listed its tools, it can turn out that another one
+        # is needed.
         if await unlisted() and (away := await unlisted()):
             problems = "; ".join(
                 status.error or f"server {status.name!r} is {status.state}" for status in away
@@ -1018,7 +1018,7 @@ class Publisher:
                 publication.origin.run or publication.idea_id, publication.owner or caller
             )
         except IdeabridgeError as error:
-            # An imported program comes without its run.
+            # A program that was imported comes without its run.
             verdict.notes.append(f"its run cannot be read: {error}")
             return
 
@@ -1139,7 +1139,7 @@ def _check_answer(request: PublishRequest, outline: Outline) -> None:
     """
     answer = request.answer
     if outline.program is not None and request.program is None and not outline.is_done:
-        # The results of such a run cannot judge the program.
+        # The results of a run that has not ended properly cannot show whether the program is right.
         raise NoFinishedRunError(f"run {outline.run} is {outline.status}, not done")
 
     if answer == "recorded" and not outline.is_done:

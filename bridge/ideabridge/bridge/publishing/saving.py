@@ -115,7 +115,7 @@ class Saver:
 
     async def _only_save(self, written: WrittenIdea, caller: str) -> SavedIdea:
         if user_of(caller) is not None or profile_of(caller) is not None:
-            # Only the owner of the store would see such an idea.
+            # Such an idea would be visible only to the owner of the store.
             raise PublicationError(
                 "name: missing; an idea of a user of this server, or of a session in a profile, is "
                 "published under a name"
@@ -204,7 +204,7 @@ class Saver:
         before, after = await publisher.bridge.patiently(keep)
         if after is before:
             return SavedIdea(new.idea_id, before, before, prepared.missing)
-        # The idea's calls refer to the tools that are available now.
+        # Pin the calls to the tools that are available now.
         pinned = await publisher.ways.pinned(after, caller)
         return SavedIdea(new.idea_id, pinned, before, prepared.missing)
 
@@ -238,7 +238,7 @@ class Saver:
         async def publish(members: JSONObject) -> SavedIdea:
             written = read_idea({**document, **members}, stored=True)
             if idea is not None:
-                # The idea is in the store already, so it is published unchanged.
+                # The idea is already in the store, so publish it unchanged.
                 written = dataclasses.replace(written, idea=idea)
             return await self.publish(
                 written,
@@ -255,7 +255,8 @@ class Saver:
         except IdeabridgeError as error:
             if request.answer != "auto" or not document.get("solution"):
                 raise PublicationError(f"it cannot become a tool: {error}") from None
-            # The calls need earlier results of the run, or tools that are not available here.
+            # The calls need earlier results of the run, or tools that are not available here, so
+            # let a mind solve the idea again.
             saved = await publish({"answer": "solve", "solution": None})
 
         if saved.publication is None:
@@ -298,7 +299,7 @@ class Saver:
             planned, written.example, written.input_schema, written.schema, name=name
         )
         if not written.has_example:
-            # The input is known only when the tool is called.
+            # The input is unknown until the tool is called.
             _expect_parameters(plan)
             plan = dataclasses.replace(plan, input=None, input_schema=None)
         elif plan.input is None:
@@ -382,7 +383,7 @@ class Saver:
             if not absent:
                 guide["pins"] = pins_for(read_as(PublishedGuide, guide), calls, catalogue)
 
-        # The effects of a missing tool are unknown.
+        # Be cautious if a tool is missing, because its effects are unknown.
         if needs:
             hints = dict(CAUTIOUS)
         else:
@@ -468,7 +469,7 @@ def _document_of_run(store: Store, run: str) -> JSONObject:
     document: JSONObject = {"context": context, "schema": started.output_schema, "tools": names}
     proposed = [event for event in recorded.events if isinstance(event, SolutionProposed)]
     if proposed:
-        # Nobody accepted this plan.
+        # Nobody has accepted this plan.
         output = proposed[-1].output
         members = object_or_empty(output)
         if list(members) == ["value"] and wrap_output(started.output_schema)[1]:

@@ -182,7 +182,7 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
         if len(suggestions) >= limit or time.monotonic() > until:
             break
         if _without_helpers(repeated.tools) in published:
-            # The parts of a published plan are not suggested either.
+            # Do not suggest the parts of a published plan either.
             used_steps |= repeated.steps()
             continue
 
@@ -424,7 +424,8 @@ class _Drafts:
             runs = [work.occurrence.run for work in named]
             return _required_where_different(self._store, runs, self._caller, works)
 
-        # A part of a run is stored as a run of its own when it is published.
+        # Publishing a part of a run stores it as a run of its own, so do the same here, in a store
+        # that is thrown away.
         with Store.open(":memory:") as scratch:
             runs = [self._copied(work.occurrence, scratch) for work in named]
             return _required_where_different(scratch, runs, self._caller, works)
@@ -521,8 +522,7 @@ def _examine(
             break
         line = lines[number]
         work = _work(runs, line, line.places[start : start + len(repeated.tools)])
-        # Compare the origins of the tools, because a tool of a different server can have the same
-        # name.
+        # Compare the origins of the tools, because a tool of another server can have the same name.
         if work is not None and (not works or work.origins == works[-1].origins):
             works.append(work)
         else:
@@ -548,7 +548,7 @@ def _examine(
 
     parameters = _parameters(draft)
     if is_single and not any("default" in parameter for _, parameter in parameters):
-        # The suggested tool would do the same as the tool that was called.
+        # The suggested tool would do nothing that the called tool does not do.
         return None
 
     tools = tuple(name for _, name in latest.origins)

@@ -43,7 +43,7 @@ class Teaching:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._open: list[tuple[Run, Publication]] = []
-        # Replays that have ended, but that were not read because the task was cancelled.
+        # Replays that have ended but have not been read, because the task was cancelled.
         self._ended: list[tuple[str, Publication]] = []
 
     def expect(self, run: Run, publication: Publication) -> None:

@@ -66,7 +66,7 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
         return verdict
 
     if verdict.faults or "program" in plan or not publication.recording.has_output:
-        # A publication without a recorded output did not come from a run. Programs are checked by
+        # A publication without a recorded output does not come from a run. Programs are checked by
         # `Publisher.verify`, which runs them in the sandbox.
         return verdict
 
@@ -126,7 +126,7 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
     if listed is not None:
         places = {place: index for place, index in enumerate(listed) if isinstance(index, int)}
         if any(isinstance(index, list) for index in listed):
-            # An earlier version of ideabridge published such a plan.
+            # This plan was published by an earlier version of ideabridge.
             raise PublicationError(
                 "several of its calls became one call of the plan, so they are not compared"
             )

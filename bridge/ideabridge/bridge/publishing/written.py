@@ -624,7 +624,7 @@ def _composed(
     properties = cast("JSONObject", schema["properties"])
     is_any = output_schema is None and answer != "solve"
     if is_any:
-        # If there is no schema, an output from calls or from a person can be any value.
+        # Without a schema, an output from calls or from a person can be any value.
         schema = {key: value for key, value in schema.items() if key != "$defs"}
         properties["output"] = {}
 
@@ -642,7 +642,7 @@ def _composed(
         return schema, _as_stored(solution)
 
     if not is_any and solution.output is not None and wrap_output(output_schema)[1]:
-        # Wrap an output that can be null, because a mind must also wrap it.
+        # Wrap an output that can be null, because a mind also has to wrap it.
         solution = dataclasses.replace(solution, output={"value": solution.output})
 
     return schema, _as_stored(solution)
@@ -671,7 +671,7 @@ def _wrapped_schema(schema: JSONObject | None) -> JSONObject | None:
     if wrapper.required != ("value",) or len(wrapper.properties) != 1:
         return None
 
-    # A reference leads to a definition outside `value`.
+    # A reference would lead to a definition outside `value`.
     return inner if isinstance(inner, dict) and "$ref" not in str(inner) else None
 
 

@@ -49,8 +49,8 @@ class AdmittedIdeas:
             except UnknownPublicationError:
                 return False
             if read_pins(publication.plan_or_guide) is None:
-                # Do not remember the decision, because it is not yet known which tools the idea's
-                # calls refer to.
+                # Do not remember this decision, because it is still unknown which tools the calls
+                # of the idea refer to.
                 return self._needs_nothing_else(publication, offer)
             self._decided[key] = self._needs_nothing_else(publication, offer)
         return self._decided[key]

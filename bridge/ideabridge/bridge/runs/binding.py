@@ -151,7 +151,8 @@ class Binding:
         """
         if id(tool) in self._began:
             return tool.name not in self._defined
-        # Most tools come from files or programs, so this rarely searches the whole history.
+        # This search through the whole history is rare, because most tools come from files or
+        # programs.
         return any(progress.replaced is tool for progress in self._machine.history)
 
     def _fault_of_module(self, module: str) -> str | None:
@@ -175,8 +176,8 @@ class Binding:
         which the run is bound.
         """
         if self._bound is None or module not in self._bound:
-            # The journal does not record how the module started, so the whole configuration must be
-            # unchanged.
+            # The journal does not record how the module was started, so the whole configuration
+            # must be unchanged.
             return self.is_same
         return self._bound[module] == self._definitions.get(module)
 
@@ -196,5 +197,5 @@ class Binding:
             if progress.settled or progress.tool is None or progress.call.has_written_result:
                 continue
             if progress.call.index not in rooms:
-                # An open room has a binding of its own.
+                # A call in an open room is left out, because the room has a binding of its own.
                 yield progress.tool

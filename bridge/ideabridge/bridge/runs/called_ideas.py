@@ -52,7 +52,7 @@ def _asks(
 
         visited.add(key)
         if idea.guide is not None:
-            # A mind solves this idea again each time it is called.
+            # A mind solves this idea anew each time it is called.
             return True
         if any(_asks(store, catalogue, inner, visited) for inner in _calls_of(idea)):
             return True
@@ -67,9 +67,9 @@ def cycle_through(
     published as this version of `name`. Its first and last names are `name`. Return None if there
     is no such chain.
     """
-    # A call to a different version of the name is not a cycle, because a version never changes.
+    # A call to another version of the same name is not a cycle, because a version never changes.
     own_modules = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
-    # The plans that are still to be examined, each with the chain of ideas that leads to the plan.
+    # The plans that are still to be examined, each paired with the chain of ideas that leads to it.
     waiting: list[tuple[list[str], list[WrittenCall]]] = [([name], list(calls))]
     visited: set[tuple[str, int]] = set()
     while waiting:
