@@ -70,7 +70,7 @@ def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Pa
 
         # The decision is seen and can be taken back.
         page.get_by_role("link", name="Accept, fix or rename them").click()
-        page.get_by_label("calls.1.amount: keep the recorded value, as decided before").uncheck()
+        page.get_by_label("calls.1.amount: always the recorded value, as decided before").uncheck()
         page.get_by_role("button", name="Save as the next version").click()
         expect(
             page.get_by_role("heading", name=re.compile("refund_first version 3"))
@@ -108,7 +108,7 @@ def test_a_program_is_handed_in_without_a_script_and_a_refused_one_stays(
         page.goto(link_to(site))
         page.goto(f"{site}ideas/publish?ref={run}&name=refund_first")
         parameters = page.get_by_role("group", name="Parameters")
-        expect(parameters).to_contain_text("Required; in the run: c1.")
+        expect(parameters).to_contain_text("In the run: c1.")
         page.get_by_text("Advanced").click()
         page.get_by_role("textbox", name="Program").fill(WRONG)
         page.get_by_role("button", name="Make the tool").click()

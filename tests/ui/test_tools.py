@@ -13,6 +13,7 @@ import httpx
 from playwright.sync_api import Page, expect
 
 from tests.ui.serving import ask, send, stranger
+from tests.ui.test_approvals import approve
 from tests.ui.test_outputs import ended
 from tests.ui.test_runs import ORDERS
 
@@ -54,7 +55,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     # The draft shows the plan before it is published, and proposes a name.
     assert 'name="name" value="count_orders"' in draft
     assert f'From <a href="/ui/runs/{made}">count orders</a>' in draft
-    assert "Default: c1 . Used by list_orders." in words_of(draft)
+    assert "In the run: c1 . Used as customer of list_orders." in words_of(draft)
     steps = words_of(draft.partition('<ol class="plan-steps">')[2].partition("</ol>")[0])
     assert steps.startswith(
         "list_orders gives orders customer †input.customer parameter customer compute"
@@ -111,7 +112,7 @@ def test_a_draft_names_runs_by_their_titles_and_says_each_value_once(
     form = page.get_by_role("main").locator("form.draft")
     expect(form).to_contain_text("the tool gives the same output again")
     expect(page.get_by_role("table")).to_have_count(0)
-    expect(form.get_by_role("group", name="Parameters").locator("code")).to_have_text(["c2"])
+    expect(form.get_by_role("group", name="Parameters").locator("b")).to_have_text(["c2"])
     form.get_by_text("Learn from 1 more run").click()
     expect(form.get_by_role("link", name="all orders")).to_be_visible()
     expect(form).to_contain_text("customer c1")
@@ -135,10 +136,13 @@ def test_parameters_with_the_same_value_become_one(
     page.goto(f"{site}ideas/publish?ref={made}")
     expect(page.get_by_text("the tool gives the same output again")).to_be_visible()
     page.get_by_label("Name", exact=True).first.fill("person")
-    expect(page.locator("input[name='a.customer.merge']")).to_have_count(0)
+    expect(page.locator("input[name$='.rename']")).to_have_count(1)
+    expect(page.get_by_role("main")).to_contain_text(
+        "In the run: c1. Used in 2 places: customer of list_orders, id of find_customer."
+    )
+    chosen = page.get_by_label("Ask, with this value as the default")
+    expect(chosen).to_be_checked()
     page.locator("input[name='a.customer.rename']").fill("who")
-    page.locator("input[name='a.id.rename']").fill("ignored")
-    page.get_by_label("the same as customer").check()
     page.get_by_role("button", name="Make the tool").click()
     fields = page.locator("#call-form input[name^='p.']")
     expect(fields).to_have_count(1)
@@ -146,18 +150,57 @@ def test_parameters_with_the_same_value_become_one(
 
     # The next version can take them apart again, or keep what they had.
     page.get_by_role("link", name="Change its parameters").click()
-    expect(page.get_by_role("main")).to_contain_text("Used by list_orders, find_customer.")
-    merged = page.get_by_label("id: the same as customer")
-    expect(merged).to_be_checked()
-    page.locator("input[name='a.customer.fix']").check()
+    expect(page.get_by_role("main")).to_contain_text("Used in 2 places")
+    page.get_by_text("Separate the places").click()
+    expect(page.get_by_label("id: the same as who")).to_be_checked()
+    page.get_by_label("Always use this value").check()
     page.get_by_role("button", name="Save as the next version").click()
     expect(page.get_by_role("heading", name="person version 2")).to_be_visible()
     expect(page.locator("#call-form")).to_contain_text("It takes no input.")
     page.get_by_role("link", name="Change its parameters").click()
     for name in ("customer", "id"):
-        page.get_by_label(f"{name}: keep the recorded value").uncheck()
+        again = page.get_by_role("group", name=f"What a call does with {name}")
+        expect(again.get_by_label("Always use the recorded value")).to_be_checked()
+        again.get_by_label("Ask, with the recorded value as the default").check()
     page.get_by_role("button", name="Save as the next version").click()
     expect(fields).to_have_count(2)
+
+
+def test_places_with_the_same_value_are_separated(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    calls = [
+        ORDERS | {"customer": "c1", "_outputPath": "orders"},
+        {"_tool": "find_customer", "id": "c1", "_outputPath": "who"},
+    ]
+    made = ask(http, *calls, output="†state.who")
+    ended(http, made)
+    page.goto(f"{site}ideas/publish?ref={made}")
+    expect(page.get_by_text("the tool gives the same output again")).to_be_visible()
+    page.get_by_label("Name", exact=True).first.fill("person")
+    page.get_by_label("Ask each time").check()
+    page.get_by_text("Separate the places").click()
+    page.get_by_label("id: the same as customer").uncheck()
+    page.get_by_role("button", name="Make the tool").click()
+    form = page.locator("#call-form")
+    expect(form.locator("input[name='p.customer']")).to_have_attribute("required", "")
+    expect(form.locator("input[name='p.id']")).to_have_attribute("placeholder", "default: c1")
+
+
+def test_numbers_that_are_equal_stay_apart_until_a_person_joins_them(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    made = ask(http, {"_tool": "refund", "order": 4, "amount": 4}, output="†results.0")
+    approve(http, made)
+    ended(http, made)
+    page.goto(f"{site}ideas/publish?ref={made}")
+    expect(page.get_by_text("the tool gives the same output again")).to_be_visible()
+    page.get_by_label("Name", exact=True).first.fill("repay")
+    page.get_by_label("the same as order").check()
+    page.get_by_role("button", name="Make the tool").click()
+    fields = page.locator("#call-form input[name^='p.']")
+    expect(fields).to_have_count(1)
+    expect(fields).to_have_attribute("name", "p.order")
 
 
 def publish_orders(http: httpx.Client, **fields: str) -> None:

@@ -58,7 +58,7 @@ from ideabridge.server.ui.coloured import coloured
 from ideabridge.server.ui.forms import Audience, fields_of, number_from, read_fields
 from ideabridge.server.ui.idea_folder import IdeaFolder
 from ideabridge.server.ui.run_rows import RunRow, RunRows
-from ideabridge.server.ui.showing import LONGEST, as_json, bounded, in_one_line
+from ideabridge.server.ui.showing import LONGEST, as_json, bounded, in_few_words, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.shown import plan_without_ids
 from ideabridge.server.views.text import source_text
@@ -615,6 +615,8 @@ class IdeaPages:
             draft = await drafting.draft(
                 ref, visitor.caller, choices=choices, parameters=decided.parameters
             )
+            if before is None and submitted.decided is None:
+                draft, decided = await self._joined(ref, visitor, choices, draft, decided)
         except NoFinishedRunError:
             as_it_is = True
         except PublicationError as error:
@@ -670,7 +672,6 @@ class IdeaPages:
             why=why,
             as_it_is=as_it_is,
             fixed=[name for name, decision in decided.parameters.items() if _is_fixed(decision)],
-            merged=_merged(decided.parameters),
             decided=encode_text([decided.parameters, decided.choices]),
             runs=runs,
             answers=_ANSWERS,
@@ -679,6 +680,34 @@ class IdeaPages:
             audience=submitted.audience,
             **values,
         )
+
+    async def _joined(
+        self,
+        ref: str,
+        visitor: Visitor,
+        choices: JSONObject,
+        draft: Drafted,
+        decided: EarlierDecisions,
+    ) -> tuple[Drafted, EarlierDecisions]:
+        """Return a draft whose parameters with the same text are one parameter, and the decisions
+        that join them. Return the draft and the decisions as they are if no texts are equal, or if
+        one of the named runs had different texts there.
+        """
+        joined: JSONObject = {
+            field.key: {"merge": field.twin.key}
+            for field in _fields(draft, decided.parameters)
+            if field.twin is not None and field.is_text
+        }
+        if not joined:
+            return draft, decided
+
+        parameters: JSONObject = {**decided.parameters, **joined}
+        shorter = await self._bridge.publisher.drafting.draft(
+            ref, visitor.caller, choices=choices, parameters=parameters
+        )
+        if shorter.difference != draft.difference or shorter.confirmed != draft.confirmed:
+            return draft, decided
+        return shorter, EarlierDecisions(parameters, decided.choices)
 
     def _proposed_name(self, ref: str, visitor: Visitor) -> str:
         """Return a valid name for a run's tool, made from the run's title, that no tool visible to
@@ -943,17 +972,19 @@ class ParameterField:
 
     Attributes:
         key: the name of the parameter in the run. The fields of the form are `a.KEY.rename`,
-            `.fix`, `.description` and `.required`.
+            `.description`, `.merge` and `.use`, which is `required`, `fix`, `default` or "".
         about: the draft's report on the parameter.
         description: the text that a person wrote about the parameter earlier. If this is empty, the
             description is in `about`.
         may_require: whether a person can make it required: calls can currently leave it out, or a
             person has already made it required.
         is_required: whether a person has already made it required.
-        used_by: the tools of the calls that use the parameter, without duplicates.
-        recorded: the value that the parameter had in the run, on one line, or "" if it had no
+        places: the places in which the parameter is used, for example `customer of list_orders`.
+        recorded: the value that the parameter had in the run, in few words, or "" if it had no
             value.
+        is_text: whether the value in the run is a text.
         twin: an earlier parameter with the same recorded value, which may replace this parameter.
+        joined: the names in the run of the parameters that this parameter replaces.
     """
 
     key: str
@@ -961,13 +992,15 @@ class ParameterField:
     description: str
     may_require: bool
     is_required: bool
-    used_by: list[str]
+    places: list[str]
     recorded: str
+    is_text: bool
     twin: ParameterField | None
+    joined: list[str]
 
 
 def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
-    merged = {name for name in decided if "merge" in _decision(decided, name)}
+    merged = _merged(decided)
     keys = {new: old for old, new in draft.renamed.items() if old not in merged}
     first_with: dict[bytes, ParameterField] = {}
     fields: list[ParameterField] = []
@@ -976,16 +1009,21 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
         key = keys.get(name, name)
         decision = _decision(decided, key)
         is_required = decision.get("required") is True
-        may_require = is_required or not about.get("required")
-        description = str(decision.get("description") or "")
-        used_by = _used_by(list_or_empty(about.get("fills")), draft.calls)
+        places = _places(list_or_empty(about.get("fills")), draft.calls)
         value = draft.arguments.get(name)
-        recorded = in_one_line(value, 80) if name in draft.arguments else ""
         # Flags and empty values are not compared, because they are often equal by chance.
-        may_merge = bool(used_by) and bool(value) and not isinstance(value, bool)
-        twin = first_with.get(encode(value)) if may_merge else None
+        may_merge = bool(places) and bool(value) and not isinstance(value, bool)
         field = ParameterField(
-            key, about, description, may_require, is_required, used_by, recorded, twin
+            key,
+            about,
+            str(decision.get("description") or ""),
+            is_required or not about.get("required"),
+            is_required,
+            places,
+            in_few_words(value) if name in draft.arguments else "",
+            isinstance(value, str),
+            first_with.get(encode(value)) if may_merge else None,
+            [other for other, replacement in merged.items() if replacement == key],
         )
         if may_merge:
             first_with.setdefault(encode(value), field)
@@ -994,20 +1032,22 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
     return fields
 
 
-def _used_by(fills: Iterable[JSON], calls: Sequence[JSON]) -> list[str]:
-    """Return the tools of the calls that have a value at one of these paths, without duplicates. A
-    path outside the calls is returned as `the output`.
+def _places(fills: Iterable[JSON], calls: Sequence[JSON]) -> list[str]:
+    """Return the places in a plan that have a value at these paths, for example `customer of
+    list_orders`, without duplicates. A path outside the calls is returned as `the output`.
     """
-    tools: dict[str, None] = {}
+    places: dict[str, None] = {}
     for path in fills:
-        first, _, rest = str(path).partition(".")
-        place = number_from(rest.partition(".")[0])
-        if first == "calls" and place is not None and place < len(calls):
-            tools[tool_of(object_or_empty(calls[place]))] = None
+        parts = str(path).split(".")
+        number = number_from(parts[1]) if len(parts) > 1 else None
+        if parts[0] == "calls" and number is not None and number < len(calls):
+            tool = tool_of(object_or_empty(calls[number]))
+            parameter = ".".join(parts[2:])
+            places[f"{parameter} of {tool}" if parameter else tool] = None
         else:
-            tools["the output"] = None
+            places["the output"] = None
 
-    return list(tools)
+    return list(places)
 
 
 def _decision(decided: JSONObject, parameter: str) -> JSONObject:
@@ -1031,8 +1071,8 @@ def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
     """
     decisions: dict[str, JSONObject] = {}
     for name in decided:
-        # A form contains only ticked boxes, so earlier decisions that boxes stand for are removed
-        # first.
+        # A form contains only ticked boxes and chosen options, so earlier decisions that they stand
+        # for are removed first.
         decisions[name] = _without(_decision(decided, name), "fix", "required", "merge")
 
     for entry, value in form.fields:
@@ -1059,8 +1099,8 @@ def _without(decision: JSONObject, *keys: str) -> JSONObject:
 
 def _decide(decision: JSONObject, name: str, part: str, value: str) -> None:
     """Change the decision about a parameter according to one field of the form."""
-    if part in ("fix", "required"):
-        decision[part] = True
+    if part == "use" and value in ("fix", "required"):
+        decision[value] = True
     elif part == "rename" and value == name:
         decision.pop("rename", None)
     elif part in ("rename", "description", "merge"):
@@ -1104,7 +1144,7 @@ def _choice(literal: Explained, plan: JSONObject) -> CopiedValue:
         why = CUT
 
     options = [(source.shown, encode_text(source.to_json())) for source in literal.by]
-    options.append(("keep the recorded value", "keep"))
+    options.append(("always the recorded value", "keep"))
     path = ".".join(literal.at)
     return CopiedValue(path, recorded, options, literal.by[0].shown, literal.runs, why)
 

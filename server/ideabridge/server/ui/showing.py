@@ -124,6 +124,17 @@ def in_one_line(value: JSON, most: int = 120) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def in_few_words(value: JSON, most: int = 80) -> str:
+    """Return a value on one line, cut after `most` characters. A list and an object are named, with
+    their length.
+    """
+    if isinstance(value, list):
+        return f"a list of {counted(len(value), 'item')}"
+    if isinstance(value, dict):
+        return f"an object with {counted(len(value), 'member')}"
+    return in_one_line(value, most) or "an empty text"
+
+
 def differing_lines(old: list[str], new: list[str], most: int) -> list[str]:
     """Return the lines of a unified diff, each beginning with " ", "+", "-" or "@@". The header is
     left out, and so is the place of the change if there is only one. If there are more than `most`
@@ -256,6 +267,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "omitted": omitted,
     "short": in_one_line,
     "count": counted,
+    "few_words": in_few_words,
     "words": words,
     "light": light,
     "failure_reason": failure_reason,
