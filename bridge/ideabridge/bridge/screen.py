@@ -91,7 +91,7 @@ class Screen:
                 schema = self._redacted_object(event.schema)
                 return replace(event, message=message, schema=schema)
             case events.RunEnded() if event.reason is not None:
-                # Mask the secret instead of refusing the text, because a run must end when someone
+                # Mask the secret instead of rejecting the text, because a run must end when someone
                 # ends it.
                 return replace(event, reason=self._redacted_text(event.reason))
             case events.SolutionRejected():
@@ -115,7 +115,7 @@ def _written(event: Event) -> JSONObject:
         written[name] = getattr(event, name)
 
     if "by" in written:
-        # The name of a user or of an approver.
+        # Of a decider, somebody wrote only the name of the user or approver.
         written["by"] = str(written["by"])
     return written
 

@@ -104,12 +104,12 @@ class Secrets:
     def __init__(self) -> None:
         with _LOCK:
             _LIVE.add(self)
-        # For each kind, a mapping from each form of a secret to the name of the secret.
+        # For each kind of secret, the name of each secret, keyed by each form that it can take.
         self._forms: dict[_Kind, dict[str, str]] = {"any": {}, "certain": {}, "leaking": {}}
         self._finders: dict[_Kind, _Finder] = {}
-        # Whether JSON escapes a character in any secret.
+        # Whether any secret contains a character that JSON escapes.
         self._is_escaped = False
-        # The length of the longest secret, with each byte percent-encoded.
+        # The length of the longest secret, as it would be with every byte percent-encoded.
         self._longest = 0
 
     def add(self, name: str, value: str, *, certain: bool = False) -> None:
@@ -177,11 +177,11 @@ class Secrets:
 
         if password:
             self.add(name, password, certain=True)
-            # The form that a header for basic authentication has.
+            # Also add the form in which a header for basic authentication contains them.
             basic = base64.b64encode(f"{user}:{password}".encode()).decode()
             self.add(name, basic, certain=True)
         else:
-            # A user without a password is often a token.
+            # A user name without a password is often a token.
             self.add(name, user, certain=True)
 
         for pair in parts.query.split("&"):
@@ -281,7 +281,7 @@ def forms_of(value: str) -> list[str]:
         unquote(value),
     ]
     if " " in value:
-        # The encoding that HTML forms use.
+        # HTML forms encode spaces as `+`.
         forms.append(quote_plus(value, errors="replace"))
 
     data = value.encode("utf-8", "surrogatepass")
@@ -308,11 +308,11 @@ def _base64_forms(data: bytes) -> Iterator[str]:
     """Yield the strings that data inside a longer text becomes in base64, including the form of
     base64 that is used in addresses.
     """
-    # Four characters encode three bytes, so the text before the data can shift the data in three
-    # ways.
+    # Four characters encode three bytes, so the text before the data can shift it in three
+    # different ways.
     for preceding in range(3):
         text = base64.b64encode(bytes(preceding) + data).decode()
-        # The characters that also encode a neighbouring byte are left out.
+        # Leave out the characters that also encode part of a neighbouring byte.
         first = math.ceil(8 * preceding / 6)
         end = 8 * (preceding + len(data)) // 6
         inner = text[first:end]
@@ -338,14 +338,14 @@ class _Finder:
     """
 
     def __init__(self, names: Mapping[str, str], is_escaped: bool) -> None:
-        # This import is not at the top of the file, because it takes half a millisecond, and most
-        # commands do not need the library.
+        # Import this only when it is needed, because it takes half a millisecond and most commands
+        # do not need the library.
         from ahocorasick_rs import AhoCorasick, BytesAhoCorasick
 
         self._forms = [form for form in names if not _HALF.search(form)]
         self._names = names
         self._text = AhoCorasick(self._forms)
-        # Values are searched as JSON, which escapes quotes, backslashes and line endings.
+        # Values are searched as JSON, where quotes, backslashes and line endings are escaped.
         self._json = BytesAhoCorasick([_json_text(form).encode() for form in self._forms])
         self._plain = BytesAhoCorasick([form.encode() for form in self._forms])
         self._is_escaped = is_escaped
@@ -358,20 +358,22 @@ class _Finder:
         if self._json.find_matches_as_indexes(data):
             return True
         if rb"\n" in data:
-            # The data might be base64 with line endings.
+            # The data might be base64 that is broken into lines.
             unwrapped = data.replace(rb"\r\n", b"").replace(rb"\n", b"")
             if self._json.find_matches_as_indexes(unwrapped):
                 return True
 
         if _PERCENT.search(data) is None:
             return False
-        # A JSON string that mixes escapes and percent-encoding cannot be searched in one pass.
+        # A JSON string that contains both escapes and percent-encoding cannot be searched in one
+        # pass, so assume that it might contain a secret with escapes.
         return self._is_escaped or bool(self._plain.find_matches_as_indexes(_unquoted(data)))
 
     def spans(self, text: str) -> list[_Span]:
         """Return the positions of the secrets in a string, in order and without overlaps."""
         if not text.isascii():
-            # A lone surrogate cannot be encoded as UTF-8, and does not belong to any secret.
+            # Replace lone surrogates, because they cannot be encoded as UTF-8. No secret contains
+            # them.
             text = _HALF.sub("\ufffd", text)
 
         spans = self._plain_spans(text)
@@ -380,7 +382,7 @@ class _Finder:
         if "%" in text:
             spans += self._percent_spans(text)
 
-        # Of the spans that begin at the same place, the longest comes first, and its name is used.
+        # Put the longest of the spans that begin at the same place first, so that its name is used.
         spans.sort(key=lambda span: (span.start, -span.end))
         merged: list[_Span] = []
         for span in spans:
@@ -403,7 +405,7 @@ class _Finder:
         """Search a string as if base64 in it had no line endings, and return the spans in the
         original string.
         """
-        # Where each piece starts in the text without line endings, and in the original text.
+        # The start of each piece, in the text without line endings and in the original text.
         starts = [0]
         original_starts = [0]
         pieces: list[str] = []
@@ -421,7 +423,8 @@ class _Finder:
 
         spans: list[_Span] = []
         for start, end, name in self._plain_spans("".join(pieces)):
-            # The end is the position after the last character, which can be in the next piece.
+            # Map the last character rather than the position after it, because that position can be
+            # in the next piece.
             spans.append(_Span(original(start), original(end - 1) + 1, name))
 
         return spans
@@ -508,7 +511,7 @@ def clean_record(record: logging.LogRecord) -> bool:
         record.exc_text = logging.Formatter().formatException(record.exc_info)
 
     if record.exc_text:
-        # Some handlers format the exception themselves.
+        # Some handlers format the exception themselves, so replace it with its masked text.
         record.exc_text = _clean(record.exc_text)
         record.exc_info = None
 
@@ -559,7 +562,7 @@ def _places_in(value: JSON, path: str, finder: _Finder) -> Iterator[tuple[str, s
             for span in finder.spans(key):
                 yield path, span.name
 
-            # The key can contain a secret, and the path is shown.
+            # The path is shown, and its key can contain a secret.
             yield from _places_in(item, f"{prefix}{finder.replaced(key)}", finder)
 
 

@@ -306,8 +306,8 @@ def with_settings(raw: JSONObject, settings: Mapping[str, JSON]) -> JSONObject:
         if own not in settings:
             result[key] = value
         elif left.get(own) is not None:
-            # The new value replaces the first form of its key in the entry, because this is where a
-            # person looks for it.
+            # Put the new value where the first form of its key is in the entry, because that is
+            # where a person looks for it.
             result[own] = left.pop(own)
 
     result.update({key: value for key, value in left.items() if value is not None})
@@ -319,7 +319,8 @@ def _own_name(key: str, value: JSON) -> str:
     if key in MILLISECONDS:
         return MILLISECONDS[key]
     if key == "tools" and isinstance(value, dict):
-        # A list names the allowed tools. An object says how individual tools are shown.
+        # As a list, `tools` names the allowed tools. As an object, it says how single tools are
+        # shown.
         return key
     return SYNONYMS.get(key, key)
 
@@ -385,7 +386,7 @@ def _auth_with_own_keys(raw: JSONObject) -> JSONObject:
     """Return `auth` with ideabridge's keys."""
     result: JSONObject = {AUTH_SYNONYMS.get(key, key): value for key, value in raw.items()}
     if isinstance(result.get("enabled"), bool):
-        # The key is not needed, because the module itself says whether it needs a sign-in.
+        # The key is not needed, because the module itself says whether it requires a sign-in.
         del result["enabled"]
 
     scopes = result.get("scopes")
@@ -520,7 +521,7 @@ def _read_texts(entry: ServerEntry, key: str) -> None:
         elif value is None:
             entry.note(place, "null is read as if it were absent")
         elif isinstance(value, int):
-            # Write a boolean as JSON does. In Python, a bool is also an int.
+            # A boolean is also an int in Python, so write it in lower case, as JSON does.
             texts[name] = str(value).lower()
             entry.note(place, f"{found_kind(value)} is read as text; write it in quotes")
         else:

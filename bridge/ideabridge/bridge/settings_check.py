@@ -198,14 +198,14 @@ def may_restrict(key: str, known: Sequence[str], restricting: Collection[str]) -
     if _RESTRICTING.search(spelling_of(key)):
         return True
     restrictions = {*restricting, *_RESTRICTIONS}
-    # Of two keys that are equally similar, the key that restricts something counts.
+    # If two keys are equally similar, the one that restricts something counts.
     ordered = sorted({*known, *restrictions}, key=lambda name: name not in restrictions)
     spelling = difflib.SequenceMatcher(b=spelling_of(key))
     best = 0.0
     nearest = ""
     for name in ordered:
         spelling.set_seq1(spelling_of(name))
-        # The quick ratios are upper bounds, which already rule out most names.
+        # The quick ratios are upper bounds, and these alone rule out most names.
         if spelling.real_quick_ratio() < _LEAST_SIMILARITY:
             continue
         if spelling.quick_ratio() < _LEAST_SIMILARITY:
@@ -231,7 +231,7 @@ def null_places(value: JSON, place: Place) -> Iterator[Place]:
 def without(members: JSONObject, places: Collection[Place]) -> JSONObject:
     """Return a copy of an object without the values at the given places."""
     result = copy.deepcopy(members)
-    # Remove the later items of a list first, so that the earlier items keep their positions.
+    # Begin with the last items of a list, so that the earlier ones keep their positions.
     for place in sorted(set(places), key=_order, reverse=True):
         _remove(result, place)
     return result
@@ -313,7 +313,7 @@ def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseMod
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             annotation = _annotation_of(annotation, str(key))
         else:
-            # A list (tuple[MEMBER, ...]), or an object of members keyed by name (dict[str,
+            # This is a list (tuple[MEMBER, ...]) or an object of members keyed by name (dict[str,
             # MEMBER]).
             annotation = [part for part in get_args(annotation) if part is not Ellipsis][-1]
 

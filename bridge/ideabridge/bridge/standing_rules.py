@@ -193,7 +193,7 @@ def workspace_of(configuration: Configuration) -> str:
     is no project. A folder that contains the home folder is not a project.
     """
     folder = os.path.realpath(configuration.project)
-    # The name of a folder is not necessarily UTF-8.
+    # The name of a folder need not be valid UTF-8.
     folder = folder.encode(errors="backslashreplace").decode()
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 - Path.home raises where there is none
     return "" if Path(home).is_relative_to(folder) else folder
@@ -217,7 +217,7 @@ def servers_of(configuration: Configuration) -> dict[str, str]:
         try:
             files.append(hashlib.sha256(Path(file).read_bytes()).hexdigest())
         except OSError:
-            # The bridge has already reported that the file cannot be loaded.
+            # The bridge has already reported that this file cannot be loaded.
             files.append(None)
 
     return {**servers, "": content_hash({"files": files})}
@@ -341,8 +341,8 @@ class _RuleFile:
     """The rules of this machine's user."""
 
     def __init__(self) -> None:
-        # A thread can change the rules while the event loop reads them, so `_last` is always
-        # replaced as a whole.
+        # Always replace `_last` as a whole, because a thread can change the rules while the event
+        # loop reads them.
         self._last = _ReadFile()
 
     def read(self) -> Mapping[str, StandingRule]:
@@ -405,7 +405,7 @@ class _RuleFile:
 
 
 def _read_file(path: Path, about: os.stat_result) -> dict[str, StandingRule]:
-    # Refuse a link, because it could lead into a folder that someone else controls, such as a
+    # Reject a link, because it could lead into a folder that someone else controls, such as a
     # repository.
     if not stat.S_ISREG(about.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(about.st_mode) else "not a regular file"
@@ -512,7 +512,7 @@ class StandingRules:
             return None
 
         rule = rules.get(rule_id(owner_of(caller), self.workspace, tool, server))
-        # Compare all members, because the id is so short that a server could construct a different
+        # Compare all members, because the id is so short that a server could craft a different
         # definition with the same id.
         if rule is None or (rule.workspace, rule.tool, rule.server) != (
             self.workspace,
@@ -601,8 +601,8 @@ class StandingRules:
         if self._servers.get(rule.tool.module) != rule.server:
             return "outdated"
         if not digests:
-            # There is no digest to compare: the server has never listed its tools to this process,
-            # or the tool is from a tool file.
+            # There is no digest to compare with, because the server has never listed its tools to
+            # this process or the tool is from a tool file.
             return "holds"
         return "holds" if digests.get(rule.tool.name) == rule.tool.digest else "outdated"
 
@@ -655,7 +655,7 @@ def _with_rule(rules: Mapping[str, StandingRule], rule: StandingRule) -> Mapping
     """
     same = rules.get(rule.id)
     if same is not None and (same.subject, same.tool) == (rule.subject, rule.tool):
-        # The person has already given this rule, possibly in another process.
+        # The person has already given this rule, perhaps in another process.
         return rules
 
     if _read_rule(rule.to_json(), rule.owner) != rule:

@@ -342,7 +342,7 @@ def _change(change: Callable[[_Secrets], None]) -> None:
         with locked(path.with_name(f"{path.name}.lock")):
             secrets = {(secret.file, secret.name): secret for secret in stored_secrets()}
             change(secrets)
-            # If the file is a link, replace the link's target.
+            # If the file is a link, replace the file that it leads to.
             write_own(Path(os.path.realpath(path)), _text(secrets.values()))
     except OSError as error:
         raise StoredSecretError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -356,7 +356,7 @@ class Bridge(_Blocking[AsyncBridge]):
         else:
             result = self.portal.call(run.result, output)
 
-        # The caller receives only the result, so write the assumptions and notes to the log.
+        # The caller receives nothing but the result, so write assumptions and notes to the log.
         for line in assumption_lines(run.assumed):
             logger.warning("run %s assumed: %s", run.id, line)
 
@@ -377,8 +377,7 @@ def _awaitable(approver: SyncApprover) -> Approver:
     async def decide(request: ApprovalRequest) -> Decision:
         if inspect.iscoroutinefunction(approver):
             return await approver(request)
-        # Call the approver in a thread, because other calls must continue while it might be asking
-        # a person.
+        # Use a thread, because other calls must continue while the approver asks a person.
         plain = cast("Callable[[ApprovalRequest], Decision]", approver)
         return await to_thread.run_sync(plain, request, abandon_on_cancel=True)
 

@@ -236,8 +236,7 @@ def staged(path: Path, data: bytes) -> Generator[Path]:
     Raises:
         OSError: the file cannot be written.
     """
-    # This import is not at the top of the file, because it takes time, and commands that do not
-    # write do not need it.
+    # Import this only when it is needed, because it takes time and most commands do not write.
     import tempfile
 
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=path.parent)
@@ -259,8 +258,7 @@ def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
     Raises:
         OSError: the file cannot be opened, or is a folder.
     """
-    # The attempt to open a pipe that has no writer must not block. A pipe that has a writer
-    # (`<(...)`) is read to its end.
+    # Do not block on a pipe that has no writer. A pipe that has one (`<(...)`) is read to its end.
     descriptor = os.open(
         path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     )
@@ -357,7 +355,7 @@ class ProjectFile:
         unreadable.
         """
         content = self._read.get(path, (_UNREADABLE, 0))
-        # Compute each digest only once, so that the stored digest belongs to the content that the
+        # Compute each digest only once, so that the stored one belongs to the content that the
         # person was shown.
         if content is not None and content[0] == _UNREADABLE:
             content = self._read[path] = _digest(self.data_files[path].path, left)
@@ -435,7 +433,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
         raise too_many
 
     for path, anywhere in named.items():
-        # Do the cheapest test first, because most words do not name a file.
+        # Test the cheapest condition first, because most words do not name a file.
         if (
             path in data_files
             or not os.path.lexists(path)
@@ -464,7 +462,7 @@ def _data_files(
     """
     if not named:
         return {}
-    # Compare without regard to case, because some file systems ignore case.
+    # Ignore case, because some file systems do.
     real_code = {os.path.realpath(path).casefold() for path in code}
     return {
         path: DataFile(path, tuple(dict.fromkeys(places)))
@@ -498,7 +496,7 @@ def _named(content: JSON, folder: Path) -> Iterator[_Mention]:
     servers = members.get("mcpServers")
     for name, entry in object_or_empty(servers).items():
         if isinstance(entry, dict):
-            # Quote a name that contains spaces, because such a name could pose as a part of the
+            # Quote a name with spaces in it, because it could otherwise pose as a part of the
             # sentence that asks a person about a data file.
             shown = name if _PLAIN_NAME.fullmatch(name) else visible(repr(name))
             yield from _named_by(shown, entry, folder)
@@ -515,7 +513,7 @@ def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention
     ]
     code = [*programs, *_modules(arguments, environment)]
     for word in (*commands, *arguments):
-        # Variables in which Python and Node look for files.
+        # Files that Python or Node would also look for under this name.
         code += [f"{word}.js", *(f"{word}/{inner}" for inner in _ENTRIES)]
         if not word.startswith("./"):
             code.append(word[2:])  # `-r./FILE`
@@ -561,7 +559,7 @@ def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention
             yield _Mention(base / _filled(text))
 
     for text, place in dict.fromkeys(data):
-        # The server runs in its own folder.
+        # Paths start from the folder in which the server runs.
         for base in own or [folder]:
             yield _Mention(base / _filled(text), data_of=place)
         if own and os.path.lexists(folder / _filled(text)):
@@ -625,7 +623,7 @@ def _is_own_file(text: str, bases: list[Path]) -> bool:
         text: the path.
         bases: the folders that the path can be relative to. The first folder is the project folder.
     """
-    # The value of a variable is known only when the server starts.
+    # The value of a variable is unknown until the server starts.
     if "$" in text or text.startswith("~"):
         return False
     paths = [base / text for base in bases]
@@ -681,8 +679,8 @@ def _is_inside(path: Path, folder: Path) -> bool:
 
 
 def _shown(path: Path, folder: Path) -> str:
-    # Do not resolve `..` in the text, because after a link, `..` does not lead to the folder that
-    # the text suggests.
+    # Do not resolve `..`, because after a link, it does not lead to the folder that the text
+    # suggests.
     if path.is_relative_to(folder):
         return path.relative_to(folder).as_posix()
     return str(path)
@@ -832,7 +830,7 @@ def _from_json(value: Any) -> Trusted:
 
 def _content_from_json(value: Any) -> TrustedContent:
     digests = {str(path): str(digest) for path, digest in value["digests"].items()}
-    # Entries of earlier versions have no data files, because their trust covers every named file.
+    # Earlier versions wrote no data files, because their trust covers every named file.
     data = frozenset(map(str, value.get("data", ())))
     return TrustedContent(digests, data, float(value["at"]))
 
@@ -1015,8 +1013,7 @@ def _members(file: Path, data: bytes) -> JSONObject:
     """Return the content of a project file in ideabridge's keys. Raise `TrustError` if it is not
     JSON.
     """
-    # This import is not at the top of the file, because most uses of this file do not need a
-    # decoder.
+    # Import this only when it is needed, because most uses of this file do not decode anything.
     from ideabridge.bridge.file_content import decode_file_content
 
     try:
@@ -1329,8 +1326,8 @@ class Untrusted:
                 more = f" and {len(self.changed) - 3} more"
             else:
                 more = ""
-            # A file can have any name. `visible` removes line endings, so no name can pose as a
-            # line from ideabridge.
+            # A file can have any name. `visible` removes line endings, so that no name can pose as
+            # a line from ideabridge.
             reason = f"{visible(', '.join(self.changed[:3]))}{more} changed since it was trusted"
 
         problem = f"{self.problem}\n" if self.problem else ""
@@ -1359,8 +1356,8 @@ class Untrusted:
             )
 
         command = trust_command(self.file, anywhere=True)
-        # Leave out a long command instead of truncating it, because a truncated command could name
-        # a different folder.
+        # Leave a long command out instead of truncating it, because a truncated one could name a
+        # different folder.
         if len(command) <= 400:
             shown = f"`{command}` in a terminal"
         else:

@@ -119,7 +119,7 @@ def _plain(value: JSON) -> str:
 def _tagged(masked: str, line: str) -> str:
     if masked == line:
         return line
-    # Shorten the digest so that it does not reveal the secret.
+    # Shorten the digest, so that it does not reveal the secret.
     return f"{masked}{_TAG}{hashlib.sha256(line.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 

@@ -85,7 +85,7 @@ class Control:
 
     def __init__(self, runs: _Runs) -> None:
         self._runs = runs
-        # The keys of the decisions that other processes submitted and that this process is now
+        # The keys of the decisions that other processes have submitted and that this process is now
         # applying.
         self._taking: set[str] = set()
 
@@ -130,7 +130,7 @@ class Control:
         `Bridge.decide` for details and errors.
         """
         with contextlib.suppress(InterruptedRunError):
-            # If another process drives the run, its rules apply.
+            # If another process drives the run, it is that process whose rules apply.
             await self._runs.writer.patiently(run.root.follow_configuration)
 
         deadline = anyio.current_time() + ANSWERS_SECONDS
@@ -157,8 +157,8 @@ class Control:
                 await self._give(rule, asking)
                 return
 
-            # At this point, either nobody drives the run, or the other process has applied the
-            # decision and the approval is no longer pending.
+            # Either nobody drives the run now, or the other process has applied the decision and
+            # the approval is no longer pending.
             if run.is_elsewhere:
                 self._runs.read_on(run)
 
@@ -176,8 +176,8 @@ class Control:
             return
 
         try:
-            # Do not wait for the lock: the next call can follow immediately, and the rule must
-            # already cover the call.
+            # Do not wait for the lock, because the next call can follow immediately and must
+            # already be covered by the rule.
             run.give(rule, seconds=0)
         except RulesLockedError:
             await anyio.to_thread.run_sync(run.give, rule)
@@ -272,7 +272,7 @@ class Control:
             self._taking.discard(key)
 
         with contextlib.suppress(StoreError):
-            # Ignore the error: if the answer cannot be stored, the requesting process waits a few
+            # Ignore the error: if the answer cannot be stored, the process that asked waits a few
             # seconds and then reads the journal.
             self._runs.store.requests.answer(key, error)
 
@@ -280,9 +280,9 @@ class Control:
         """Wait briefly for another process to release the lease of a run that has come to rest in
         that process.
         """
-        # Do not wait long: a process that is asking its approver keeps the lease. If the run waits
-        # for a solution, wait longer: the process releases the lease with its next write, and an
-        # answer that arrives before this write would be lost.
+        # Do not wait long, because a process that is asking its approver keeps the lease. A run
+        # that waits for a solution is different: its process releases the lease with the next
+        # write, and an answer that arrives before that write would be lost, so wait longer.
         patience = ANSWERS_SECONDS if run.status == "needs_solution" else FOLLOWS_SECONDS
         deadline = anyio.current_time() + patience
         while run.is_elsewhere and run.may_rest:

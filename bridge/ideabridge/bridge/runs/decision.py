@@ -346,7 +346,7 @@ def _decide_at_work(facts: Facts, standing: Standing) -> NextStep:
 
     before = facts.record.summary.handover
     if facts.is_tried_again:
-        # The run gets one more attempt.
+        # Set the count so that the run gets one more attempt.
         before = Handover(taken_up=MOST_TAKEN_UP - 1, events=standing.events)
 
     if not facts.drives:
@@ -367,7 +367,7 @@ def _counted(before: Handover, standing: Standing) -> TakeUp | SetAside:
     if times >= MOST_TAKEN_UP:
         return SetAside(Handover(taken_up=times, events=standing.events, set_aside=True), times)
 
-    # The process that queued the run handed it over on purpose. This does not count as a failed
+    # The process that queued the run handed it over on purpose, so do not count this as a failed
     # attempt.
     was_handed_over = before.needs is not None and before.taken_up is None
     taken_up = 0 if was_handed_over else times + 1

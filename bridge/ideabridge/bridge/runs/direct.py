@@ -331,7 +331,7 @@ class DirectSessions:
         try:
             await self._write(lambda: self._keep(own, row, run, origin))
         except RunExistsError:
-            # The same request was sent a second time.
+            # The same request has been sent a second time.
             pass
 
         return own
@@ -376,7 +376,7 @@ class DirectSessions:
         except StoreError:
             raise
         except IdeabridgeError as error:
-            # A session that cannot become a run must not prevent other sessions from becoming runs.
+            # A session that cannot become a run must not keep other sessions from becoming runs.
             logger.error("session %s is not stored: %s", row.id, error)
 
         if run is not None and run.unkept:
@@ -385,7 +385,7 @@ class DirectSessions:
             ]
 
         def keep() -> None:
-            # Another process that uses this store might have ended the session in the meantime.
+            # In the meantime, another process that uses this store might have ended the session.
             if run is not None and self._store.sessions.get(row.id) is not None:
                 self._keep(row.id, row, run, origin)
             self._store.sessions.delete(row.id)
@@ -461,8 +461,8 @@ class DirectSessions:
             error = cast("JSONObject | None", body.get("error"))
             return EndedCall(tool, parameters, step, body.get("value"), error)
 
-        # The call became a run: either the run of an idea or, because the call waited for approval,
-        # a run of this single call.
+        # The call has become a run: either the run of an idea or, because the call waited for
+        # approval, a run of this single call.
         run = read_run(self._store, run_id)
         if run is None:
             record = self._store.runs.get(run_id)
@@ -477,7 +477,7 @@ class DirectSessions:
         try:
             (call,) = calls_of(run, [0])
         except PublicationError as error:
-            # A person has replaced the call with a different kind of call.
+            # A person has replaced the call with another kind of call.
             failure: JSONObject = {"kind": "runtime", "message": str(error)}
             return EndedCall(tool, parameters, step, error=failure)
 

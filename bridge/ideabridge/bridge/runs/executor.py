@@ -190,7 +190,7 @@ class CallContext:
 
         self._is_clean = effect.is_clean
         if self._is_clean:
-            # In a clean room, code sees only the parameters and the imports.
+            # In a clean room, code sees nothing but the parameters and the imports.
             self.instance = None
             self.output_paths = ()
             if effect.imports:
@@ -404,7 +404,8 @@ class Executor:
                 f"the result of {name} has {size:,} bytes; the limit is {self._result_bytes:,}"
             )
 
-        # The result is stored at each path, and once more if the activity returned it in a message.
+        # The result is stored once for each path, and once more if the activity returned it in a
+        # message.
         times = 1
         if effect.call.target is not None:
             times = len(effect.call.target.texts)
@@ -461,8 +462,8 @@ class Executor:
         message's data.
         """
         if not activity.copies:
-            # Pass a copy of the arguments, because the activity might change them, and the state
-            # must not change.
+            # Pass a copy, because the activity might change its arguments, and they can be part of
+            # the state.
             copied = normalise(parameters)
             parameters = object_or_empty(copied)
 

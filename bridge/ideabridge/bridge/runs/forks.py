@@ -86,8 +86,7 @@ async def fork(
         )
         journal = await _continued(runs, point, began)
     else:
-        # A plan consists of its calls, so a fork that has different calls starts from the
-        # beginning.
+        # A plan is nothing but its calls, so a fork with different calls starts from the beginning.
         plan = _plan_of(began, solution)
         settings = settings_under(configuration, output_by_instance=plan.output_by_instance)
         settings = dataclasses.replace(
@@ -109,7 +108,7 @@ async def fork(
                 fork_id, stored, parent=record, at=at, fingerprint=runs.fingerprint
             )
             if new_input is None:
-                # The ideas of the steps before the fork point also belong to the fork.
+                # The ideas of the steps before the fork also belong to it.
                 _copy_ideas(store, run_id, fork_id, requests, caller)
 
     await runs.writer.perform(keep)
@@ -152,8 +151,8 @@ async def _continued(runs: Runs, point: _ForkPoint, began: events.RunStarted) ->
     """Return the journal of a fork that keeps events from its parent. If possible, a worker process
     computes it.
     """
-    # Worker processes do not have the user's handlers, or the code that offers tools in a first
-    # Request.
+    # A worker process has neither the user's handlers nor the code that offers tools in the first
+    # Request, so a fork that needs one of them is computed here.
     needs_process = runs.has_own_handlers
     if point.solution is not None and not needs_process:
         needs_process = not await compute_in_thread(
@@ -259,7 +258,7 @@ def _forked(point: _ForkPoint, began: events.RunStarted, composer: Composer) -> 
         else:
             copy.take(inherited)
             if began.mode == "plan" and not any(isinstance(event, _WHOLE) for event in inherited):
-                # The calls in a plan are proposed right after its first event.
+                # The calls of a plan are proposed right after its first event.
                 copy.take([began, *(event for event in journal if isinstance(event, _WHOLE))])
 
         copy.cut_off()
@@ -361,7 +360,8 @@ def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
     instances: dict[str, JSONObject] = {}
     state_schemas: dict[str, JSONObject] = {}
     messages = read_context(started.context)
-    # Read the messages backwards, so that the first input and the first text take precedence.
+    # Read the messages backwards, so that the first input and the first text are the ones that
+    # count.
     for message in reversed(messages):
         if message.type == "input" and not message.instance:
             input_value = message.members
@@ -462,18 +462,18 @@ class _Copy:
                 request = self._composer.compose(self.machine, event)
                 self._take(events.RequestMade.of(event.step, request))
             case events.ApprovalAsked() | events.PlanAsked():
-                # If there is no decision yet, the fork asks again for the approval, and its time
-                # limit starts from the beginning.
+                # If there is no decision yet, the fork asks for the approval again, with a new time
+                # limit.
                 pass
             case events.ConfigurationChanged():
                 # A fork begins under the current configuration, but its earlier calls ran under the
-                # rules at that time.
+                # rules of their time.
                 if event.rules > self.machine.settings.rules:
                     approval = cast("JSON", self.machine.settings.approval)
                     self._take(dataclasses.replace(event, approval=approval))
             case events.QuestionAsked() | events.QuestionAnswered():
-                # The questions of modules belong to calls in the parent, and the fork does not make
-                # these calls again.
+                # These are questions that modules asked during calls in the parent, and the fork
+                # does not make these calls again.
                 pass
             case events.PlanDecided():
                 self._decide_plan(event)
@@ -491,7 +491,7 @@ class _Copy:
         proposed, _ = read_submission(solution, None, None)
         program = program_in(proposed)
         if not self.machine.awaits_mind:
-            # The events of the fork end before the first Request.
+            # The fork begins before the first Request, so make that Request now.
             request = self._composer.compose(self.machine)
             self._take(events.RequestMade.of(self.machine.step, request))
 
@@ -530,11 +530,11 @@ class _Copy:
     def _decide(self, event: events.CallDecided, *, ran: bool) -> None:
         question = self._asked(event.call)
         if question is None:
-            # Under the current configuration, the call does not ask for approval.
+            # The current configuration lets this call run without approval.
             return
         if not event.was_asked or (event.digest != question.digest and not ran):
-            # The decision was about a different call, or it came from a grant in the parent's run
-            # or from a standing rule, which might have been withdrawn since then.
+            # The decision was about a different call, or came from a grant in the parent's run or
+            # from a standing rule, which might have been withdrawn since.
             return
 
         self._take(events.ApprovalAsked(event.call, question.approval, question.digest))
@@ -543,7 +543,7 @@ class _Copy:
     def _start(self, event: events.CallStarted) -> None:
         question = self._asked(event.call)
         if question is not None:
-            # The call would now ask for approval, but it ran in the parent without asking.
+            # The call would ask for approval now, but it ran in the parent without asking.
             self._take(events.ApprovalAsked(event.call, question.approval, question.digest))
             self._take(
                 events.CallDecided(
@@ -553,8 +553,8 @@ class _Copy:
         self._take(event)
 
     def _doubt(self, event: events.OutcomeAsked) -> None:
-        # With a different input, the question is different, too, and its time limit starts from the
-        # beginning.
+        # With a different input, the question is a different one, too, so its time limit starts
+        # again.
         question = outcome_question(self.machine.history[event.call], event.item)
         if question is not None:
             self._take(

@@ -94,8 +94,8 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
         if call.module is not None:
             needs.append((call.module, name))
         elif name not in defined:
-            # If the call does not name its module, the schema of its Request might name it.
-            # `Ways.pinned` also looks in the schema.
+            # A call without a module might have its module in the schema of its Request, where
+            # `Ways.pinned` also looks.
             if listed is None:
                 listed = tools_listed_by(store, publication)
             if listed.get(name):

@@ -94,7 +94,7 @@ class Observed:
         if tool.output is not None:
             return None
         stored = self._memory.shapes(owner, tool.prose_digest)
-        # If all shapes together are too large to show, use only the latest.
+        # Show only the latest shape if all of them together are too large.
         for shape in (merged(stored), merged(stored[:1])):
             if shape and len(encode(shape)) <= _MOST_BYTES:
                 return shape
@@ -174,8 +174,8 @@ def _content(value: JSON) -> JSONObject | list[JSON] | None:
     ):
         return None
     try:
-        # Only the types matter, and only down to a small depth, so numbers need not be exact and no
-        # further limit is needed.
+        # Only the types matter, and only to a small depth, so numbers need not be exact and no
+        # other limit is needed.
         return cast("JSONObject | list[JSON]", orjson.loads(value))
     except orjson.JSONDecodeError:
         return None
@@ -204,7 +204,7 @@ def _merge(first: JSONObject, second: JSONObject) -> JSONObject:
 
     texts = [shape.get("contentSchema") for shape in shapes if "string" in _types(shape)]
     if texts and all(texts):
-        # Describe JSON inside strings only if every string contained JSON.
+        # Describe JSON inside strings only if every string contains JSON.
         result |= {"contentMediaType": "application/json", "contentSchema": merged(texts)}
 
     return result

@@ -455,8 +455,8 @@ def _edited_call(
 
     catalogue = machine.catalogue
     if machine.mode == "plan":
-        # The journal of a plan contains only the tools that the plan names, so add the offered
-        # tools. In a run of a mind, the choice stays limited to the run's own tools.
+        # The journal of a plan contains only the tools that the plan names, so add those that are
+        # offered. A run of a mind is limited to its own tools.
         catalogue = Catalogue([*offered.tools, *catalogue.tools], offered.latent | catalogue.latent)
 
     edit = read_edit(
@@ -592,10 +592,10 @@ class People:
                 self._open[question.approval] = question
                 self._arm(question)
                 if not self._run.runner.follows:
-                    # If another process drives the run, that process asks its own approver.
+                    # If another process drives the run, it asks its own approver.
                     self._start(question)
         elif isinstance(event, events.ConfigurationChanged):
-            # Stricter rules might have denied what a question asked for.
+            # Stricter rules might since have denied what a question asks for.
             asked = {question.approval for question in questions(self._run.runner.machine)}
             for approval in [approval for approval in self._open if approval not in asked]:
                 del self._open[approval]
@@ -633,8 +633,8 @@ class People:
         for question in list(self._pending().values()):
             deadline = self._deadline(question.approval)
             if deadline is not None and deadline <= time.time():
-                # If the store cannot be written, the question is refused later, by its timer or
-                # when the run is next looked up.
+                # If the store cannot be written to, the question is refused later, by its timer or
+                # when somebody next looks up the run.
                 with contextlib.suppress(*PASSING):
                     self._hand_in(question, self._refusal(question))
 
@@ -661,7 +661,7 @@ class People:
 
     def _pending(self) -> dict[str, Question]:
         run = self._run
-        # This method runs at every event, so it must not go through all calls.
+        # This is called at every event, so do not go through all calls.
         if run.runner.machine.ended or run.runner.lost is not None:
             return {}
         return self._open
@@ -686,7 +686,7 @@ class People:
         )
 
     def _note(self, event: AskedEvent) -> None:
-        # If the journal does not say when the question was asked, its time limit starts now.
+        # If the journal does not say when the question was asked, the time limit starts now.
         self._asked[event.approval] = time.time() if event.at is None else event.at
 
     @property
@@ -767,12 +767,12 @@ class People:
         approval = question.approval
         by = decision.by
         run = self._run
-        # The machine applies a decision before it is journaled, but watchers see it only
-        # afterwards.
+        # Ask the machine as well, because it applies a decision before the decision is journaled,
+        # whereas watchers see it only afterwards.
         if approval not in self._pending() or all(
             asked.approval != approval for asked in questions(run.runner.machine)
         ):
-            # The question was settled in the meantime, or the run has ended.
+            # The question has been settled in the meantime, or the run has ended.
             return
 
         try:
@@ -782,13 +782,13 @@ class People:
                 reason = f"its decision is not valid: {error}"
                 run.settle(approval, Decision(question.refusal, by=by, reason=reason))
         except InterruptedRunError:
-            # Another process drives the run, and the approver of that process decides.
+            # Another process drives the run, so the approver of that process decides.
             return
         except PASSING:
             raise
         except IdeabridgeError as error:
-            # Usually this process no longer drives the run, and the run's status says why. If this
-            # process still drives the run, nobody else would make the decision, so the run fails.
+            # Usually, this process no longer drives the run, and the run's status says why. If it
+            # still does, let the run fail, because nobody else would make the decision.
             if run.runner.lost is None and approval in self._pending():
                 run.runner.fail(error)
         except Exception as error:  # noqa: BLE001 - an error must end only this run

@@ -119,7 +119,7 @@ def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
     if tool is None or tool.module is None:
         return call
     if tool.in_room and (written.module is not None or tool.module == ANONYMOUS):
-        # A call that already has `_module` keeps it, and with it the version that `_module` names.
+        # A call that already has `_module` keeps it, along with the version in it.
         return call
 
     module, name = tool.origin
@@ -192,8 +192,7 @@ def pinned_definitions(pins: Iterable[Pin], catalogue: Catalogue) -> dict[str, J
     digests = {pin.key: pin.digest for pin in pins}
     essences: dict[str, JSONObject] = {}
     for tool in catalogue.tools:
-        # Computing the digest of a tool takes time, so compute it only for tools that can have a
-        # pin.
+        # Compute the digest only for tools that can have a pin, because that takes time.
         if tool.origin in digests and tool.digest == digests[tool.origin]:
             essences[tool.digest] = tool.essence
 
@@ -249,11 +248,12 @@ def check_pins(
     """
     pins = read_pins(pinned)
     defined = pinned.defined
-    # The calls that a program makes come in no particular order.
+    # A program makes its calls in no particular order, so errors name no place.
     is_program = isinstance(pinned, PublishedPlan) and pinned.program is not None
     by_key = {pin.key: pin for pin in pins or ()}
     result = PinCheck()
-    # Several calls can name the same tool. Report the changes of this tool only once.
+    # Several calls can name the same tool, so remember which tools have been compared and report
+    # each change only once.
     compared: set[ToolKey] = set()
     for place, call in called_in(calls, catalogue):
         where = "" if is_program else f"calls.{place}: "

@@ -115,7 +115,7 @@ class PlanStarts:
             elif tool.module is not None and tool.in_room:
                 ideas.append(tool.module)
 
-        # Refuse an idea outside the profile, instead of reporting it as unknown.
+        # Refuse an idea outside the profile here, so that it is not reported as unknown.
         self._ways.expect_here([*unknown, *ideas], caller)
 
     async def _start_program(
@@ -123,7 +123,7 @@ class PlanStarts:
     ) -> Start:
         expect_programs(settings)
         if plan.names is not None:
-            # A published program was already checked against its pinned tools.
+            # A published program has already been checked against its pinned tools.
             catalogue = await PlanTools(self._offer, plan, caller, published=True).catalogue()
             return start_program(plan, catalogue, settings, plan.names, choice=choice)
 

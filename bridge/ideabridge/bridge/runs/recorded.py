@@ -139,7 +139,7 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
             approval = machine.history[event.call].approval
             proposed[event.call] = {} if approval is None else approval.resolved
 
-        # Read the step before applying the event, because the event might end it.
+        # Read the step first, because the event might end it.
         step = max(machine.step, 0)
         machine.receive(event)
         steps.extend([step] * (len(machine.history) - len(steps)))
@@ -171,7 +171,7 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
     runs = [run for run in records if run is not None]
     own = [run for run in runs if run.caller == caller]
     if runs and not own:
-        # Report the idea as unknown, because the runs of other callers are private.
+        # The runs of other callers are private, so report the idea as unknown.
         raise store.ideas.unknown(ref, caller)
 
     ended = [run for run in own if store.ideas.of_run(run.id)[-1].id == stored.id]

@@ -86,8 +86,8 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
     if plan.get("copied") == 1:
         reasons = _reasons(plan, arguments, schema, literals)
 
-    # Explanations that are no longer needed, or that are replaced by an explanation with a reason.
-    # They are compared by identity, because two literals can have equal explanations.
+    # Drop explanations that are no longer needed or have been given a reason. Compare them by
+    # identity, because two literals can have equal explanations.
     dropped = {
         id(literal.form) for literal in literals if literal.is_whole or literal.at in reasons
     }
@@ -151,8 +151,8 @@ class _Companions:
 
     def __init__(self, literals: Iterable[_Literal]) -> None:
         self.passed_for_followed: dict[Path, list[str]] = {}
-        # Maps each object in an earlier result to the parameter that is passed for one of the
-        # object's members.
+        # For each object in an earlier result, the parameter whose value supplies another member of
+        # the same object.
         self._by_holder: dict[str, str] = {}
         for literal in literals:
             if literal.passed is None:

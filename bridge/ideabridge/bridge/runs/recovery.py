@@ -130,8 +130,8 @@ class Recovery:
             while True:
                 undecided = self._sweep(group, None)
                 if deadline is None:
-                    # After this time, a live driver has renewed its lease, so there is no reason to
-                    # wait longer.
+                    # By this time, a live driver has renewed its lease, so there is no reason to
+                    # wait any longer.
                     deadline = anyio.current_time() + max(undecided, default=0.0) + SWEEP_SECONDS
                 if not undecided or anyio.current_time() > deadline:
                     return
@@ -146,15 +146,15 @@ class Recovery:
         async with anyio.create_task_group() as group:
             while True:
                 with contextlib.suppress(StoreError):
-                    # Tasks that use the store report its error. The sweeps continue when the store
-                    # works again.
+                    # The tasks that use the store report its error. The sweeps continue as soon as
+                    # the store works again.
                     fingerprint = self._runs.fingerprint
                     if fingerprint != swept_under:
                         undecided = self._sweep_all(group)
                         swept_under = fingerprint
                         if undecided:
-                            # After this time, each live driver has renewed its lease, and there has
-                            # been a sweep after the leases of all other drivers lapsed.
+                            # By this time, each live driver has renewed its lease, and there has
+                            # been a sweep after the leases of all others expired.
                             undecided_until = (
                                 anyio.current_time() + max(undecided) + 2 * SWEEP_SECONDS
                             )
@@ -196,7 +196,7 @@ class Recovery:
             try:
                 self._runs.adopt(record)
             except PASSING:
-                # The next sweep covers all configurations again.
+                # The next sweep goes through all configurations again.
                 raise
             except Exception as error:  # noqa: BLE001 - an unreadable run must not delay the others
                 self._give_up(record, error)
@@ -214,7 +214,7 @@ class Recovery:
         interrupted = self._store.leases.of_runs(
             "interrupted", self._runs.fingerprint, MOST_IN_SWEEP - len(running)
         )
-        # The oldest run goes first, because it has waited longest.
+        # Begin with the oldest run, because it has been waiting longest.
         for lease in reversed([*running, *interrupted]):
             if lease.run in self._busy:
                 continue
@@ -258,7 +258,7 @@ class Recovery:
             if run.runner.lost is None:
                 self._failed.pop(run.id, None)
             else:
-                # This process abandoned the run, which will be tried again here or elsewhere.
+                # This process has abandoned the run, which will be tried again here or elsewhere.
                 self._delay(run.id, run.runner.failure)
         finally:
             self._busy.discard(lease.run)
@@ -279,7 +279,7 @@ class Recovery:
                 if record is not None:
                     self._give_up(record, error)
                 if isinstance(error, PASSING):
-                    # If the store fails, the other runs would fail as well, so delay them.
+                    # The store is failing, so the other runs would fail as well. Delay them.
                     await anyio.sleep(_HELD_SECONDS)
                 return None
             with anyio.move_on_after(_HELD_SECONDS):
@@ -292,7 +292,7 @@ class Recovery:
         """
         root = self._store.runs.get(lease.run.partition(".")[0])
         if record.lease != lease or (root is not None and is_set_aside(root)):
-            # Another process has taken the run up first, or the run (or its parent) waits for a
+            # Another process has resumed the run, or the run (or its parent) is waiting for a
             # person.
             return None
 
@@ -301,9 +301,8 @@ class Recovery:
         try:
             return self._runs.resume(record.id, SEES_ALL)
         except FinishedRunError:
-            # The driver died after it wrote the last event, but before it wrote the status. Look up
-            # the run: this writes the status and wakes the tasks that are waiting for the run to
-            # end.
+            # The driver died after writing the last event, but before writing the status. Looking
+            # up the run writes the status and wakes the tasks that are waiting for its end.
             return self._runs.get(record.id, record.caller)
 
     def _goes_on_with(self, root: RunRecord) -> bool:
@@ -326,7 +325,7 @@ class Recovery:
                 or now.status not in ("running", "interrupted")
                 or self._runs.left(now.lease) > 0
             ):
-                # Another process has taken the run up first.
+                # Another process has resumed the run.
                 return
 
             if not isinstance(error, StoreError):

@@ -169,7 +169,7 @@ def context_to_solve(guide: PublishedGuide, arguments: JSONObject) -> list[JSON]
     if not has_input:
         messages += plan_messages
     if arguments and not has_input:
-        # The recorded run had no input, so the parameters come from the arguments of its calls.
+        # The recorded run had no input, so its parameters are the arguments of its calls.
         messages.append({"type": "input", "input": arguments})
 
     return messages
@@ -250,19 +250,19 @@ class Ways:
 
         self._expect(publication, publication.plan_parts, plan.calls, catalogue)
         if not all(self._offer.to(caller).has_tool(tool) for tool in catalogue.tools):
-            # No mind can continue, because it would see tools that the profile does not have.
+            # Do not let a mind continue, because it would see tools that are not in the profile.
             can_solve = False
 
         if can_solve:
-            # The plan is the first answer. If it produces no output, a mind continues.
+            # The plan answers first. If it produces no output, a mind continues.
             context = [*before, *context_to_solve(guide, plan.input or {})]
             tools = await self._tools_to_solve(publication, guide, context, caller, catalogue.tools)
             solving = _start_solving(publication, guide, context, tools, settings, choice)
             return await check_beside(plan, start_solve_by, plan, solving)
 
         settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
-        # As in any plan, each room chooses its mind when it opens. Record now only whether the
-        # client's model was chosen.
+        # As in any plan, each room chooses its mind when it opens. All it needs from here is
+        # whether the client's model was chosen.
         recorded = choice if choice.name == SAMPLING else None
         if plan.program is not None:
             return start_program(plan, catalogue, settings, plan.names or {}, [*before], recorded)
@@ -334,7 +334,7 @@ class Ways:
             except NotInProfileError as error:
                 raise MeantToolError(str(error)) from None
             except UnknownPublicationError:
-                # The check of the call reports an unknown publication.
+                # The check of the call reports a publication that is unknown.
                 continue
             self._expect_here(publication, caller)
 
@@ -371,10 +371,10 @@ class Ways:
             calls = [with_module(call, listed) for call in calls]
             catalogue = await self._present_catalogue(calls, unpinned.definitions, caller)
             if self._idea_of_others(publication, calls, catalogue) is not None:
-                # Return the publication without pins. The call itself is refused later.
+                # Return the publication without pins: the call itself will be refused later.
                 return publication
             if not all(_has_tool(catalogue, call, listed) for call in calls):
-                # Definitions are unknown until the modules are up.
+                # The definitions are unknown until the modules are up.
                 if publication.plan is None:
                     return publication
                 plan: JSONObject = {**publication.plan, "calls": calls}
@@ -501,7 +501,7 @@ def with_module(call: JSON, listed: dict[str, str]) -> JSON:
 def _has_tool(catalogue: Catalogue, call: JSON, listed: dict[str, str]) -> bool:
     written = WrittenCall.of(call)
     if not written.tool:
-        # The check of the plan refuses the call.
+        # The check of the plan rejects this call.
         return True
 
     tool = catalogue.look_up(written)
@@ -509,5 +509,5 @@ def _has_tool(catalogue: Catalogue, call: JSON, listed: dict[str, str]) -> bool:
         return False
     if tool.module is None or written.module is not None:
         return True
-    # A call to a tool of this process must not become a call to a module's tool with the same name.
+    # A call to a tool of this process must not become a call to a module's tool of the same name.
     return listed.get(written.tool) != ""

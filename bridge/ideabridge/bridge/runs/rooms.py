@@ -110,15 +110,15 @@ class Rooms:
         try:
             opened = await self._enter(run, effect)
         except InterruptedRunError:
-            # Another process drives the room, and posts its result.
+            # Another process drives the room, and will post its result.
             return
         except Exception as error:  # noqa: BLE001 - an error fails only the call of the room
             opened = CallFinished(*effect.key, error=run.runner.explain_own(error))
         try:
             await run.patiently(lambda: self._opened(run, effect.key, opened))
         except Exception as error:  # noqa: BLE001 - an error must end only this run
-            # If this process has lost the run, there is nothing to do: the process that continues
-            # the run reads the journals.
+            # If this process has lost the run, do nothing: the process that continues it reads the
+            # journals.
             if run.runner.lost is None:
                 run.runner.fail(error)
 
@@ -127,7 +127,7 @@ class Rooms:
             self._answer(run, opened)
             return
         if opened.is_orphan:
-            # The call of the room ended while the room was being opened.
+            # The call that opened the room ended while the room was being opened.
             self._cancel(run, opened, ORPHANED)
             return
 
@@ -157,8 +157,8 @@ class Rooms:
                 f"rooms are already nested as deep as the settings allow: {_nesting(run, effect)}"
             )
 
-        # Rooms of a lazy run are not lazy: a person has accepted the plan as a whole, and the calls
-        # in the rooms ask for approval as usual.
+        # The rooms of a lazy run are not lazy themselves, because a person has accepted the plan as
+        # a whole. The calls in the rooms ask for approval as usual.
         settings = dataclasses.replace(
             machine.settings, planning="eager", depth=depth - 1, output_by_instance=False
         )
@@ -166,8 +166,8 @@ class Rooms:
         settings = offer.settings(settings)
         if effect.call.room == "idea":
             name = effect.tool.name_in_module
-            # The run has this tool, so its profile allows the idea, or allows another idea that
-            # calls this idea.
+            # The run has this tool, so its profile allows either this idea or another one that
+            # calls it.
             publication = self._runs.store.publications.named(name, caller=owner_of(run.caller))
             answer = await self._runs.ways.answer(
                 publication,
@@ -245,7 +245,7 @@ class Rooms:
         if isinstance(event, RunEnded) and not follows:
             self._runs.group.start_soon(self._settle, run, parent)
         elif isinstance(event, _COUNTED) and not follows and run.root.over_budget() is not None:
-            # End the root in a separate task. Ending the root also ends this room, which is still
+            # Use a separate task, because ending the root also ends this room, which is still
             # applying an event.
             self._runs.group.start_soon(_end, run.root)
 
@@ -274,14 +274,14 @@ class Rooms:
                 return
 
     def _cancel(self, run: Run, room: Run, reason: str) -> None:
-        # The events of the run count as unwritten until the rooms in `ending` have written that
-        # they ended.
+        # Keep the rooms that are ending, because the events of the run count as unwritten until
+        # these rooms have written that they ended.
         run.ending = [
             ending for ending in run.ending if ending.runner.is_behind or ending.is_being_left
         ]
         run.ending.append(room)
-        # If another process drives the room, the other process notices the end of the call when it
-        # tries to hand over the result.
+        # If another process drives the room, it notices the end of the call when it tries to hand
+        # over the result.
         with contextlib.suppress(InterruptedRunError, FinishedRunError):
             try:
                 room.cancel(reason)
@@ -291,7 +291,7 @@ class Rooms:
     @staticmethod
     async def _cancel_later(room: Run, reason: str) -> None:
         with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
-            # If this fails, the process that later resumes the room ends it.
+            # If this fails, the room is ended by the process that later resumes it.
             await room.patiently(lambda: room.cancel(reason))
 
     def reopen(self, run: Run, purpose: Purpose = GO_ON) -> None:
@@ -308,7 +308,7 @@ class Rooms:
         the run is itself a room, its parent.
         """
         with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
-            # If the store fails, the next heartbeat checks again.
+            # If the store fails, the check is repeated at the next heartbeat.
             above = None if run.parent is None else self._runs.store.runs.get(run.root.id)
             if above is not None and above.status in ENDED:
                 run.cancel(ORPHANED)
@@ -353,7 +353,7 @@ def _start_clean_room(
     if isinstance(schema, dict):
         check_schema(schema, what="output_schema")
 
-    # An idea's plan can have tools that the profile does not have. A mind must not get these tools.
+    # An idea's plan can have tools that are not in the profile, and a mind must not get these.
     tools = chosen_tools(filter(admits, machine.offer.current.tools), patterns)
     if patterns and not tools:
         raise RoomError(f"tools: this run has no tool that matches {', '.join(patterns)[:200]}")
@@ -377,7 +377,7 @@ async def _end(run: Run) -> None:
         try:
             run.end_at_limit(reason)
         except (InterruptedRunError, StoreError):
-            # The process that continues the run counts the budget again.
+            # The process that continues the run will count the budget again.
             return
         except Exception as error:  # noqa: BLE001 - an error must end only this run
             run.runner.fail(error)
@@ -395,7 +395,7 @@ def _import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
         kind = path[0]
         rest = list(path[1:])
         if kind == "results":
-            # The room did not make these calls, so it sees their results as data.
+            # The room did not make these calls itself, so it sees their results as data.
             kind = "data"
             rest = ["results", *rest]
 
@@ -431,13 +431,14 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
     messages: list[JSON] = []
     for raw in context:
         message = read_message(raw)
-        # Messages about tools, plans and errors are only for a mind that writes calls.
+        # Leave out messages about tools, plans and errors, because only a mind that writes calls
+        # needs them.
         if message.instance not in ("", instance) or message.type in ("tool", "plan", "error"):
             continue
 
         value = message.value
         if message.type == "state":
-            # Other calls in the same Solution might have written since the Request.
+            # Other calls in the same Solution might have written to the state since the Request.
             value = machine.state_of(message.instance)
         elif message.type == "call" and isinstance(value, dict):
             value = _call_in_room(value, instance)

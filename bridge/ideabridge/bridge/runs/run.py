@@ -237,8 +237,8 @@ class Run:
             mind=mind,
         )
         self.people = People(self, host.group, host.approver, host.screen.mask)
-        # The order matters: for `RunEnded`, `host.watch` writes the row of the run from `summary`.
-        # Before it does so, everything that a summary reads must have received the event.
+        # The order matters: at `RunEnded`, `host.watch` writes the row of the run from `summary`,
+        # so everything that a summary reads must receive the event before it.
         self.runner.watchers += [self.turns.take, partial(host.watch, self), self.people.watch]
 
     @property
@@ -259,13 +259,13 @@ class Run:
         if machine.ended:
             return cast("RunStatus", machine.status or "failed")
 
-        # Wait for rooms that are about to open, so that the run reports the Requests of all rooms
-        # together.
+        # Wait until all rooms are open, so that the run reports the Requests of all of them at the
+        # same time.
         opened = len(self.rooms) >= len(machine.open_rooms)
         if machine.awaits_solution or (opened and any(True for _ in self.open_requests())):
             return "needs_solution"
         if (machine.waits_for_people or self.rooms) and self._is_still:
-            # The run counts as active while an approver decides.
+            # While an approver is deciding, the run counts as active.
             if any(run.people.deciding for run in self.with_rooms()):
                 return "running"
             return "needs_approval"
@@ -311,8 +311,8 @@ class Run:
         if self.runner.is_behind or self.runner.program.computes:
             return False
         if machine.ended or self.runner.lost is not None:
-            # A room that has ended must still hand its result to its parent. A lost room is active
-            # elsewhere.
+            # A room that has ended must still hand its result to its parent. A room that is lost to
+            # this process is active elsewhere.
             return self.runner.lost is not None
 
         if machine.awaits_solution or machine.waits_for_people:
@@ -390,8 +390,8 @@ class Run:
         try:
             is_held = self.driver.renew()
         except StoreError:
-            # Another process takes over the run only after several missed heartbeats. Until then,
-            # the run stays in this process.
+            # Keep the run in this process, because another process takes it over only after several
+            # missed heartbeats.
             return
         if not is_held:
             self.driver.epoch = None
@@ -570,8 +570,8 @@ class Run:
             self.drive(SolutionRejected(solution, list(errors)))
             raise RejectedSolutionError(rejection(errors), [dict(error) for error in errors])
 
-        # Record the author before posting the event, because the step might end immediately, and
-        # the idea of the step is then saved with its author.
+        # Record the author first, because posting the event might end the step, and the step's idea
+        # is saved with its author.
         self.turns.authors[turn] = (mind or "turns", model or "")
         self.drive(proposed)
         return notes
@@ -635,7 +635,7 @@ class Run:
                 self.caller, server, tool.name_in_module, approved
             )
         except StoreError as error:
-            # The decision itself is journaled.
+            # The call can proceed all the same, because the decision itself is in the journal.
             logger.warning("run %s: the approved call is not remembered: %s", self.id, error)
 
     def follow_configuration(self) -> None:
@@ -703,16 +703,16 @@ class Run:
         """
         if self.runner.lost is not None:
             with contextlib.suppress(StoreError):
-                # If the store cannot be written, the lease lapses later.
+                # If the store cannot be written to, the lease will simply expire later.
                 self.driver.leave(None, None, self.poke)
         elif self.may_rest:
             try:
                 self.driver.leave(self.status, None, self.poke)
-                # Another process can continue the run now, and starts its program again.
+                # Another process can now continue the run and will start its program again.
                 self.runner.program.stop()
             except StaleDriverError:
-                # Another process drives the run and its rooms. Until now, only a room had noticed
-                # this.
+                # Another process drives the run and its rooms, which until now only a room had
+                # noticed.
                 self.runner.abandon("its lease was lost to another process")
         if self.parent is not None:
             self.parent.moved()
@@ -945,7 +945,7 @@ class Run:
         try:
             self.root.end_at_limit(reason)
         except (InterruptedRunError, StoreError):
-            # The process that continues the outermost run counts the budget again.
+            # The process that continues the outermost run will count the budget again.
             self.end_at_limit(reason)
 
     def cancel(self, reason: str | None = None) -> None:
@@ -977,7 +977,7 @@ class Run:
         result: dict[str, Any] = {"run": self.id, "status": status}
         unwritten = self.unwritten
         if unwritten is not None:
-            # Events that are not in the journal yet could still be lost, so they are not shown.
+            # Do not show events that are not in the journal yet, because they could still be lost.
             return {**result, "errors": [], "notes": [unwritten]}
 
         result.update(self._mind_and_reason())
@@ -996,7 +996,7 @@ class Run:
         cannot continue.
         """
         part: dict[str, Any] = {}
-        # In a plan, only rooms ask minds.
+        # In the run of a plan, only rooms ask minds.
         minded = self if self.machine.mode == "solve" else next(self.open_requests(), None)
         if minded is not None:
             part["mind"] = {"name": minded.turns.mind or "turns"}
@@ -1026,7 +1026,7 @@ class Run:
             if results:
                 part["results"] = results
 
-        # While the run is waiting for a solution, its Request shows what was printed.
+        # While the run waits for a solution, its Request shows what was printed, so leave it out.
         printed = "" if machine.awaits_solution else "".join(machine.solution.printed)
         if printed:
             part["printed"] = printed if whole else values.short_printed(printed)
@@ -1106,8 +1106,8 @@ class Run:
         if asking is not None and asking.runner.request is not None:
             part["request"] = _cost_of(asking.runner.request)
 
-        # If the run is answered turn by turn, the client's model answers, and the tokens of this
-        # model are not counted.
+        # Requests that are answered turn by turn are not counted in `spent`, because the client's
+        # model answers them and its tokens are unknown.
         spent = self.spent()
         in_rooms = self.machine.usage.requests + sum(
             room.spent().requests for room in self.rooms.values()
@@ -1127,8 +1127,8 @@ class Run:
         result: JSONObject = {"id": request.id}
         instructions = turns_instructions(request.schema)
         if asking is not self:
-            # If the run is answered turn by turn, one model answers the Requests of the run and of
-            # its rooms.
+            # Turn by turn, a single model answers the Requests of the run and of its rooms, so say
+            # which one is meant.
             result.update({"run": asking.id, "turn": asking.turn})
             instructions = f"{_ROOM.format(run=asking.id, turn=asking.turn)} {instructions}"
         return {
@@ -1390,7 +1390,8 @@ class Run:
         message = f"its room {self.id} ended without a result, {machine.status}{reason}{errors}"[
             :4000
         ]
-        # If an outcome in the room is unknown, the outcome of the call is unknown, too.
+        # If the outcome of a call in the room is unknown, so is the outcome of the call that opened
+        # it.
         kinds = {
             str((progress.error or {}).get("kind"))
             for progress in machine.history
@@ -1455,8 +1456,8 @@ class Run:
         )
 
         def save() -> None:
-            # If the transaction is rolled back, the next attempt computes the same id from the
-            # content.
+            # If the transaction is rolled back, the next attempt computes the same id, because the
+            # id depends only on the content.
             self.idea = host.store.ideas.save(idea, meta)
 
         return SaveIdea(save, is_large=request.stored_size > LARGE_VALUE)

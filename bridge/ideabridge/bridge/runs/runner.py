@@ -168,8 +168,8 @@ def fold(machine: Machine, composer: Composer, events: Sequence[Event]) -> Folde
     failed: HandlerError | None = None
     for number, event in enumerate(events):
         if asked and number == asked[-1] and isinstance(event, RequestMade):
-            # Compose the Request as soon as its event is reached, because the machine holds the
-            # content of the Request only until the Request is answered.
+            # Compose the Request at its own event, because the machine holds its content only until
+            # it is answered.
             try:
                 request = composer.compose(machine, event)
             except HandlerError as error:
@@ -250,7 +250,7 @@ class Runner:
         self._answering: TaskHandle[None] | None = None
         self._taken: list[Event] = []
         self._ideas: list[SaveIdea] = []
-        # The events and ideas that are being written, and the effects that follow.
+        # What is being written, events and ideas, and the effects to perform afterwards.
         self._batch: list[Event] | None = None
         self._saved: list[SaveIdea] = []
         self._follows: Sequence[Effect] = ()
@@ -306,15 +306,15 @@ class Runner:
             try:
                 self._take(admitted)
             except JournalError:
-                # The events before the refused event were applied, so perform their effects.
+                # The events before the rejected one have been applied, so perform their effects.
                 self.perform()
                 raise
             self.perform()
         except JournalError:
             raise
         except Exception as error:
-            # The machine has applied events that are not in the journal. The journal is
-            # authoritative, so the run must be read again from the journal.
+            # The machine has applied events that are not in the journal. The journal is what
+            # counts, so the run must be read from it again.
             self.fail(error)
             raise
 
@@ -360,8 +360,8 @@ class Runner:
         if error is not None:
             self._batch = None
             if given_up:
-                # The run keeps the first reason for its failure. Wake the tasks that are waiting
-                # for the last write, because the write is no longer queued.
+                # Keep the first reason for the failure. The last write is no longer queued, so wake
+                # the tasks that are waiting for it.
                 self.poke()
             else:
                 self.fail(error)
@@ -497,7 +497,7 @@ class Runner:
         """
         if self._run.parent is not None and not self._driver.is_created:
             raise error
-        # The idea of the last step is saved when the next Request is made.
+        # Forget the idea of the last step, which is saved when the next Request is made.
         self._ideas = []
         if self._taken:
             self._write()
@@ -518,7 +518,7 @@ class Runner:
                 if is_left and not due and not self._taken:
                     self._queue.hand_over(self._run)
                     return
-            # An idea is saved only once its events are in the journal.
+            # An idea may be saved only once its events are in the journal.
             answered = self.request is not None or self.machine.mode == "plan"
             closes = answered and any(
                 isinstance(due_effect, AskMind | Finish) for due_effect in due
@@ -638,8 +638,8 @@ class Runner:
 
     def _finish_step(self, outcome: str) -> None:
         if self.request is None and self.machine.mode == "plan":
-            # No mind was asked for the plan, so its Request is the Request that a mind would have
-            # received.
+            # A plan has no Request, because no mind was asked for it, so make the Request that a
+            # mind would have received.
             self.request = self._composer.compose(self.machine)
         if self.request is not None:
             stored = self._composer.stored(self.machine, self.request)
@@ -780,7 +780,8 @@ class Runner:
         """
         if self.machine.ended or self._ending is not None:
             return
-        # This interrupts the answer in progress, whose usage must be journaled before the run ends.
+        # Ending the run interrupts the answer in progress, so journal the usage of that answer
+        # first.
         self._take(self._usage_so_far())
         self._ending = status, reason
         try:
@@ -917,7 +918,7 @@ class RunningCalls:
         self._group = group
         self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
         self._ended: list[_Ended] = []
-        # The key contains the digest of the question, because a module might ask again before the
+        # The digest of the question is part of the key, because a module might ask again before the
         # answer to its last question is in the journal.
         self._waiting: dict[tuple[ExecutionKey, str], _Waiting] = {}
         self._cancelled: set[ExecutionKey] = set()
@@ -966,8 +967,8 @@ class RunningCalls:
         asked_by.set(self._runner.caller)
         set_client_session(self._runner.session)
         try:
-            # The run might have been abandoned before this task began. A call that is not in the
-            # journal must not run.
+            # The run might have been abandoned before this task began, and a call that is not in
+            # the journal must not run.
             if self._runner.wanted and effect.key not in self._cancelled:
                 ended = await self._outcome(effect)
                 if is_large_value(ended.finished.value):
@@ -989,7 +990,7 @@ class RunningCalls:
         try:
             await lock.acquire()
         except anyio.get_cancelled_exc_class():
-            # The call has run, so its result is journaled even though its task is cancelled.
+            # The call has run, so journal its result even though its task has been cancelled.
             await self._post(ended)
             raise
 
@@ -1041,10 +1042,9 @@ class RunningCalls:
                 for report_result in report_results:
                     report_result(value)
         except Exception as error:  # noqa: BLE001 - an error fails only the call itself
-            # A failure during a cancellation is caused by the cancellation (for example, because
-            # the module was closed), so the failure is not the outcome of the call. In the journal,
-            # the call stays in flight, and the process that resumes the run decides what happens to
-            # it.
+            # A failure during a cancellation is caused by the cancellation, for example because the
+            # module was closed, so it is not the outcome of the call. The call stays in flight in
+            # the journal, and the process that resumes the run decides what to do about it.
             await anyio.lowlevel.checkpoint_if_cancelled()
             return _Ended(
                 CallFinished(index, effect.item, error=self._executor.explain(error, effect.hints))
@@ -1072,7 +1072,8 @@ class RunningCalls:
 
         def on_message(message: JSONObject) -> None:
             copied = normalise(message, what="the message")
-            # An invalid message makes its call fail, and never reaches the journal.
+            # Read the message now, so that an invalid one makes its call fail before it reaches the
+            # journal.
             read_message(copied)
             added = MessageAdded(
                 index, copied if isinstance(copied, dict) else {"role": "user", "content": copied}
@@ -1080,8 +1081,8 @@ class RunningCalls:
             if threading.get_ident() == self._thread:
                 add(added)
             else:
-                # Post from the event loop, because the machine belongs to it and a sync activity
-                # runs in a worker thread.
+                # Post from the event loop, because the machine belongs to it, whereas a sync
+                # activity runs in a worker thread.
                 anyio.from_thread.run_sync(add, added)
 
         def add(added: MessageAdded) -> None:
@@ -1197,8 +1198,8 @@ class CallAsker:
 
     def withdraw(self) -> None:
         """Journal that the module withdraws its question."""
-        # Ask the machine which question is open, because the watchers are called only after an
-        # answer is journaled.
+        # Ask the machine which question is open, because the watchers are not called until an
+        # answer has been journaled.
         question = self._progress.items[self._key[1] or 0].inquiry
         if question is not None and (self._key, question.digest) in self._waiting:
             self._post(

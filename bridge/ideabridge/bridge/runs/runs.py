@@ -270,9 +270,9 @@ class Runs:
         self._handlers = handlers
         self.has_own_handlers = not handlers.are_built_in
         self._schemas = SchemaCache()
-        # Journals that a thread has read, for runs that are about to be resumed.
+        # The journals that a thread has read for runs that are about to be resumed.
         self._read: dict[str, _ReadJournal] = {}
-        # Locks for reading journals in threads, keyed by the id of the outermost run.
+        # The locks for reading journals in threads, keyed by the id of the outermost run.
         self._reading: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self.screen = screen
         self.approver = approver
@@ -289,8 +289,8 @@ class Runs:
         self._name = own_driver_name()
         self._watch = Watch()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
-        # These are weak references, so that a run that was dropped from `_kept`, but is still used
-        # somewhere, can be found here.
+        # The references are weak, so that a run that is no longer in `_kept` but is still in use
+        # can be found here.
         self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._kept: dict[str, Run] = {}
         self.observed = Observed(store)
@@ -325,7 +325,7 @@ class Runs:
         if start.machine.mode == "solve" and len(start.machine.offer.initial.tools) > _MANY_TOOLS:
             await compute_in_thread(self.composer().prepare, start.machine)
             if room is None:
-                # Other runs might have begun in the meantime.
+                # In the meantime, other runs might have begun.
                 self._expect_place(caller)
 
         memory = memory_of_start(start.events)
@@ -359,8 +359,8 @@ class Runs:
         run.runner.session = client_session() if parent is None else parent.runner.session
         run.made_under = self.fingerprint
         if parent is not None:
-            # Add the room to its parent before it is created, so that its usage counts and it ends
-            # when the parent ends.
+            # Add the room to its parent first, so that its usage counts and it ends when the parent
+            # ends.
             parent.rooms[run.key] = run
 
         try:
@@ -377,7 +377,8 @@ class Runs:
             if parent is not None and parent.rooms.get(run.key) is run:
                 del parent.rooms[run.key]
 
-            # If the run was stored, and only a later step failed, any process can resume the run.
+            # Release the lease: if the run was stored and only a later step failed, any process can
+            # resume it.
             run.driver.leave(None, None, lambda: None)
             raise
 
@@ -386,8 +387,7 @@ class Runs:
     def _expect_place(self, caller: str) -> None:
         """Raise `LimitExceededError` if the caller has reached the limit on active runs."""
         if self.queue.role == "front":
-            # Workers enforce a user's limit themselves: runs that exceed the limit wait in the
-            # queue.
+            # Workers enforce a user's limit themselves by letting further runs wait in the queue.
             self.queue.expect_place(caller)
         elif user_of(caller) is not None:
             owner = owner_of(caller)
@@ -443,12 +443,12 @@ class Runs:
         if lock is None:
             lock = self._reading[root] = anyio.Lock()
 
-        # Another task that wants the same run waits here, and then finds the run in memory.
+        # A second task that wants the same run waits here, and then finds the run in memory.
         async with lock:
             absent: list[str] = []
             try:
-                # If a journal cannot be read or folded, the code that loads the run reports the
-                # error.
+                # Ignore a journal that cannot be read or folded, because the code that loads the
+                # run reports it.
                 with contextlib.suppress(StoreError, JournalError):
                     absent += self._absent(run_id)
                     for absent_id in absent:
@@ -506,7 +506,7 @@ class Runs:
             parent = self.get(record.parent, caller)
             if isinstance(purpose, ToTryAgain):
                 # A room that was set aside together with its parent continues only together with
-                # the parent.
+                # it.
                 purpose = GO_ON
 
         run = self.reach(record, parent, purpose)
@@ -524,7 +524,7 @@ class Runs:
                 configuration, or it was set aside.
         """
         record = self.store.runs.find(run_id, caller=caller)
-        # Read the last event first, because loading the run might end it.
+        # Read the last event first, because loading the run might end the run.
         last = next(self.store.runs.events(run_id, max(record.last_event - 1, 0)), None)
         run = self.get(run_id, record.caller, purpose)
         if last is not None and last[1].get("event") == RunEnded.name:
@@ -568,19 +568,19 @@ class Runs:
         """
         driver = run.driver
         if run.runner.is_behind or driver.unwritten:
-            # The number of the last event cannot be compared now: the store might already contain
-            # events whose write has not yet been confirmed to this process.
+            # The number of the last event says nothing now, because the store might already contain
+            # events whose write has not been confirmed to this process.
             return True
 
         if run.runner.lost is not None or driver.seen != last_event:
             return False
-        # Another process might have continued one of the run's rooms, which the run's journal does
-        # not record.
+        # Another process might have continued one of the run's rooms, and the run's own journal
+        # would not show that.
         self.rooms.reopen(run)
         if driver.epoch is not None or run.machine.ended:
             return True
-        # Either another process drives the run or no process does; only the lease shows which. For
-        # a run that can rest, this makes no difference.
+        # Either another process drives the run or none does, and only the lease shows which. For a
+        # run that can rest, this makes no difference.
         return run.may_rest
 
     def reach(self, record: RunRecord, parent: Run | None = None, purpose: Purpose = GO_ON) -> Run:
@@ -602,8 +602,8 @@ class Runs:
         if self._is_at_hand(run, record.last_event):
             return run
         if run.driver.epoch is not None:
-            # Without this step, calls that still run for the old `Run` object would notice only at
-            # their end that another process has continued the run.
+            # Abandon the old `Run` object, because its calls would otherwise notice only at their
+            # end that another process has continued the run.
             run.runner.abandon("another process has continued it")
             return self._load(record, parent, purpose)
         if not self.read_on(run):
@@ -699,8 +699,8 @@ class Runs:
                 status = "running"
 
             with contextlib.suppress(StoreError):
-                # Write queued events first. If a lease cannot be released, other processes can take
-                # it once this process has ended.
+                # This writes the queued events first. If it cannot release a lease, other processes
+                # can take that lease once this process has ended.
                 driver.leave(status, None, lambda: None)
 
     def retire(self) -> None:
@@ -726,7 +726,7 @@ class Runs:
                         run.runner.fail(error)
                 else:
                     driver.give_back()
-            # This step keeps the views and search tables at most one heartbeat behind. If the store
+            # This keeps the views and search tables at most one heartbeat behind. If the store
             # fails, the next heartbeat tries again.
             with contextlib.suppress(StoreError):
                 while self.store.ideas.index() and not self.is_at_work:
@@ -865,7 +865,7 @@ class Runs:
         try:
             return self._hand_off(self._read_whole(record, parent), record, purpose)
         except JournalError as error:
-            # A run that is only partly folded must not stay in memory.
+            # Remove the run from memory, because it is only partly folded.
             for registry in (self._runs, self._kept, self._drivers):
                 registry.pop(record.id, None)
             raise JournalError(
@@ -926,7 +926,7 @@ class Runs:
             return run
 
         reached = self._perform(step, run, record, purpose)
-        # Wake the tasks that already wait for this run.
+        # Wake the tasks that are already waiting for this run.
         run.runner.poke()
         return reached
 
@@ -985,8 +985,8 @@ class Runs:
 
         return Standing(
             status=run.status,
-            # A room might be waiting for an answer even though one of the run's own calls was cut
-            # off. In that case, the run must continue.
+            # A room might be waiting for an answer although one of the run's own calls was cut off.
+            # The run must then continue.
             waits=run.waits_in_journal and run.status in waiting,
             fault=self._bind(run).why_not_resumable(),
             events=None if record.parent is not None else self._events_of(record),
@@ -1011,7 +1011,7 @@ class Runs:
                 if is_current:
                     proceed = self._write(step, run, record)
                 else:
-                    # Another process has added events since the journal was read.
+                    # Another process has added events since this one read the journal.
                     run.driver.release()
                     proceed = None
         except InterruptedRunError:
@@ -1063,8 +1063,8 @@ class Runs:
         """Continue a run under its lease."""
         run.people.ask()
         run.runner.resume(self.change_of_configuration(run))
-        # Let questions expire only after the run has resumed. Otherwise, calls that start because
-        # of a denial would look as if they had been in flight when the process died.
+        # Resume the run before letting questions expire. Otherwise, calls that start because of a
+        # denial would look as if they had been in flight when the process died.
         run.people.expire()
 
     @staticmethod
@@ -1128,8 +1128,8 @@ class Runs:
                 try:
                     await self.writer.patiently(run.follow_configuration)
                 except (InterruptedRunError, StoreError) as error:
-                    # Another process drives the run, or the store fails. The run follows the new
-                    # rules before the next decision about it.
+                    # Another process drives the run, or the store fails. The new rules still apply
+                    # to the run before the next decision about it.
                     logger.warning(
                         "run %s: the new configuration cannot be applied yet: %s", run.id, error
                     )
@@ -1146,7 +1146,7 @@ class Runs:
 
         with run.driver.whole():
             if not run.driver.take():
-                # The run has continued since it was read, so it is not adopted.
+                # The run has continued since it was read, so do not adopt it.
                 run.driver.release()
                 return
             run.driver.append([changed])
@@ -1206,8 +1206,8 @@ class Runs:
         elif isinstance(event, RunEnded):
             run.driver.leave(run.machine.status or "failed", run.summary(), run.poke)
             if run.machine.output_memory > MEMORY_STEP:
-                # The output stays in memory together with the outputs of earlier runs, so check how
-                # much memory they take.
+                # The output stays in memory beside the outputs of earlier runs, so check how much
+                # memory they take together.
                 self._beside(run.caller, run.runner.kept_bytes)
         elif isinstance(event, CallFinished) and event.error is None:
             tool = run.machine.history[event.call].tool

@@ -200,7 +200,7 @@ class Session:
         try:
             await run.patiently(lambda: run.submit(turn, solution, pattern=pattern, strict=True))
         except SettledTurnError:
-            # In a resumed session, an error from the journal is raised again, and the application
+            # In a resumed session, raise the error from the journal again, so that the application
             # corrects the Solution as it did before.
             faults = _faults_of(run.turns.rejected_in.get(turn, ()), calls)
             if faults is None:
@@ -256,7 +256,7 @@ class Session:
         return an instance of `failure`. Otherwise, return the error that fits the cause.
         """
         failed = [progress for progress in ended if progress.status is CallStatus.FAILED]
-        # If no call failed, all calls were cancelled.
+        # If no call failed, all of them were cancelled.
         causes = failed or ended[:1]
         errors: list[JSONObject] = [
             {**progress.call.located, "error": progress.error} for progress in causes
@@ -348,11 +348,11 @@ async def open_session(
         raise
     except BaseException:
         with suppress(IdeabridgeError):
-            # Code in a cancelled scope cannot wait for the write, but the end is written before the
-            # bridge closes.
+            # Do not wait for the write, because code in a cancelled scope cannot. The end is
+            # written before the bridge closes.
             run.end("cancelled", "the application was cancelled")
         raise
 
     run.end("done")
-    # Also wait until the status is stored, because a publication that follows reads it.
+    # Wait until the status is stored, too, because a publication that follows reads it.
     await run.wait()

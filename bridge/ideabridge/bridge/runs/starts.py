@@ -76,8 +76,7 @@ def start_plan(
         "plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, reason
     )
     calls, places = plan.expanded()
-    # Check the plan before anything is stored, so that a malformed plan does not leave a run
-    # behind.
+    # Check the plan before storing anything, so that a malformed plan does not leave a run behind.
     machine.receive(start)
     proposed = SolutionProposed(calls, plan.output, None, places, explained=plan.explained)
     errors = machine.check(proposed).errors
@@ -88,7 +87,8 @@ def start_plan(
         catalogue.as_real(call) if isinstance(call, dict) else call for call in plan.calls
     ]
     if real_calls != plan.calls:
-        # The journal and the idea name the tools as their servers list them.
+        # Use the names that the servers list, because these are the names in the journal and the
+        # idea.
         catalogue = catalogue.with_real(written_calls(plan.calls))
         return start_plan(replace(plan, calls=real_calls), catalogue, settings, before, choice)
     return Start(machine, (start, proposed))
@@ -183,8 +183,7 @@ def _proposed(
     plan: Plan, names: JSONObject, machine: Machine, mind: str | None = None
 ) -> ProgramProposed:
     expect_programs(machine.settings)
-    # Check that each of the tools in the program's names exists, because the program can call only
-    # these tools.
+    # Check that every tool that the program names exists, because it can call only those.
     ProgramNames.of(names, machine.offer.every.tools)
     seed = secrets.token_hex(8)
     return ProgramProposed(
@@ -239,7 +238,8 @@ def program_of_mind(
         )
 
     names = ProgramNames(machine.offer.current.tools).used_by(program)
-    # The seed depends only on the turn, so a solution that is sent twice results in the same event.
+    # Let the seed depend only on the turn, so that a solution that is sent twice results in the
+    # same event.
     seed = f"{run}/{machine.step}"
     return ProgramProposed(
         program, interpreter(), time.time(), seed, names, extra or None, mind, model
@@ -305,7 +305,7 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
     output = plan.output
     explained = plan.explained
     if wrap_output(machine.output_schema)[1]:
-        # Wrap the output in the same way as a mind has to wrap it.
+        # Wrap the output, because a mind also has to wrap it.
         output = {"value": output}
         explained = _below_value(explained)
 

@@ -209,7 +209,8 @@ class _Writing:
         return times
 
     def propose(self, calls: list[JSON], output: JSON = None) -> None:
-        # No mind was asked, so the id of the Request only has to be unique to the step.
+        # No mind was asked, so all that matters about the id of the Request is that no other step
+        # has it.
         step = self.machine.step
         self.take(RequestMade(step, content_hash([self._digest, step])))
         self.take(SolutionProposed(calls, output))
@@ -231,8 +232,7 @@ class _Writing:
         Raises:
             JournalError: the value cannot be the output of a run.
         """
-        # Wrap an output that can be null, because a mind must also write such an output in this
-        # form.
+        # Wrap an output that can be null, because a mind also has to wrap it.
         self.propose([], {"value": output})
         if not self.machine.has_output:
             raise JournalError(

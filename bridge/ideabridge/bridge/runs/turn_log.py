@@ -58,8 +58,8 @@ class TurnLog:
             case SolutionRejected():
                 self.rejected.append(event)
             case SolutionProposed() | ProgramProposed() if not self._planned:
-                # This event is missing if a mind that streams settles the turn, unless its answer
-                # is a program.
+                # A mind that streams settles its turn without this event, unless its answer is a
+                # program.
                 self.settled[self._turn] = digest_of_solution(event)
                 self.authors[self._turn] = (event.mind or "turns", event.model or "")
                 self.by_plan = self.by_plan or event.mind == PLAN

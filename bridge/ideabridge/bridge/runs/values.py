@@ -105,7 +105,7 @@ def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -
             continue
 
         path = progress.wrote[0]
-        # A staged result is visible only inside its group until the whole group has ended.
+        # Until its whole group has ended, a staged result is visible only inside the group.
         if path[0] != "results" or progress.staged:
             continue
 

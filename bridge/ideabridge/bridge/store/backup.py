@@ -63,7 +63,7 @@ def _partial(target: Path) -> Generator[Path]:
     descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     try:
         if fcntl is not None:
-            # SQLite uses a different kind of lock, so the two locks do not conflict.
+            # This lock does not conflict with SQLite's, which is of a different kind.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             os.fchmod(descriptor, 0o600)
         yield part
@@ -82,7 +82,7 @@ def _name(part: Path, target: Path) -> None:
     except FileExistsError:
         raise
     except OSError:
-        # If the file system has no hard links, two simultaneous backups to the same name are not
+        # On a file system without hard links, two backups to the same name at the same time are not
         # detected.
         if os.path.lexists(target):
             raise FileExistsError from None
@@ -103,7 +103,7 @@ def _sweep(target: Path) -> None:
             if fcntl is not None:
                 descriptor = os.open(part, os.O_RDWR)
                 try:
-                    # This fails if a different process is still writing the file.
+                    # This fails if another process is still writing the file.
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 finally:
                     os.close(descriptor)

@@ -90,8 +90,8 @@ class CallPlaces:
                 "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO NOTHING",
                 (key, b"[]"),
             )
-            # The transaction holds the lock of the row until the transaction ends, so other
-            # processes see this change before they make their own changes.
+            # The row stays locked until the end of the transaction, so other processes see this
+            # change before they make their own.
             (value,) = self._database.execute(
                 f"SELECT value FROM settings WHERE key = ?{self._database.for_update}",  # noqa: S608
                 (key,),

@@ -43,7 +43,7 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
     note = f"{_IMPORTED} {_WAYS[way]}"
     text = description.strip()
     if text.endswith(note):
-        # The exporting store had itself imported the idea, so the note is already there.
+        # The idea had already been imported by the store that exported it, so the note is there.
         return text
     if not text:
         return note
@@ -62,7 +62,8 @@ def unchecked(plan: JSON) -> JSON:
     lifting = plan["lifting"]
     origin = read_as(PlanOrigin, lifting)
     if origin.checked == UNCHECKED:
-        # The exporting store had itself imported the idea, so use the original claims.
+        # The idea had already been imported by the store that exported it, so use the original
+        # claims.
         lifting = origin.claimed
 
     claimed: JSONObject = {"checked": UNCHECKED, "claimed": lifting}

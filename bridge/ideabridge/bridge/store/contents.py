@@ -217,8 +217,8 @@ class Contents:
 
     def _solution_part(self, event: JSONObject, new: list[StoredContent]) -> int | None:
         """Return the row of an event's Solution, or None if the Solution stays in the event."""
-        # Store the Solution in the same way as in an idea. If the Solution has other members, leave
-        # it in the event, because the event could not be restored otherwise.
+        # Store the Solution as an idea stores it. Leave it in the event if it has other members,
+        # because the event could not be restored otherwise.
         if "calls" not in event or "extra" in event or event.get("output", ...) is None:
             return None
         return self._put_long({"calls": event["calls"], "output": event.get("output")}, new)
@@ -338,7 +338,7 @@ class Contents:
             number = cached.get(digest) or waiting.get(digest)
             if number is None:
                 text = self._stored_form(text, new)
-                # The newest row is never deleted, so no number is used twice.
+                # The newest row is never deleted, so no number is ever used twice.
                 number = waiting[digest] = self._last = self._last + 1
                 new.append((number, digest, text))
 

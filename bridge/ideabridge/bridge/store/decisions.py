@@ -59,7 +59,8 @@ class Decisions:
         check_limit(limit)
         with self._database.guard:
             rows = self._database.execute(
-                # Do not read the whole event, because an edited call in it can be megabytes long.
+                # Do not read the whole event, because a call that was edited in it can be megabytes
+                # long.
                 "SELECT runs.id, runs.title, runs.caller, events.at, "
                 "json_extract(events.body, '$.call'), "
                 "coalesce(json_extract(events.body, '$.decision'), json_extract(events.body, "
@@ -82,7 +83,7 @@ class Decisions:
 
 def _read_decided(row: tuple[Any, ...]) -> Decided:
     run, title, caller, at, call, decision, by, reason = row
-    # SQL returns an object as its JSON text.
+    # SQL returns an object as JSON text.
     if by is not None and by.startswith("{"):
         by = decode_trusted(by.encode())
 

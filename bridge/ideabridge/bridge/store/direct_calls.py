@@ -83,7 +83,7 @@ class DirectCallTable:
                 f"INSERT INTO direct_calls({_COLUMNS}) VALUES ({_PLACES})",  # noqa: S608 - constants
                 [call[:-1] for call in calls],
             )
-            # The rows are ordered by time, so the old rows form one range at the start.
+            # The rows are in order of time, so the old ones are at the start.
             self._database.execute(
                 "DELETE FROM direct_calls WHERE number <= (SELECT max(number) "
                 "FROM direct_calls) - ?1 "

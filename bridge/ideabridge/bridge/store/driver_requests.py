@@ -52,7 +52,7 @@ class DriverRequests:
         Raises:
             InvalidJSONError: the event is not JSON.
         """
-        # Pruning a run deletes the keys of the form KIND.RUN.
+        # Use the form KIND.RUN, because pruning a run deletes the keys of this form.
         key = f"{_ASK}{secrets.token_hex(8)}.{run_id}"
         self._settings.set(key, encode({"event": event}), notice="ask")
         return key

@@ -67,7 +67,8 @@ class Idea:
     schema: JSON
     solution: JSON
     shown: JSONObject | None = None
-    # A copy with different parts must not share this encoding.
+    # Start without an encoding in every copy, because a copy with different parts must not share
+    # it.
     _request: EncodedRequest | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
@@ -199,8 +200,7 @@ def _input_schema(context: list[JSON]) -> JSONObject | None:
         try:
             message = read_message(raw)
         except MessageError:
-            # An imported context can contain messages of unknown types. Such messages are not
-            # inputs.
+            # An imported context can contain messages of unknown types. These are not inputs.
             continue
         if message.type == "input" and not message.instance:
             return _infer(message.value) if message.schema is None else message.schema

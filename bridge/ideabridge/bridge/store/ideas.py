@@ -241,7 +241,7 @@ class Ideas:
         idea.encoded  # noqa: B018  # encode before taking the lock
         with self._database.transaction(concurrent=True):
             number, is_new = self._insert(idea, meta)
-            # While a batch is indexed, other writers must wait. A database that allows several
+            # Other writers must wait while a batch is indexed. A database that can have several
             # writers at a time leaves indexing to `index`.
             if is_new and self._database.one_writer and number - self._indexed > LAG:
                 self._index_batch()
@@ -331,7 +331,7 @@ class Ideas:
         else:
             number = self._publications.find(name, version, caller)
 
-        # A prefix of an id can also be a valid name.
+        # Try names last, because a prefix of an id can also be a valid name.
         number = number or self._find_id(ref, caller) or self._last_of_run(ref, caller)
         if number is None:
             raise self.unknown(ref, caller)
@@ -367,8 +367,8 @@ class Ideas:
         """Return the row of the last idea of a run, if the caller sees it."""
         owner = self._database.execute("SELECT caller FROM runs WHERE id = ?", (run,)).fetchone()
         if owner is not None and not sees_run_of(caller, owner[0]):
-            # The caller might see the idea only because of a run of its own, in which case the
-            # caller must not learn about this run.
+            # The caller might see the idea only because of a run of its own, and must then not
+            # learn about this one.
             return None
 
         row = self._database.execute(
@@ -394,7 +394,7 @@ class Ideas:
                 return UnknownIdeaError(str(error))
             except UnknownPublicationError as error:
                 if version is not None:
-                    # The existing versions are a better hint than similar names.
+                    # The versions that exist are a better hint than similar names.
                     return UnknownIdeaError(str(error))
 
         with self._database.guard:
@@ -426,7 +426,7 @@ class Ideas:
         )
         stored = StoredIdea(idea, read_meta(*meta), id_.hex(), request.hex())
         if not self._made(number, stored.meta, caller):
-            # The idea is published to the caller, who must not see results of private runs.
+            # The idea was published to the caller, who must not see the results of private runs.
             stored = copy_without_results(stored, self.start_of(number))
 
         return dataclasses.replace(stored, meta=self._meta_for(number, stored.meta, caller))
@@ -539,8 +539,8 @@ class Ideas:
         """
         if chosen is not None and (chosen.tool is not None or chosen.module is not None):
             self.index_all()
-        # Read in a snapshot: otherwise, an idea that another process indexes in the meantime could
-        # be listed twice, or not at all.
+        # Read in a snapshot, because an idea that another process indexes in the meantime could
+        # otherwise be listed twice or not at all.
         with self._database.snapshot():
             below = SQL("", [])
             if after is not None:
@@ -736,8 +736,8 @@ class Ideas:
             passed = {*self._visible([*numbers], caller)}
             return [(number, score) for number, score in scored if number in passed]
 
-        # If no idea passes, match the words as prefixes, as if no idea contained them. Otherwise,
-        # an empty result would reveal that another caller's idea contains them.
+        # If no idea passes, match the words as prefixes, just as if no idea contained them. An
+        # empty result would reveal that another caller's idea contains them.
         hits = widen(limit, partial(self._search.find, words, caller=caller), passing)
         return hits or widen(
             limit, partial(self._search.find, words, caller=caller, begins=True), passing
@@ -762,7 +762,7 @@ class Ideas:
         """Return the newest ideas that pass a filter and follow a given position in the list."""
         own = chosen.columns() + below
         if run is not None:
-            # A run has few ideas, so its index is the best starting point for any other filter.
+            # A run has few ideas, so its index is the best place to start with any other filter.
             of_run = SQL(
                 f"(SELECT * FROM ideas{self._database.using('ideas_by_run')} "  # noqa: S608
                 "WHERE run = ?) AS ideas",
@@ -775,8 +775,8 @@ class Ideas:
         if not uses or (
             counts[uses[0]] == FEW_IDEAS and (chosen.outcome is not None or chosen.mind is not None)
         ):
-            # Even the rarest use belongs to many ideas, so scanning the index of an outcome or mind
-            # soon finds some of them.
+            # Even the rarest use belongs to many ideas, so a scan of the index by outcome or mind
+            # will soon find some of them.
             return self._select(_EVERY, own, uses, limit)
 
         using = SQL(
@@ -840,14 +840,14 @@ class Ideas:
         """Index all ideas saved so far. Stop if the store cannot be written."""
         with self._database.guard:
             waiting = self._waiting()
-        # Ignore ideas that others save in the meantime, because they might save faster than this
-        # loop indexes.
+        # Ignore ideas that others save in the meantime, because they might save them faster than
+        # this loop can index them.
         for _ in range(waiting // BATCH + 1):
             try:
                 if not self.index():
                     return
             except PASSING:
-                # If the store cannot be written, searches find only the ideas that were indexed
+                # If the store cannot be written to, searches find only the ideas that were indexed
                 # before.
                 return
 

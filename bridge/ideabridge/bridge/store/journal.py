@@ -159,8 +159,7 @@ class Journal:
             InvalidJSONError: an event is not JSON.
         """
         if times is None and len(events) == 1 and events[0].get("event") not in PARTS:
-            # A single statement is a transaction of its own, so this statement also checks the
-            # epoch.
+            # A single statement is a transaction of its own, so let it check the epoch as well.
             body = encode_text(events[0])
             append = _APPEND + self._database.for_update
             event = self._database.insert(append, (run_id, body, epoch, time.time()), "id")
@@ -244,8 +243,8 @@ class Journal:
 
         last = base + after
         while True:
-            # Read an event and its parts in one snapshot, because a pruning could delete both in
-            # the meantime.
+            # Read an event and its parts in one snapshot, because pruning could otherwise delete
+            # them in between.
             with self._database.snapshot():
                 rows = self._database.execute(
                     "SELECT id, body, at, parts FROM events WHERE id > ? AND id < ? "
@@ -257,8 +256,8 @@ class Journal:
                     for number, body, at, parts in rows
                 ]
 
-            # Readers decode events one by one and without the store's lock, because decoding large
-            # results takes a lot of time and memory.
+            # Let readers decode events one by one and without the store's lock, because decoding
+            # large results takes a lot of time and memory.
             yield from packed
             if len(rows) < _BATCH:
                 return
@@ -629,7 +628,7 @@ class Journal:
         for run_id in run_ids:
             with self._database.guard:
                 rows = self._database.execute(
-                    # PostgreSQL does not accept a bigint here, so the number is in the text.
+                    # The number is in the text, because PostgreSQL does not accept a bigint here.
                     f"SELECT substr(events.body, 1, {_MARK_CHARACTERS}), events.at "  # noqa: S608
                     "FROM runs JOIN events ON events.id BETWEEN (runs.number << 32) + 1 "
                     "AND (runs.number << 32) + ?1 WHERE runs.id = ?2 ORDER BY events.id",

@@ -66,8 +66,8 @@ def check_leaks(document: JSONObject, find_secrets: FindSecrets | None = None) -
         SecretInIdeaError: the document contains a secret. The message names the place and the kind
             of each secret, but does not contain the secret itself.
     """
-    # The name of a place does not contain a key that might itself be a secret, so two places can
-    # share a name.
+    # Leave keys that might themselves be secrets out of the names of places. Two places can then
+    # have the same name.
     places: dict[str, None] = {}
     for path, text in _texts(document):
         secrets = shapes_in(text)

@@ -106,8 +106,8 @@ class Leases:
         Raises:
             UnknownRunError: the run does not exist.
         """
-        # The value must change even if the driver's clock was set back, because other processes
-        # compare it with the previous value.
+        # Always change the value, even if the driver's clock has been set back, because other
+        # processes compare it with the previous value.
         longer = (
             "lease_until = CASE WHEN ?1 > lease_until + 0.001 THEN ?1 ELSE lease_until + 0.001 END"
         )

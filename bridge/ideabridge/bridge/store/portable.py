@@ -232,7 +232,7 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
     plan = None if publication is None else publication.plan
     needs = needs_of(stored.idea, plan)
     if needs:
-        # This member is only for people who read the document: an import reads the calls
+        # This member is only for people who read the document, because an import reads the calls
         # themselves.
         document["needs"] = [need.to_json() for need in needs]
 
@@ -279,7 +279,8 @@ class Document:
         members["plan"] = unchecked(members["plan"])
         recorded = cast("JSON", members["recorded"])
         if isinstance(recorded, dict):
-            # Nobody has checked that the publication does what this description says.
+            # Leave out this description, because nobody has checked that the publication does what
+            # it says.
             members["recorded"] = {
                 key: value for key, value in recorded.items() if key != "written"
             }
@@ -360,14 +361,14 @@ def _checked_object(raw: JSON) -> JSONObject:
 
 def _check_shape(document: JSONObject) -> None:
     shape: JSONObject = {name: value for name, value in document.items() if name not in _HASHES}
-    # The schema does not restrict the content of these members, and they can be large. Leave them
-    # out so that an error is found faster.
+    # Leave these members out, so that an error is found faster. They can be large, and the schema
+    # does not restrict their content.
     shape |= dict.fromkeys({"schema", "solution"} & shape.keys())
     if isinstance(shape.get("context"), list):
         shape["context"] = []
 
     if shape.get("publication") is None:
-        # Null means that there is no publication.
+        # Null means that the document has no publication.
         shape.pop("publication", None)
 
     try:
@@ -383,7 +384,7 @@ def _check_whole_numbers(meta: JSONObject, publication: JSONObject, shown: JSONO
     numbers = {"meta.step": meta.get("step"), "publication.version": publication.get("version")}
     numbers |= {f"shown.{name}": number for name, number in shown.items()}
     for place, number in numbers.items():
-        # JSON Schema also counts 1.0 as an integer.
+        # Check the type, because JSON Schema also counts 1.0 as an integer.
         if isinstance(number, float):
             raise IdeaDocumentError(f"{place}: found {show(number)}, expected an integer")
 

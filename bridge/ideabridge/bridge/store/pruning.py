@@ -83,7 +83,7 @@ class Families:
     def _root(self, key: Key) -> Key:
         above = self._above[key]
         while above != key:
-            # This is path halving, as in union-find.
+            # Halve the path, as in union-find.
             self._above[key] = self._above[above]
             key = above
             above = self._above[above]
@@ -123,8 +123,8 @@ class Families:
             if status not in ENDED or (driver is not None and lease_until > now):
                 self._keep(key, UNFINISHED)
 
-        # SQLite continues the numbering from the newest row. If the newest row were deleted, its
-        # number would be reused, while other processes might still remember the old row.
+        # SQLite continues the numbering from the newest row. If that row were deleted, its number
+        # would be used again, while other processes might still remember the old row.
         newest = execute(
             "SELECT id, NULL FROM runs WHERE number = (SELECT max(number) FROM runs) UNION ALL "
             "SELECT run, number FROM ideas WHERE number = (SELECT max(number) FROM ideas)"
@@ -221,8 +221,8 @@ class Reach:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # The state of each row: 0 not reached, 1 reached, 2 reached as a list. A message whose text
-        # equals that of a list shares the list's row.
+        # The state of each row: 0 is not reached, 1 is reached, and 2 is reached as a list. A
+        # message with the same text as a list shares the row of the list.
         self._reached = bytearray()
 
     def __contains__(self, number: int) -> bool:
@@ -263,8 +263,8 @@ class Reach:
                 row = self._database.execute(
                     "SELECT body FROM contents WHERE number = ?", (number,)
                 ).fetchone()
-                # A missing list means that the store is damaged. The method that reads the idea
-                # reports this.
+                # If a list is missing, the store is damaged, which the method that reads the idea
+                # will report.
                 entries += cast("list[int]", decode_trusted(row[0])) if row is not None else []
 
         pieces = self._pieces(new)
@@ -305,7 +305,7 @@ class Sweep:
         self._seen = 0
         # Never delete the newest row, because its number must not be reused.
         self._top = database.newest_row("contents")
-        # Only these runs, and runs that are created from now on, can journal more events.
+        # Only these runs, and runs that are created from now on, can still journal events.
         self._last_run = database.newest_row("runs")
         with database.guard:
             ended = ", ".join(f"'{status}'" for status in ENDED)
@@ -395,11 +395,11 @@ class Sweep:
                 for number in numbers
                 if number not in self._reach
             ]
-            # Another pruning process might already have deleted some of these rows.
+            # Another pruning might already have deleted some of these rows.
             rows = [row for row in stored if row is not None]
             gone = [(number,) for _, number in rows]
             if database.one_writer:
-                # In PostgreSQL, an index of the hashes replaces this table.
+                # In PostgreSQL, an index of the hashes takes the place of this table.
                 database.many(
                     "DELETE FROM content_keys WHERE key = ? AND number = ?",
                     [(key_of(digest), number) for digest, number in rows],
@@ -627,15 +627,15 @@ class Pruning:
         ideas = {*self._ideas_of(runs), *loose}
         execute("DELETE FROM occurrences WHERE run IN (SELECT value FROM json_each(?))", (runs,))
         gone: list[tuple[int]] = []
-        # Read the uses now, before the first idea of a run is deleted.
+        # Read the uses now, while all ideas of the runs still exist.
         uses = self._calls.of_runs(names)
         for idea in ideas:
             row = execute("SELECT run FROM ideas WHERE number = ?", (idea,)).fetchone()
             if row is None:
                 continue
 
-            # An idea that was first saved without a run does not belong to any run, even if runs
-            # made it later.
+            # An idea that was first saved without a run belongs to no run, even if runs made it
+            # later.
             run = row[0]
             goes = idea in loose if run is None else run in names
             if not goes:
@@ -661,7 +661,7 @@ class Pruning:
         if gone:
             self._search.forget([idea for (idea,) in gone])
 
-        # Settings that belong to a run have keys of the form KIND.RUN.
+        # The settings of a run have keys of the form KIND.RUN.
         execute(
             "DELETE FROM settings WHERE substr(key, instr(key, '.') + 1) IN (SELECT value "
             "FROM json_each(?))",
@@ -673,7 +673,7 @@ class Pruning:
     def _move(self, idea: int, run: str, step: int, meta: str) -> None:
         """Assign an idea whose first run is being deleted to another run that made it."""
         execute = self._database.execute
-        # The idea keeps its tags.
+        # Keep the idea's own tags.
         (earlier,) = execute("SELECT meta FROM ideas WHERE number = ?", (idea,)).fetchone()
         tags = cast("JSONObject", decode_trusted(earlier)).get("tags")
         moved = cast("JSONObject", decode_trusted(meta))
@@ -704,8 +704,8 @@ class Pruning:
             events = ((before + 1) << 32, (after << 32) - 1)
             while self._has_events(events):
                 with database.exclusive():
-                    # A run might have been committed since the runs were read, so the statement
-                    # reads the runs again.
+                    # Read the runs again in this statement, because a run might have been committed
+                    # since they were last read.
                     deleted = database.execute(
                         "DELETE FROM events WHERE id IN (SELECT id FROM events "
                         "WHERE id BETWEEN ? AND ? "
@@ -735,7 +735,7 @@ def _counted(database: Database, families: Families, going: list[Family]) -> tup
     runs = sum(
         id(families.of(run)) in of_those for (run,) in database.execute("SELECT id FROM runs")
     )
-    # An idea is deleted only if no remaining run made it.
+    # Delete an idea only if no remaining run made it.
     ideas_of_going = set[int]()
     ideas_that_stay = set[int]()
     rows = database.execute(

@@ -77,7 +77,7 @@ RESERVED: Final = frozenset(
         # The tools of the server itself.
         *("search_tools", "run_plan", "solve", "submit_solution", "check_run", "decide_approval"),
         *("search_ideas", "publish_idea", "view_run"),
-        # Other words that can occur in place of a module's name or a published name.
+        # Other words that can stand in place of a module's name or a published name.
         *("anonymous", "idea", "ideabridge", "session", "last"),
     }
 )
@@ -291,12 +291,12 @@ class Publications:
                     f"{name!r} belongs to another owner, who decides who it is shared with: "
                     "publish without sharing"
                 )
-            # A new version does not change the owner of the name.
+            # A new version does not change who owns the name.
             return owner or None
 
         if not replaces and publisher not in ("", LOCAL):
-            # Plans and hosts might still call a withdrawn name, and must not get another user's
-            # idea.
+            # Plans and hosts might still call a name that was withdrawn, and must not get an idea
+            # of another user.
             last = self._database.execute(
                 "SELECT owner FROM publications WHERE name = ? ORDER BY version DESC", (name,)
             ).fetchone()
@@ -315,7 +315,7 @@ class Publications:
         """
         plan = _text(new.plan)
         if plan is not None:
-            # Keep the text, because it will soon be read again.
+            # Keep the text, because it is about to be read again.
             self._decoded.keep(plan, new.plan)
 
         version = self.last_version(new.name) + 1
@@ -407,8 +407,7 @@ class Publications:
                     "UPDATE publications SET learned = ?3 WHERE name = ?1 AND version = ?2",
                     (name, version, encode_text(added.learned)),
                 )
-                # The description of the tool says what the evidence leaves open, so the description
-                # has changed, too.
+                # The tool's description says what the evidence leaves open, so it has changed, too.
                 self._note_change()
             versions = self.versions(name, caller=SEES_ALL)
             return next(learned for learned in versions if learned.version == version)
@@ -433,7 +432,7 @@ class Publications:
             if row is None:
                 raise self._unknown(name)
             latest = self.last_version(name)
-            # The versions after the version to which the name refers were withdrawn.
+            # All versions after the one that the name refers to have been withdrawn.
             self._share(name, audience, since=latest if row[0] == latest else latest + 1)
 
     def _share(self, name: str, audience: tuple[str, ...], *, since: int) -> None:
@@ -445,8 +444,8 @@ class Publications:
         )
         execute("DELETE FROM shares WHERE name = ?", (name,))
         if owner == "" and EVERYBODY not in audience:
-            # Everybody can see a version that has no owner. From now on, the owner of the store
-            # owns this version.
+            # Everybody can see a version without an owner. From now on, such versions belong to the
+            # owner of the store.
             earlier = {EVERYBODY: 1}
             execute("UPDATE names SET owner = ? WHERE name = ?", (LOCAL, name))
             execute(
@@ -741,7 +740,7 @@ class Publications:
         ).fetchone()
         if row is None or version is None:
             return row
-        # A version that is requested by number is as it was published, without `learned`.
+        # A version that is requested by its number is as it was published, without `learned`.
         return (*row[:12], None, *row[13:])
 
     def find(self, name: str, version: int | None, caller: Viewer) -> int | None:
@@ -844,7 +843,7 @@ class Publications:
             return self._widened(
                 limit,
                 caller,
-                # The inner query sorts only the names, because plans can be large.
+                # Let the inner query sort only the names, because plans can be large.
                 f"{_LIVE} LEFT JOIN tool_uses ON tool_uses.tool = names.name "  # noqa: S608
                 "WHERE names.number IN (SELECT names.number FROM names "
                 f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {OPEN_TO} "
@@ -890,9 +889,9 @@ class Publications:
             return self._admitted(caller, [self._read(row) for row in rows])
 
         with self._database.guard:
-            # If none of the names that the caller can see contains the words, match them as
-            # prefixes, exactly as if no name contained them. Otherwise, an empty result would
-            # reveal that another caller's name contains them.
+            # If no name that the caller can see contains the words, match them as prefixes, just as
+            # if no name contained them. An empty result would reveal that another caller's name
+            # contains them.
             found = widen(limit, partial(self._search.find_names, words), open_names)
             return found or widen(
                 limit, partial(self._search.find_names, words, begins=True), open_names

@@ -123,8 +123,7 @@ class RunQueue:
 
             claimed: list[str] = []
             while waiting and len(claimed) < most:
-                # If runs are equal, the order of the list decides between them, because `min`
-                # returns the first.
+                # `min` returns the first of several equal runs, so their order in the list decides.
                 first = min(waiting, key=rank)
                 waiting.remove(first)
                 owner = owner_of(first.caller)

@@ -210,15 +210,15 @@ class _Conversion:
                     if computing is not None:
                         self._computing[key] = computing
 
-        # Sort the calls by the order in which they run. Calls at the same place keep their order.
+        # Sort the calls in the order in which they run. Calls at the same place keep their order.
         self._computing = dict(sorted(self._computing.items(), key=lambda item: item[0][0]))
         places = [before for before, _ in self._computing]
-        # Maps the old place of a call to its new place.
+        # The new place of each call, by its old place.
         self._moved = [
             place + sum(before <= place for before in places)
             for place in range(len(self._calls) + 1)
         ]
-        # Maps the old place and form of an explanation to the place of its new call.
+        # For the old place and form of each explanation, the place of its new call.
         self._results = {key: key[0] + number for number, key in enumerate(self._computing)}
 
     def run(self, learned: JSONObject | None, records: list[JSONObject]) -> ConvertedPlan:
@@ -410,7 +410,7 @@ def _computing(raw: JSON, before: int) -> _Computing | None:
     def name(text: str) -> str:
         path = operand_path(text)
         called = f"result_{path[1]}" if path[0] == "results" else path[0]
-        # The name must differ from all other names in the expression and from the parameters of
+        # The name must differ from every other name in the expression and from the parameters of
         # `compute`.
         names[f"{called}_"] = text
         return f"{called}_"

@@ -174,7 +174,7 @@ class _OwnContext:
             try:
                 message = read_message(raw)
             except MessageError:
-                # An imported context can have messages of unknown types.
+                # An imported context can contain messages of unknown types.
                 message = Message("user", "text", raw, "text")
                 remains = raw if is_authors else MISSING
             else:
@@ -203,7 +203,8 @@ class _OwnContext:
 
     def _is_own_plan(self, message: Message, plan: JSONObject) -> bool:
         """Return whether the run began with a plan, as an object or as the list of its calls."""
-        # The loop updates the plan at each step, to say which of its calls are done.
+        # Ignore `standing`, which the loop updates at each step to say which calls of the plan are
+        # done.
         written: JSONObject = {key: value for key, value in plan.items() if key != "standing"}
         forms = (written, written.get("calls"))
         return any(encode(replace(message, value=form).to_json()) in self._own for form in forms)
@@ -387,7 +388,7 @@ class Copies:
         named: JSONObject = {key: value for key, value in call.items() if key in NAMING}
         scrubbed = self.scrubbed({key: value for key, value in call.items() if key not in named})
         written = iter(cast("JSONObject", scrubbed).items())
-        # Keep the members in the order that they have in the call.
+        # Keep the members in the order of the call.
         return dict((key, named[key]) if key in named else next(written) for key in call)
 
     def scrubbed(self, value: JSON) -> JSON:
@@ -406,8 +407,8 @@ class Copies:
             return [self.scrubbed(item) for item in value]
         if not self._is_copied(value):
             return value
-        # A number is replaced with a reference, because a schema that expects a number also allows
-        # a reference.
+        # Replace a number with a reference, because a schema that expects a number also allows
+        # references.
         return LEFT_OUT if isinstance(value, str) else LEFT_OUT_NUMBER
 
     def _is_copied(self, value: JSON) -> bool:
@@ -424,7 +425,7 @@ class Copies:
 
         if text in self._whole:
             return True
-        # A literal can also contain a result in the middle of other words.
+        # A literal can also contain a result somewhere among other words.
         return any(copied in text and copied not in self._public for copied in self._texts)
 
 

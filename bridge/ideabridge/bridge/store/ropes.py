@@ -65,8 +65,8 @@ def _end(raw: bytes, classes: bytes, start: int) -> int:
 
     if limit == len(raw):
         return limit
-    # If no checksum marks a cut, use the last candidate rather than the limit, because the position
-    # of a candidate depends only on nearby bytes, not on where the piece began.
+    # If no checksum marks a cut, use the last candidate rather than the limit, because a
+    # candidate's position depends only on nearby bytes and not on where the piece began.
     return _at_character(raw, last or limit)
 
 

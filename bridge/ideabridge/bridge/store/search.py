@@ -43,7 +43,7 @@ first.
 """
 
 _WORD: Final = re.compile(r"[^\W_]+")
-# In scripts without spaces between words, every character is a word.
+# In scripts that have no spaces between words, every character counts as a word.
 _SPACELESS: Final = re.compile(r"([\u2e80-\u9fff\uf900-\ufaff\u0e00-\u0eff\U00020000-\U0003ffff])")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 UNINDEXED: Final = "unindexed"
@@ -248,8 +248,8 @@ class Search:
             `(number of ideas, last row that the table now holds)`.
         """
         if self._voids != self._database.voids:
-            # A transaction was rolled back, possibly together with entries in the index, so forget
-            # what is indexed.
+            # A transaction was rolled back, perhaps together with entries in the index, so forget
+            # what has been indexed.
             self._voids = self._database.voids
             self._indexed.clear()
 
@@ -263,8 +263,8 @@ class Search:
             texts = self._contents.texts(ends(self._contents.unfold(context)))
             messages = cast("list[JSON]", decode_trusted(f"[{','.join(texts)}]"))
             entry = read_entry(messages, read_meta(meta))
-            # Most steps of a run have the same words. One entry is enough, because a hit leads to
-            # the last idea of the run.
+            # Most steps of a run have the same words. A hit leads to the last idea of the run, so
+            # one entry is enough.
             if run is not None:
                 if self._indexed.get(run) == entry:
                     continue
@@ -297,13 +297,13 @@ class Search:
         while True:
             with self._database.transaction():
                 if self._database.counter(_REBUILT) != rebuild:
-                    # Another process has started a rebuild in the meantime. Its table will contain
-                    # at least as much.
+                    # Another process has since started a rebuild, and its table will contain at
+                    # least as much.
                     return
 
                 mark = self._database.counter(INDEXED)
-                # Other processes can index more than a batch in the meantime, so use growing
-                # batches to catch up.
+                # Use larger and larger batches to catch up, because other processes can index more
+                # than one batch in the meantime.
                 most, left = (most if mark - last < left else most * 2), mark - last
                 count, last = self.index("idea_words_new", last, mark, most)
                 if count < most:
@@ -352,8 +352,8 @@ class Search:
                     scores.setdefault(latest, score)
             return list(scores.items())
 
-        # Several matches can belong to one run, or to deleted ideas, so more rows than hits are
-        # needed.
+        # Read more rows than the limit, because several matches can belong to one run, or to
+        # deleted ideas.
         return widen(
             limit, partial(self._match, "idea_words", terms, begins), last_of_runs, limit * 2 + 10
         )
@@ -405,7 +405,7 @@ class Search:
         self, table: str, terms: list[str], begins: bool, limit: int
     ) -> list[tuple[int, float]]:
         words = self._database.words
-        # Counting stops once a term is too common to be scored.
+        # Stop counting once a term is too common to be scored.
         if begins:
             counts = {}
         else:
@@ -415,14 +415,14 @@ class Search:
             (term for term in terms if counts.get(term)), key=lambda term: counts[term]
         )
         if not present:
-            # No entry contains these words, so try them as prefixes.
+            # No entry contains any of these words, so try them as prefixes.
             starts = [term for term in terms if len(term) > 2]
             if starts:
                 return words.newest(table, starts, limit, every=False, begins=True)
             return []
 
         if counts[present[0]] > SCORED:
-            # Every word is very common, so scoring would be slow and of little use.
+            # All the words are very common, so scoring would be slow and of little use.
             newest = words.newest(table, present, limit, every=True)
             return newest or words.newest(table, present, limit, every=False)
 

@@ -55,7 +55,7 @@ def _call(call: JSON) -> JSON:
         return _LITERAL
 
     bare: JSONObject = {}
-    # Sort the parameters, because their order does not matter.
+    # Sort the parameters, so that their order does not matter.
     for key in sorted(call):
         bare[key] = call[key] if key in NAMING else _bare(call[key])
 
@@ -93,7 +93,7 @@ def _bare(value: JSON, is_left_out: Callable[[str], bool] = _is_variable) -> JSO
         return {key: _bare(value[key], is_left_out) for key in sorted(value)}
     if isinstance(value, list):
         bare = [_bare(item, is_left_out) for item in value]
-        # The number of literals in a list does not count.
+        # It does not matter how many literals a list contains.
         if all(item == _LITERAL or item is None for item in bare):
             return _LITERAL
         return bare
@@ -148,7 +148,7 @@ def need_of(call: WrittenCall, modules: dict[str, str]) -> Need | None:
         return Need(tool, call.module)
 
     if tool not in modules:
-        # A plan can name a tool as `module.tool`.
+        # A plan can refer to a tool as `module.tool`.
         for name, owner in modules.items():
             if tool in (f"{owner}.{name}", f"{owner}/{name}"):
                 return Need(name, owner)
@@ -165,8 +165,8 @@ def modules_of(schema: JSON) -> dict[str, str]:
 
 # -- calls of the saved ideas ----------------------------------------------------------------------
 # `idea_uses` lists ideas by tool, server and tag. An idea has a row for each tool and server that a
-# step of its run calls, and for each of its tags. The rows include the time, so that reading a page
-# can start at its position in the index.
+# step of its run calls, and for each of its tags. The time is in the rows, so that a page can be
+# read from its position in the index.
 
 TOOL: Final = "tool:"
 MODULE: Final = "module:"
@@ -217,7 +217,7 @@ class CallIndex:
         shapes: list[tuple[int, bytes]] = []
         called: list[tuple[str, str, int]] = []
         runs: dict[str, list[_Step]] = {}
-        # Most ideas from one configuration have the same schema.
+        # Remember what was read, because most ideas from one configuration have the same schema.
         modules: dict[int, dict[str, str]] = {}
         for number, schema, text, outcome, run, time in rows:
             solution = read_as(Solution, decode_trusted(text))

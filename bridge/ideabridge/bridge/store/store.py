@@ -501,7 +501,8 @@ def _open_server(
         from ideabridge.bridge.store.postgres.contents import PostgresContents
         from ideabridge.bridge.store.postgres.database import PostgresDatabase
     except ImportError as error:
-        # psycopg's message lists the implementations that it tried, on several lines.
+        # Join the lines, because psycopg's message lists the implementations that it tried on
+        # several.
         reason = " ".join(str(error).split())
         raise StoreExtraError(
             f"a store in PostgreSQL needs an extra: `pip install 'ideabridge[postgres]'` ({reason})"

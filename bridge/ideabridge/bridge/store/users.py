@@ -230,8 +230,8 @@ def read_expiry(text: str, now: float | None = None) -> float:
 
 
 def _digest(secret: str) -> bytes:
-    # Nobody can guess 256 random bits, so a slow hash would not add protection, but would slow down
-    # each request.
+    # A slow hash would slow down every request without adding protection, because nobody can guess
+    # 256 random bits.
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -284,7 +284,7 @@ class Users:
         if user is not None:
             return user
 
-        # Names of users that this store authenticates contain no `@`, so no provider can
+        # Users that this store authenticates have no `@` in their names, so no provider can
         # impersonate them.
         text = re.sub(r"[^a-z0-9._+@-]", "-", shown.lower())[:80] or "user"
         if "@" in text.strip("@"):
@@ -295,7 +295,7 @@ class Users:
         with self._database.transaction():
             user = self._find("issuer = ? AND subject = ?", issuer, subject)
             if user is not None:
-                # Another process has added the user in the meantime.
+                # In the meantime, another process has added the user.
                 return user
 
             if self._find("name = ?", name) is not None:
@@ -386,7 +386,7 @@ class Users:
         if caller == LOCAL:
             return True
         if profile_of(caller) is not None:
-            # A profile restricts everyone who works in it.
+            # A profile restricts everyone who works in it, even an admin.
             return False
 
         name = user_of(caller)
@@ -409,8 +409,8 @@ class Users:
             for name in names:
                 user = self._find("name = ?", name)
                 if user is None or user.state == "removed":
-                    # A user who shares something must not learn other users' names, so the message
-                    # does not list any.
+                    # Do not list any users in the message, because a user who shares something must
+                    # not learn the names of others.
                     raise UnknownUserError(f"there is no user {name[:64]!r} to publish to")
                 callers.append(user.caller)
 
@@ -499,7 +499,7 @@ class Users:
         Raises:
             UnknownTokenError: no token has that id.
         """
-        # Also accept the whole text of the token as its id.
+        # Accept the whole text of a token in place of its id.
         whole = _TOKEN.fullmatch(ident)
         ident = whole[1] if whole is not None else ident
         with self._database.transaction():
@@ -544,8 +544,8 @@ class Users:
     def _note_use(self, token: Token) -> None:
         now = time.time()
         if token.used is None or token.used < time_text(now - _USED_SECONDS):
-            # A valid token must not be refused because of a full disk or the lock of another
-            # process.
+            # Ignore the error, because a valid token must not be refused because of a full disk or
+            # another process's lock.
             with contextlib.suppress(StoreError), self._database.transaction():
                 self._database.execute(
                     "UPDATE user_tokens SET used = ? WHERE id = ?", (time_text(now), token.id)

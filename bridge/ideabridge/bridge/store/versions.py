@@ -105,7 +105,7 @@ def differences(old: NewPublication, new: NewPublication) -> list[str]:
     replaces `old`: in the description, the way of answering, the schemas, the plan or program, and
     the recording.
     """
-    # Compare copied values by the values that would be sent.
+    # For copied values, compare the values that would be sent.
     before = as_it_runs(old.plan or {})
     after = as_it_runs(new.plan or {})
 
@@ -272,7 +272,7 @@ def _types(schema: JSON) -> frozenset[str]:
 
     alternatives = [_types(alternative) for alternative in keywords.any_of]
     if not all(alternatives):
-        # One of the alternatives does not restrict the types.
+        # One of the alternatives allows any type.
         return frozenset()
     return frozenset[str]().union(*alternatives)
 
@@ -289,7 +289,7 @@ def _shape(output: JSON, recorded: JSON) -> JSONObject:
         }
 
     if output is None and isinstance(recorded, dict):
-        # The output is the state. Its members are the paths that the calls write to.
+        # The output is the state, whose members are the paths that the calls write to.
         return {
             "type": "object",
             "properties": {name: seen_type(value) for name, value in values.items()},

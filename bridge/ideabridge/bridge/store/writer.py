@@ -79,7 +79,7 @@ class Writer:
     def __init__(self, database: Database) -> None:
         self.trouble: StoreError | None = None
         self._database = database
-        # A durable commit waits for the disk.
+        # Do not commit on the event loop if commits are durable, because these wait for the disk.
         self._may_at_once = database.durability == "normal"
         self._queue: deque[_Queued] = deque()
         self._wanted = anyio.Event()
@@ -161,7 +161,7 @@ class Writer:
                     raise
                 await self._wait_free(deadline)
                 if not isinstance(error, StoreBusyError):
-                    # The lock is free, but the disk might still refuse writes.
+                    # The lock is free, but the disk might still be refusing writes.
                     await anyio.sleep(min(pause, left))
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -217,7 +217,8 @@ class Writer:
     ) -> bool | None:
         self._group.cancel_scope.cancel()
         await self._group.__aexit__(None, None, None)
-        # These results are already known, so it is worth waiting a few seconds to save them.
+        # These results are already known, so it is worth waiting a few seconds in order to save
+        # them.
         with anyio.move_on_after(_LAST_SECONDS, shield=True):
             while self._queue:
                 if not await self._commit():
@@ -285,7 +286,7 @@ class Writer:
 
         self._queue.extendleft(reversed(retried))
         self.trouble = trouble
-        # While the store cannot be written, make writes on the event loop fail immediately.
+        # While the store cannot be written to, let writes on the event loop fail immediately.
         self._database.patience = LOOP_PATIENCE if trouble is None else 0.0
         for queued, outcome in ended:
             if isinstance(outcome, Exception):

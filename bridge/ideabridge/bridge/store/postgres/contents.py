@@ -28,8 +28,8 @@ class PostgresContents(Contents):
 
     def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
         cached = self._cached
-        # Insert rows in the order of their hashes, so that two processes that insert the same rows
-        # cannot deadlock.
+        # Insert the rows in the order of their hashes, because two processes that insert the same
+        # rows in different orders could deadlock.
         missing = sorted({body for body in bodies if body[0] not in cached})
         if missing:
             missing = self._stored_forms(missing)

@@ -183,7 +183,8 @@ class PostgresDatabase(Database):
             raise
 
     def reader(self) -> JSONObject | None:
-        # The other process might not have this environment or a password file.
+        # Include the password, because the other process might have neither this environment nor a
+        # password file.
         info = self._read.info
         members = {**info.get_parameters(), "password": info.password}
         connection = make_conninfo(**{key: value for key, value in members.items() if value})
@@ -211,11 +212,11 @@ class PostgresDatabase(Database):
             self._down = f"{self.path}: the server cannot be reached: {_first_line(error)}"
             raise StoreAccessError(self._down) from error
 
-        # All strings have the same type, and so do all numbers, because PostgreSQL selects
-        # functions and operators by type.
+        # PostgreSQL selects functions and operators by type, so give all strings the same type, and
+        # all numbers.
         connection.adapters.register_dumper(str, StrDumper)
         connection.adapters.register_dumper(int, Int8Dumper)
-        # Send arrays in binary, so that the strings in them are not escaped.
+        # Send arrays in binary form, so that the strings in them need not be escaped.
         connection.adapters.register_dumper(list, ListBinaryDumper)
         if connection.info.server_version < OLDEST:
             version = connection.info.server_version // 10_000
@@ -303,8 +304,7 @@ class PostgresDatabase(Database):
             return self.execute(sql, parameters)
 
     def insert(self, sql: str, parameters: Sequence[Any] = (), key: str = "number") -> int | None:
-        # Put RETURNING last, because the statement can contain a SELECT that locks rows, and this
-        # SELECT must come before RETURNING.
+        # Put RETURNING last, because a SELECT in the statement that locks rows must come before it.
         row = self.change(f"{sql} RETURNING {key}", parameters).fetchone()
         return None if row is None else int(row[0])
 
@@ -388,8 +388,8 @@ class PostgresDatabase(Database):
             except psycopg.OperationalError:
                 if not self._is_lost(self._write):
                     raise
-                # The connection was lost after the last transaction. This transaction has done
-                # nothing yet, so it can begin over a new connection.
+                # The connection was lost after the last transaction. This one has done nothing yet,
+                # so it can start on a new connection.
                 self._write = self._connect()
                 cursor = self._write.execute(statement.encode())
 
@@ -502,14 +502,14 @@ class PostgresDatabase(Database):
                         self._read.execute("ROLLBACK")
 
     def at_once(self, job: Callable[[], T]) -> T:
-        # A commit waits for the network and for the server's disk.
+        # Refuse, because a commit waits for the network and for the server's disk.
         raise StoreBusyError(f"{self.path}: writes go through the writer's thread")
 
     def commit(self, jobs: Sequence[tuple[str, Callable[[], Any]]]) -> list[Any]:
         self.patience = min(self._busy_timeout_s, 1.0)
         try:
             if len(jobs) > 1:
-                # This avoids savepoints, each of which costs a round trip to the server.
+                # Try without savepoints first, because each costs a round trip to the server.
                 with suppress(Exception):
                     return self._together(jobs)
             outcomes: list[Any] = []

@@ -32,7 +32,7 @@ class PostgresNotifier(Notifier):
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], channel: str) -> None:
         self._connect = connect
         self._channel = channel
-        # A dict keeps the order and drops duplicates.
+        # A dict keeps the order but drops duplicates.
         self._pending: dict[str, None] = {}
 
     @property
@@ -85,7 +85,7 @@ class Listener:
 
     def close(self) -> None:
         """Stop the thread."""
-        # Do this before the thread ends, because the thread closes the other end.
+        # Wake the thread first, because it closes the other end when it ends.
         self._waker.send(b"x")
         self._ended.set()
         self._thread.join()

@@ -41,7 +41,7 @@ _CONFIGURATION_CHANGES: Final = f"""
     """
 
 _FUNCTIONS: Final = (
-    # JSON strings can contain \u0000 and lone surrogates, which PostgreSQL refuses to unescape.
+    # PostgreSQL refuses to unescape \u0000 and lone surrogates, which JSON strings can contain.
     r"""
     CREATE OR REPLACE FUNCTION readable_json(document text) RETURNS json LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN CASE WHEN document ~ '\\u(0000|[dD][89a-fA-F])'
@@ -94,7 +94,7 @@ creation, because pg_restore computes columns with these functions without setti
 
 _WORDS: Final = (
     "CREATE AGGREGATE group_concat(text) (SFUNC = joined, STYPE = text)",
-    # This configuration works like SQLite's tokenizer `porter`: it uses English stems and no stop
+    # This configuration matches SQLite's tokenizer `porter`: it has English stems and no stop
     # words. `PostgresWords` splits text into words.
     "CREATE TEXT SEARCH DICTIONARY stems (TEMPLATE = snowball, LANGUAGE = english)",
     "CREATE TEXT SEARCH CONFIGURATION stemmed (COPY = simple)",
@@ -307,7 +307,7 @@ _MESSAGES: Final = """
     """
 
 _WHOLE: Final = (
-    # Long strings are stored as `~` and the entries of their pieces.
+    # A long string is stored as `~` and the entries of its pieces.
     """
     CREATE OR REPLACE FUNCTION text_of_rope(rope text) RETURNS text LANGUAGE plpgsql STABLE AS $$
     BEGIN
@@ -391,7 +391,7 @@ _VIEWS: Final = (
 
 MIGRATIONS: Final[Mapping[int, tuple[str, ...]]] = {
     1: _FUNCTIONS,
-    # Before this version, all versions of a name were shared together with the name.
+    # Before this version, sharing a name shared all of its versions.
     2: (
         "ALTER TABLE shares ADD COLUMN since BIGINT NOT NULL DEFAULT 1",
         "ALTER TABLE shares ALTER COLUMN since DROP DEFAULT",

@@ -40,8 +40,8 @@ class PostgresUpkeep(Upkeep):
 
     def back_up(self, target: Path) -> int:
         def fill(part: Path) -> None:
-            # The address contains no password. pg_dump finds the password in the same place as this
-            # process.
+            # Pass no password in the address: pg_dump finds it in the same place as this process
+            # does.
             words = [
                 "--format=custom",
                 "--strict-names",
@@ -49,7 +49,7 @@ class PostgresUpkeep(Upkeep):
                 f"--dbname={self._conninfo}",
             ]
             self._call("pg_dump", "--no-password", *words, f"--file={part}")
-            # This command checks the archive, because it reads and unpacks the whole archive.
+            # This reads and unpacks the whole archive, and so checks it.
             self._call("pg_restore", f"--file={os.devnull}", str(part))
 
         write_file(target, fill)

@@ -78,8 +78,9 @@ def checkpoint_locked(address: str) -> None:
             except sqlite3.OperationalError:
                 if time.monotonic() > deadline:
                     raise
-                # If commits never pause, the lock is free only for microseconds. SQLite's own
-                # waiting, which sleeps for longer and longer, would miss these moments.
+                # When commits follow each other without a pause, the lock is free only for
+                # microseconds. SQLite's own waiting would miss these moments, because it sleeps for
+                # longer and longer.
                 time.sleep(0.0005)
         try:
             mover.execute("PRAGMA wal_checkpoint(PASSIVE)")

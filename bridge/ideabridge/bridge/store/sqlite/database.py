@@ -119,7 +119,7 @@ class SqliteDatabase(Database):
         return None if self.files is None else {"file": str(self.files.path)}
 
     def _open_reader(self) -> None:
-        # After this, the writer waits in `_patiently`, where other threads can acquire its lock.
+        # From now on, the writer waits in `_patiently`, so that other threads can acquire its lock.
         self._write("PRAGMA busy_timeout=0")
         self._reader = self._connect()
         self._reading = threading.RLock()
@@ -152,8 +152,8 @@ class SqliteDatabase(Database):
         run("PRAGMA foreign_keys=ON")
         run("PRAGMA temp_store=MEMORY")
         run("PRAGMA cache_size=-8000")
-        # A checkpoint waits for the disk. With SQLite's default of 1,000 pages, every hundredth
-        # save would cause a checkpoint. If SQLite has the WAL-reset bug, `committed` makes the
+        # A checkpoint waits for the disk. With SQLite's default of 1,000 pages, there would be one
+        # at every hundredth save. If SQLite has the WAL-reset bug, `committed` makes the
         # checkpoints instead.
         run(f"PRAGMA wal_autocheckpoint={4000 if IS_FIXED else 0}")
         run("PRAGMA journal_size_limit=67108864")
@@ -163,14 +163,14 @@ class SqliteDatabase(Database):
         if application == APPLICATION_ID:
             return
         used = application != 0 or self.number("SELECT count(*) FROM sqlite_master") > 0
-        # Another process might have created the schema between the two reads. That process sets the
-        # id in the same transaction, so the id is read again.
+        # Read the id again, because another process might have created the schema between the two
+        # reads. It sets the id in the same transaction.
         if used and self.number("PRAGMA application_id") != APPLICATION_ID:
             raise StoreFormatError(f"{self.path}: it is an SQLite file, but not a store of ideas")
 
     def _switch_to_wal(self) -> str:
-        # If two processes switch a new file at the same time, SQLite reports "locked" without
-        # waiting.
+        # Try again, because SQLite reports "locked" without waiting if two processes switch a new
+        # file at the same time.
         deadline = time.monotonic() + self._busy_timeout_s
         while True:
             try:
@@ -185,7 +185,7 @@ class SqliteDatabase(Database):
         if self._version() == schema.VERSION:
             return
         with _Transaction(self):
-            # Another process might have created or migrated the schema in the meantime.
+            # In the meantime, another process might have created or migrated the schema.
             version = self._version()
             if version == schema.VERSION:
                 return
@@ -260,8 +260,8 @@ class SqliteDatabase(Database):
         Raises:
             StoreBusyError: another thread held the lock for longer than this thread's patience.
         """
-        # Only the event loop's thread has little patience, because transactions in other threads
-        # can take a long time.
+        # Give up early only in the event loop's thread, because transactions in other threads can
+        # take a long time.
         if not self.lock.acquire(blocking=False) and not self.lock.acquire(
             timeout=self.patience if self.impatient else -1
         ):
@@ -311,8 +311,8 @@ class SqliteDatabase(Database):
         return self._data_version
 
     def revision(self) -> tuple[int, int]:
-        # The first number counts the commits that the reading connection sees, by the writing
-        # connection and by other processes. In a store in memory, only the second number changes.
+        # The first number counts commits by the writing connection and by other processes, as the
+        # reading connection sees them. In a store in memory, only the second number changes.
         with self.guard:
             return self.number("PRAGMA data_version"), self.connection.total_changes
 
@@ -397,9 +397,9 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def exclusive(self) -> Generator[None]:
-        # To check foreign keys, SQLite would search whole tables at each deletion. A waiting
-        # transaction releases the lock once; `alone` holds it a second time, so that no other
-        # thread runs while the checks are off.
+        # Turn foreign keys off, because SQLite would otherwise search whole tables at each
+        # deletion. A transaction that waits releases the lock once; `alone` holds it a second time,
+        # so that no other thread runs while the checks are off.
         with self.alone():
             self._write("PRAGMA foreign_keys=OFF")
             try:
@@ -424,7 +424,8 @@ class SqliteDatabase(Database):
                     self._write("PRAGMA busy_timeout=0")
 
     def close(self) -> None:
-        # `guard` and `alone` would raise an error if the files were gone.
+        # Use the locks themselves, because `guard` and `alone` would raise an error if the files
+        # were gone.
         with self.lock, self._reading:
             if self._reader is not self.connection:
                 self._reader.close()
@@ -517,8 +518,8 @@ class _Transaction:
             database.begin(self._level)
         except BaseException as error:
             try:
-                # Roll back here: if the thread was interrupted just after it got the file's lock,
-                # nothing else would release the lock.
+                # Roll back here, because nothing else would release the file's lock if the thread
+                # was interrupted just after getting it.
                 if self._level == 0 and database.connection.in_transaction:
                     database.connection.execute("ROLLBACK")
             except sqlite3.Error as failure:

@@ -107,14 +107,14 @@ class StoreFiles:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             except FileExistsError:
                 if 0 < path.stat().st_size < _SMALLEST and path.is_file():
-                    # SQLite would treat a file smaller than this as empty and overwrite it.
+                    # SQLite would treat a file this small as empty and overwrite it.
                     raise StoreFormatError(f"{path}: it is not an SQLite file") from None
                 if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
                     raise StoreAccessError(
                         f"{path}: it, or its folder, cannot be written"
                     ) from None
-            # Existing files can have a different mode. SQLite creates its other files with the mode
-            # of the database file.
+            # A file that already exists can have a different mode. SQLite creates its other files
+            # with the mode of the database file.
             for file in self._all:
                 with suppress(FileNotFoundError, PermissionError):
                     if stat.S_IMODE(file.stat().st_mode) != 0o600 and file.is_file():
@@ -160,7 +160,7 @@ class StoreFiles:
         except (FileNotFoundError, NotADirectoryError):
             return f"{self._folder} was deleted or moved"
         except OSError:
-            # This error says nothing about the files, so they count as present.
+            # This error says nothing about the files, so assume that they are present.
             return None
 
         self._seen = (folder.st_dev, folder.st_ino, folder.st_mtime_ns)
@@ -208,10 +208,10 @@ def copy_committed(connection: sqlite3.Connection, target: Path) -> None:
 def _fill(connection: sqlite3.Connection, part: Path, target: Path) -> None:
     try:
         with closing(sqlite3.connect(part, isolation_level=None)) as new_file:
-            # Copy in a single step. Others can write in the meantime, and if there were several
-            # steps, each write would restart the copy.
+            # Copy in a single step, because each write by another process would otherwise restart
+            # the copy.
             connection.backup(new_file)
-            # If there is no log, the copy is a single file, which can be moved.
+            # Switch the log off, so that the copy is a single file, which can be moved.
             new_file.execute("PRAGMA journal_mode=DELETE")
             fault = str(new_file.execute("PRAGMA quick_check").fetchone()[0])
     except sqlite3.Error as error:

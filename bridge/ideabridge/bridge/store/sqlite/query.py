@@ -188,7 +188,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
     if application != APPLICATION_ID:
         raise StoreFormatError(f"{path}: it is not a store of ideas")
-    # Text that another program wrote is not necessarily UTF-8.
+    # Another program might have written text that is not UTF-8.
     connection.text_factory = _text
 
 
@@ -223,7 +223,7 @@ def _read(connection: sqlite3.Connection, sql: str, parameters: dict[str, str]) 
         if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_INTERRUPT:
             raise QueryError(f"the SQL cannot be run: {error}") from None
         if time.monotonic() <= deadline:
-            # Ctrl-C interrupted the process while SQLite called the progress handler.
+            # Ctrl-C interrupted the process while SQLite was calling the progress handler.
             raise KeyboardInterrupt from None
 
         raise QueryError(f"the query takes longer than {MOST_SECONDS:g} s") from None

@@ -138,7 +138,7 @@ def _with_utils(connection: sqlite3.Connection) -> Database:
     from sqlite_utils import Database
 
     # Turn plugins off, because they would be other people's code. Turn recursive triggers off,
-    # because no trigger of a store calls another trigger.
+    # because no trigger in a store starts another one.
     return Database(connection, recursive_triggers=False, execute_plugins=False)
 
 
@@ -153,8 +153,8 @@ def _migrate(database: Database, migrations: Sequence[Migration]) -> None:
 # -- the first version -----------------------------------------------------------------------------
 
 _SPECIAL_TABLES: Final = (
-    # The solution comes after the columns that a list of ideas reads, so that lists do not read the
-    # pages that contain the solution. Lists are filtered and ordered by time, outcome and mind.
+    # The solution comes after the columns that lists of ideas read, so that lists do not read the
+    # pages with the solution. Lists are filtered and ordered by time, outcome and mind.
     """
     CREATE TABLE ideas (
         number INTEGER PRIMARY KEY,
@@ -172,7 +172,7 @@ _SPECIAL_TABLES: Final = (
         solution TEXT NOT NULL
     ) STRICT
     """,
-    # A row holds `tool:NAME` or `module:NAME` for a call in any step of the idea's run, or
+    # A row contains `tool:NAME` or `module:NAME` for a call in any step of the idea's run, or
     # `tag:NAME` for one of the idea's tags.
     """
     CREATE TABLE idea_uses (
@@ -190,8 +190,7 @@ _SPECIAL_TABLES: Final = (
         PRIMARY KEY (idea, tool, module)
     ) STRICT, WITHOUT ROWID
     """,
-    # The number of times that hosts have called each tool of a server, and the time of the latest
-    # call.
+    # How many times clients have called each tool of a server, and when they last did so.
     (
         "CREATE TABLE tool_uses (tool TEXT PRIMARY KEY, count INTEGER NOT NULL, "
         "last TEXT NOT NULL) STRICT, WITHOUT ROWID"
@@ -215,9 +214,9 @@ _SPECIAL_TABLES: Final = (
         bytes_out INTEGER NOT NULL
     ) STRICT
     """,
-    # Sessions in progress: direct calls from one caller, client and connection, and their results.
-    # The `id` of a call is the session's number times 2^32 plus the position of the call. When a
-    # session ends, it becomes a run of kind `session`.
+    # Sessions in progress, which are direct calls from one caller, client and connection with their
+    # results. The `id` of a call is the session's number times 2^32 plus the position of the call.
+    # A session that ends becomes a run of kind `session`.
     """
     CREATE TABLE sessions (
         number INTEGER PRIMARY KEY,
@@ -231,15 +230,15 @@ _SPECIAL_TABLES: Final = (
         tools TEXT NOT NULL
     ) STRICT
     """,
-    # The tool that owns each exposed name, keyed by the folder of the configuration. Once a name
-    # refers to a tool, it never refers to a different tool.
+    # The tool that owns each exposed name, keyed by the folder of the configuration. A name that
+    # has referred to a tool never refers to a different one.
     """
     CREATE TABLE exposed_names (
         scope TEXT NOT NULL, name TEXT NOT NULL, module TEXT NOT NULL, tool TEXT NOT NULL, PRIMARY KEY (scope, name)
     ) STRICT, WITHOUT ROWID
     """,
     # The users who are allowed to use a server on this store. Rows are never deleted, so that no
-    # name is ever given to another person.
+    # name is ever given to a different person.
     """
     CREATE TABLE users (
         name TEXT PRIMARY KEY, role TEXT NOT NULL, state TEXT NOT NULL, created TEXT NOT NULL, issuer TEXT, subject TEXT
@@ -257,8 +256,8 @@ _SPECIAL_TABLES: Final = (
         used TEXT
     ) STRICT, WITHOUT ROWID
     """,
-    # The callers that a published name is shared with, besides its owner; '' means everybody. These
-    # callers see the versions from `since` on, and the version that the name refers to.
+    # The callers with whom a published name is shared, besides its owner; '' means everybody. They
+    # see the versions from `since` on, and the version that the name refers to.
     """
     CREATE TABLE shares (
         caller TEXT NOT NULL,
@@ -267,8 +266,8 @@ _SPECIAL_TABLES: Final = (
         PRIMARY KEY (caller, name)
     ) STRICT, WITHOUT ROWID
     """,
-    # The index does not store a copy of the text, because the text can be read from the idea. The
-    # tokenizer `porter` makes a search for "report" find "reports".
+    # The index does not store the text, because it can be read from the idea. With the tokenizer
+    # `porter`, a search for "report" also finds "reports".
     """
     CREATE VIRTUAL TABLE idea_words USING fts5(
         title, tools, body, content='', tokenize='porter unicode61 remove_diacritics 2'
@@ -310,7 +309,7 @@ lists hold millions of entries.
 """
 
 _VIEWS: Final = {
-    # Long strings are stored as `~` and the entries of their pieces.
+    # A long string is stored as `~` and the entries of its pieces.
     "whole_contents": f"""
         SELECT number,
                CASE WHEN substr(body, 1, 1) <> '~' THEN body
@@ -338,8 +337,8 @@ _VIEWS: Final = {
         JOIN whole_contents AS contents
         ON contents.number = coalesce(four.value, three.value, two.value, one.value)
     """,  # noqa: S608
-    # Whole events, including the parts that are stored in `contents`. The events of one run form
-    # one range of rows.
+    # Whole events, including the parts that are stored in `contents`. The events of a run are a
+    # single range of rows.
     "journal": """
         SELECT runs.id AS run, events.id & 4294967295 AS sequence,
                CASE WHEN events.parts IS NULL THEN events.body ELSE
@@ -401,7 +400,8 @@ def _create_first(database: Database) -> None:
     database.table("shares").create_index(["name"], "shares_by_name")
     database.table("user_tokens").create_index(["user"], "user_tokens_by_user")
 
-    # The hash of an idea's calls without their literals. Equal hashes show that work was repeated.
+    # The hash of an idea's calls without their literals. If two hashes are equal, work was
+    # repeated.
     shapes = _table(
         database, "idea_shapes", {"idea": int, "shape": bytes}, key="idea", refers=("idea", "ideas")
     )
@@ -410,8 +410,8 @@ def _create_first(database: Database) -> None:
     # The results of sessions in progress.
     _table(database, "session_calls", {"id": int, "body": str}, key="id")
 
-    # Every message, schema and list. Equal contents are stored only once. `content_keys` finds a
-    # row by the first 8 bytes of its hash.
+    # Every message, schema and list. Those that are equal are stored only once. `content_keys`
+    # finds a row by the first 8 bytes of its hash.
     _table(database, "contents", {"number": int, "hash": bytes, "body": str})
     _table(database, "content_keys", {"key": int, "number": int}, key="key")
 
@@ -425,8 +425,8 @@ def _create_first(database: Database) -> None:
     )
     occurrences.create_index(["idea"])
 
-    # Every version ever published, and the version that each name currently refers to. A pinned
-    # name keeps its version when a new version is published.
+    # Every version that was ever published, and the version that each name currently refers to. A
+    # name that is pinned keeps its version when a new one is published.
     publications = _table(
         database,
         "publications",
@@ -452,8 +452,8 @@ def _create_first(database: Database) -> None:
     publications.create_index(["name", "version"], unique=True)
     publications.create_index(["idea"])
 
-    # The evidence from later runs of a version. Rows are only added. `publications.learned` is
-    # computed from them.
+    # The evidence about a version that later runs supplied. Rows are only ever added, and
+    # `publications.learned` is computed from them.
     evidence = _table(
         database,
         "evidence",
@@ -498,8 +498,9 @@ def _create_first(database: Database) -> None:
     runs.create_index(["status", "number"])
     runs.create_index(["caller", "status", "number"])
 
-    # The journals. `id` is the run's number times 2^32 plus the sequence number, so one tree holds
-    # all events in order. `parts` names the members of the event that are stored in `contents`.
+    # The journals. `id` is the run's number times 2^32 plus the sequence number, so that a single
+    # tree holds all events in order. `parts` names the members of the event that are stored in
+    # `contents`.
     _table(
         database,
         "events",

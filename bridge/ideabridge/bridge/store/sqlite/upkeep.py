@@ -43,8 +43,8 @@ class SqliteUpkeep(Upkeep):
             )
 
     def back_up(self, target: Path) -> int:
-        # The copy contains all commits made before it began. If the process is killed, the file is
-        # either complete or does not exist.
+        # The copy contains all commits that were made before it began. If the process is killed,
+        # there is either a complete file or none.
         with self._alone():
             copy_committed(self._connection, target)
         return target.stat().st_size

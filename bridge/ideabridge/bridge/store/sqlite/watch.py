@@ -61,7 +61,7 @@ class FileWatch:
         self._advice = ""
         self._commits += 1
         if not IS_FIXED and self._commits % COMMITS == 0:
-            # If the checkpoint fails, the log grows until the next checkpoint.
+            # If the checkpoint fails, the log simply grows until the next one.
             with suppress(sqlite3.Error):
                 checkpoint_locked(self._files.address)
 
@@ -82,7 +82,7 @@ class FileWatch:
         if fault is not None:
             raise self._gone(files, fault, connection)
 
-        # The files might have disappeared and reappeared. Forget the saved copy, because it lacks
+        # The files might have disappeared and come back. Forget the saved copy, because it lacks
         # later commits.
         self._advice = ""
 

@@ -29,8 +29,8 @@ class SqliteWords(WordIndex):
 
     def remove(self, table: str, rows: Sequence[int]) -> bool:
         if table != "publication_words":
-            # In a table that stores no text, FTS5 can delete a row only if it is given the row's
-            # text.
+            # In a table that stores no text, FTS5 can delete a row only when it is given the text
+            # of the row.
             return False
         self._database.many(
             "DELETE FROM publication_words WHERE rowid = ?", [(row,) for row in rows]
@@ -64,7 +64,7 @@ class SqliteWords(WordIndex):
 
     def begin_rebuild(self) -> None:
         execute = self._database.execute
-        # Delete the table first, because an interrupted rebuild leaves its table behind.
+        # Drop the table first, because a rebuild that was interrupted leaves its table behind.
         execute("DROP TABLE IF EXISTS idea_words_new")
         (statement,) = execute("SELECT sql FROM sqlite_master WHERE name = 'idea_words'").fetchone()
         execute(f"CREATE VIRTUAL TABLE idea_words_new USING {statement.partition(' USING ')[2]}")
@@ -73,7 +73,8 @@ class SqliteWords(WordIndex):
         execute = self._database.execute
         execute("DROP TABLE idea_words")
         # The user might have created a view that reads this table. Without the pragma, such a view
-        # would prevent the renaming.
+        # Use this pragma, because a view of the user's own that reads this table would otherwise
+        # prevent the renaming.
         execute("PRAGMA legacy_alter_table=ON")
         try:
             execute("ALTER TABLE idea_words_new RENAME TO idea_words")
@@ -82,5 +83,5 @@ class SqliteWords(WordIndex):
 
 
 def _match(words: Sequence[str], *, every: bool = True, begins: bool = False) -> str:
-    # A word consists only of letters and digits, so that it is safe to quote the word.
+    # A word consists only of letters and digits, so it can safely be put in quotes.
     return (" AND " if every else " OR ").join(f'"{word}"{"*" if begins else ""}' for word in words)
