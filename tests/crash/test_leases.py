@@ -274,35 +274,35 @@ def test_a_lease_lapses_when_it_was_seen_unchanged_for_as_long_as_it_holds() -> 
     now = [0.0]
     watch = Watch(lambda: now[0])
     # Whatever time stands in it.
-    assert watch.left(lease(until=0.0)) == 15
+    assert watch.seconds_until_lapse(lease(until=0.0)) == 15
     for second in range(1, 15):
         now[0] = second
-        assert watch.left(lease(until=0.0)) == 15 - second
+        assert watch.seconds_until_lapse(lease(until=0.0)) == 15 - second
 
     # A heartbeat.
-    assert watch.left(lease(until=-3600.0)) == 15
+    assert watch.seconds_until_lapse(lease(until=-3600.0)) == 15
     for second in range(15, 29):
         now[0] = second
-        assert watch.left(lease(until=-3600.0)) > 0
+        assert watch.seconds_until_lapse(lease(until=-3600.0)) > 0
 
     now[0] = 29
-    assert watch.left(lease(until=-3600.0)) == 0
+    assert watch.seconds_until_lapse(lease(until=-3600.0)) == 0
     # Another driver, or the same in another epoch.
-    assert watch.left(lease(until=-3600.0, driver="other")) == 15
-    assert watch.left(lease(until=-3600.0, driver="other")._replace(epoch=2)) == 15
-    assert watch.left(lease(until=-3600.0)._replace(driver=None)) == 0
+    assert watch.seconds_until_lapse(lease(until=-3600.0, driver="other")) == 15
+    assert watch.seconds_until_lapse(lease(until=-3600.0, driver="other")._replace(epoch=2)) == 15
+    assert watch.seconds_until_lapse(lease(until=-3600.0)._replace(driver=None)) == 0
 
 
 def test_who_slept_gives_a_driver_that_slept_too_the_time_for_a_heartbeat() -> None:
     now = [0.0]
     watch = Watch(lambda: now[0])
-    assert watch.left(lease(until=1.0)) == 15
+    assert watch.seconds_until_lapse(lease(until=1.0)) == 15
     now[0] = 3
-    assert watch.left(lease(until=1.0)) == 12
+    assert watch.seconds_until_lapse(lease(until=1.0)) == 12
     now[0] = 10_000
-    assert watch.left(lease(until=1.0)) == 4.5
+    assert watch.seconds_until_lapse(lease(until=1.0)) == 4.5
     now[0] = 10_003
-    assert watch.left(lease(until=2.0)) == 15
+    assert watch.seconds_until_lapse(lease(until=2.0)) == 15
 
 
 def test_a_heartbeat_changes_the_lease_also_when_the_clock_was_set_back() -> None:

@@ -181,7 +181,9 @@ def is_left(record: RunRecord) -> bool:
     """
     if record.status != "running":
         return False
-    process = "gone" if record.driver is None else _process_of(record.driver)
+    if record.driver is None:
+        return True
+    process = _process_of(record.driver)
     return process == "gone" or (process != "alive" and record.lease_until <= time.time())
 
 
@@ -230,13 +232,13 @@ class Watch:
         self._alive_seconds = alive_seconds
         self._looks: dict[str, _Look] = {}
 
-    def left(self, lease: Lease) -> float:
+    def seconds_until_lapse(self, lease: Lease) -> float:
         """Return the number of seconds until a lease lapses, as far as this process knows. The
         result is 0.0 if nobody holds the lease or the lease has lapsed. It is infinity if a live
         process on this system holds the lease.
         """
-        process = "gone" if lease.driver is None else _process_of(lease.driver)
-        if process == "gone":
+        process = None if lease.driver is None else _process_of(lease.driver)
+        if process is None or process == "gone":
             seconds = 0.0
         elif process == "alive":
             seconds = self._alive_seconds
@@ -339,7 +341,7 @@ class Driver:
         # queue. When that write is performed, its epoch will be outdated, so the lease can be taken
         # now.
         is_leaving = record.driver == self._name and self.unwritten > 0
-        if not is_leaving and self._watch.left(record.lease) > 0:
+        if not is_leaving and self._watch.seconds_until_lapse(record.lease) > 0:
             return None
         # The store declines if the driver has since sent a heartbeat, or if another process was
         # faster.

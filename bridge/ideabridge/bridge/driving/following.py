@@ -57,7 +57,7 @@ class _Runs(Protocol):
     notices: Notices
 
     def read_on(self, run: Any) -> bool: ...
-    def left(self, lease: Lease) -> float: ...
+    def seconds_until_lapse(self, lease: Lease) -> float: ...
     def get(self, run_id: str, caller: str) -> object: ...
 
 
@@ -109,7 +109,11 @@ class Following:
             return
 
         record = self._runs.store.runs.get(run.id)
-        driven = record is None or record.status == QUEUED or self._runs.left(record.lease) > 0
+        driven = (
+            record is None
+            or record.status == QUEUED
+            or self._runs.seconds_until_lapse(record.lease) > 0
+        )
         if driven or run.may_rest:
             followed.alone = None
         elif followed.alone is None:

@@ -150,7 +150,7 @@ class SharedCalls:
 
         for place in places:
             lease = Lease(f"{module} {place.call}", place.process, place.beat, 0.0, self._seconds)
-            if place.process != self._name and self._watch.left(lease) == 0.0:
+            if place.process != self._name and self._watch.seconds_until_lapse(lease) == 0.0:
                 self._remove(module, place)
 
     def _take_turn(self, call: _Call, places: list[CallPlace]) -> None:

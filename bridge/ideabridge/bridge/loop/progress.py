@@ -64,8 +64,9 @@ class Item:
             take a long time.
         content: the content blocks of the result, if they contain more than the value.
         asked: the open question that the execution is waiting for, either about its outcome or from
-            its module. `doubts` counts the answered questions about the outcome, and `questions`
-            those from the module.
+            its module.
+        outcomes_decided: the number of answered questions about the execution's outcome.
+        questions: the number of answered questions from the execution's module.
     """
 
     parameters: JSONObject
@@ -79,7 +80,7 @@ class Item:
     error: JSONObject | None = None
     content: JSON = None
     asked: OutcomeAsked | QuestionAsked | None = None
-    doubts: int = 0
+    outcomes_decided: int = 0
     questions: int = 0
 
     @property
@@ -230,8 +231,8 @@ def items_error(items: list[Item]) -> JSONObject:
 
 
 def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
-    """Return (call, item) for each execution in flight. After a crash, an execution runs again if
-    its tool is read-only or idempotent; otherwise its outcome is unknown.
+    """Return (call, item) for each execution in flight. `resume_events` says what happens to these
+    executions after a crash.
     """
     return [
         (progress, number if progress.call.has_each else None)

@@ -182,7 +182,7 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
     shown = executed_call(progress, item.parameters)
     # If the same execution is interrupted by another crash, the question about that counts as a new
     # one.
-    digest = digest_of({"call": shown, "item": number, "time": item.doubts})
+    digest = digest_of({"call": shown, "item": number, "time": item.outcomes_decided})
     if isinstance(digest, Refusal):
         return None
 

@@ -385,7 +385,7 @@ class Tick:
         """Record a person's decision about the unknown outcome of an execution."""
         item = running_item(self.progress, event.call, event.item)
         self._end_question(item, item.in_doubt, event)
-        item.doubts += 1
+        item.outcomes_decided += 1
         if event.decision == "retry":
             self._retry(self.progress[event.call], event.item)
         else:

@@ -65,7 +65,7 @@ class _Runs(Protocol):
     def driven(self, run_id: str) -> Run | None: ...
     def reading_ahead(self, run_id: str) -> AbstractAsyncContextManager[None]: ...
     def read_on(self, run: Run) -> bool: ...
-    def left(self, lease: Lease) -> float: ...
+    def seconds_until_lapse(self, lease: Lease) -> float: ...
 
 
 def _who(record: RunRecord) -> str:
@@ -148,7 +148,7 @@ class Control:
                 ):
                     raise
                 self._expect_allowed_here(asking, event)
-                if self._runs.left(record.lease) > 0 and await self._ask_driver(
+                if self._runs.seconds_until_lapse(record.lease) > 0 and await self._ask_driver(
                     asking, event, record, deadline
                 ):
                     await self._give(rule, asking)
@@ -222,7 +222,7 @@ class Control:
         try:
             while (answer := self._runs.store.requests.answer_to(key)) is None:
                 now = self._runs.store.runs.get(run.id)
-                if now is None or self._runs.left(now.lease) == 0:
+                if now is None or self._runs.seconds_until_lapse(now.lease) == 0:
                     return False
                 if anyio.current_time() > deadline:
                     back = self._runs.store.requests.withdraw(key)
@@ -289,7 +289,7 @@ class Control:
             record = self._runs.store.runs.get(run.id)
             if (
                 record is None
-                or self._runs.left(record.lease) == 0
+                or self._runs.seconds_until_lapse(record.lease) == 0
                 or anyio.current_time() > deadline
             ):
                 return

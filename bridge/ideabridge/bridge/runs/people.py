@@ -591,7 +591,7 @@ class People:
             if question is not None:
                 self._open[question.approval] = question
                 self._arm(question)
-                if not self._run.runner.follows:
+                if not self._run.runner.is_following:
                     # If another process drives the run, it asks its own approver.
                     self._start(question)
         elif isinstance(event, events.ConfigurationChanged):

@@ -218,11 +218,11 @@ class Recovery:
         for lease in reversed([*running, *interrupted]):
             if lease.run in self._busy:
                 continue
-            left = self._runs.left(lease)
+            seconds = self._runs.seconds_until_lapse(lease)
             failed = self._failed.get(lease.run)
-            if 0 < left < math.inf:
-                undecided.append(left)
-            elif left == 0 and (
+            if 0 < seconds < math.inf:
+                undecided.append(seconds)
+            elif seconds == 0 and (
                 failed is None
                 or (failed.hopeless != lease.epoch and failed.due <= anyio.current_time())
             ):
@@ -323,7 +323,7 @@ class Recovery:
             if (
                 now is None
                 or now.status not in ("running", "interrupted")
-                or self._runs.left(now.lease) > 0
+                or self._runs.seconds_until_lapse(now.lease) > 0
             ):
                 # Another process has resumed the run.
                 return

@@ -228,23 +228,25 @@ class Rooms:
         """Receive an event of a run or room. If another process drives the run, only call the
         watchers.
         """
-        follows = run.runner.follows
+        is_following = run.runner.is_following
         parent = run.parent
         if isinstance(event, CallFinished):
             room = run.rooms.pop((event.call, event.item), None)
-            if room is not None and not follows:
+            if room is not None and not is_following:
                 self._cancel(run, room, "the call that this room answers was cancelled")
         elif isinstance(event, RunEnded):
-            for room in [] if follows else list(run.rooms.values()):
+            for room in [] if is_following else list(run.rooms.values()):
                 self._cancel(run, room, "the run of this room has ended")
             run.rooms.clear()
 
         if parent is None:
             return
 
-        if isinstance(event, RunEnded) and not follows:
+        if isinstance(event, RunEnded) and not is_following:
             self._runs.group.start_soon(self._settle, run, parent)
-        elif isinstance(event, _COUNTED) and not follows and run.root.over_budget() is not None:
+        elif (
+            isinstance(event, _COUNTED) and not is_following and run.root.over_budget() is not None
+        ):
             # Use a separate task, because ending the root also ends this room, which is still
             # applying an event.
             self._runs.group.start_soon(_end, run.root)

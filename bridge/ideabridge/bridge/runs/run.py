@@ -666,7 +666,7 @@ class Run:
         that are still possible.
         """
         self._is_blocked = True
-        self.runner.interrupt(f"{sentence(why)} {self.works_still}")
+        self.runner.mark_lost(f"{sentence(why)} {self.works_still}")
 
     def unblock(self) -> None:
         """Undo `block`."""

@@ -200,7 +200,7 @@ class Runner:
         binding: decides which tools a run that was read from its journal can call in this process.
             None if the run can call all of them.
         failure: the error that made this process abandon the run.
-        follows: True while the watchers receive events that a different process has journaled.
+        is_following: True while the watchers receive events that a different process has journaled.
         waiting: the number of tasks that are waiting for a change.
         unreported: the answer in progress, if it can report its usage so far but has not yet done
             so.
@@ -240,7 +240,7 @@ class Runner:
         self.lost: str | None = None
         self.binding: Binding | None = None
         self.failure: Exception | None = None
-        self.follows = False
+        self.is_following = False
         self.waiting = 0
         self.unreported: Counting | None = None
         self._executor = executor
@@ -253,7 +253,7 @@ class Runner:
         # What is being written, events and ideas, and the effects to perform afterwards.
         self._batch: list[Event] | None = None
         self._saved: list[SaveIdea] = []
-        self._follows: Sequence[Effect] = ()
+        self._effects_after_write: Sequence[Effect] = ()
         self._ending: tuple[EndStatus, str | None] | None = None
         self._stops = False
         self._leaves_program = False
@@ -273,7 +273,7 @@ class Runner:
         """True while the run can still receive events in this process."""
         return self.lost is None and not self.machine.ended and not self._run.is_orphan
 
-    def interrupt(self, why: str) -> None:
+    def mark_lost(self, why: str) -> None:
         """Prevent the run from continuing in this process. Use this method only if no work for the
         run is in progress. Otherwise, use `abandon`.
         """
@@ -326,9 +326,9 @@ class Runner:
             self.machine.receive(event)
             self._taken.append(event)
 
-    def _write(self, follows: Sequence[Effect] = ()) -> bool:
+    def _write(self, effects: Sequence[Effect] = ()) -> bool:
         """Journal all events that the machine has applied, or none of them, and then perform
-        `follows`.
+        `effects`.
 
         Returns:
             False if the write is queued. In that case, the effects are performed after the write.
@@ -339,7 +339,7 @@ class Runner:
         self._ideas = []
         self._batch = events
         self._saved = ideas
-        self._follows = follows
+        self._effects_after_write = effects
         try:
             if not self._driver.journal(events, ideas, self._written):
                 return False
@@ -379,8 +379,8 @@ class Runner:
         """Report the events that were journaled, and perform the effects that follow from them."""
         events = self._batch or ()
         self._batch = None
-        follows = self._follows
-        self._follows = ()
+        effects = self._effects_after_write
+        self._effects_after_write = ()
         self._notify(events)
         if self._stops:
             self._stop()
@@ -388,15 +388,15 @@ class Runner:
         if self.lost is not None or self._ending is not None:
             return
 
-        for effect in follows:
+        for effect in effects:
             if isinstance(effect, Cancel):
                 self._calls.cancel(effect.key)
 
-        for effect in follows:
+        for effect in effects:
             if isinstance(effect, Execute):
                 self._start(effect)
 
-        if any(isinstance(followed, AskMind) for followed in follows):
+        if any(isinstance(effect, AskMind) for effect in effects):
             self._let_answer()
 
         if self.drives:
@@ -417,7 +417,7 @@ class Runner:
             for watcher in watchers:
                 watcher(event)
 
-        if self.observers and not self.follows:
+        if self.observers and not self.is_following:
             for observer in self.observers:
                 observer.see(events)
 
@@ -816,7 +816,7 @@ class Runner:
         self._closed = True
         self.program.stop()
         if self._batch is not None:
-            del self._batch[len(self._batch) - len(self._follows) :]
+            del self._batch[len(self._batch) - len(self._effects_after_write) :]
             self._saved.clear()
             self.lost = "the bridge was closed"
 
@@ -842,7 +842,7 @@ class Runner:
         if folded.request is not None:
             self.request = folded.request
         if folded.failed is not None and not self.machine.ended:
-            self.interrupt(cause(folded.failed, self._screen.mask))
+            self.mark_lost(cause(folded.failed, self._screen.mask))
 
     def follow(self, events: Sequence[Event]) -> None:
         """Apply events that another process has journaled, and call the watchers. Nothing is
@@ -852,11 +852,11 @@ class Runner:
             JournalError: an event does not fit.
         """
         self.fold(events)
-        self.follows = True
+        self.is_following = True
         try:
             self._notify(events)
         finally:
-            self.follows = False
+            self.is_following = False
 
     def resume(self, changed: ConfigurationChanged | None = None) -> None:
         """Continue after `fold`; see `resume_events`. If the configuration has changed since the

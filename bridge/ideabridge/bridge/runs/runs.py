@@ -198,7 +198,7 @@ def _stay_aside(run: Run, reason: str) -> None:
     """Stop a run that is set aside, together with its rooms, some of which may already have resumed
     when they were opened.
     """
-    run.runner.interrupt(reason)
+    run.runner.mark_lost(reason)
     for room in run.rooms.values():
         if room.driver.epoch is not None:
             room.runner.abandon(reason)
@@ -373,7 +373,7 @@ class Runs:
             self._runs.pop(run_id, None)
             self._kept.pop(run_id, None)
             self._drivers.pop(run_id, None)
-            run.runner.interrupt("it could not be stored")
+            run.runner.mark_lost("it could not be stored")
             if parent is not None and parent.rooms.get(run.key) is run:
                 del parent.rooms[run.key]
 
@@ -557,10 +557,10 @@ class Runs:
                     return self.get(run_id, now.caller)
                 if now is None or now.status != "running" or now.lease != first.lease:
                     raise
-                left = self.left(now.lease)
-                if not 0 < left < math.inf:
+                seconds = self.seconds_until_lapse(now.lease)
+                if not 0 < seconds < math.inf:
                     raise
-                await anyio.sleep(min(left, LISTENS_SECONDS))
+                await anyio.sleep(min(seconds, LISTENS_SECONDS))
 
     def _is_at_hand(self, run: Run, last_event: int) -> bool:
         """Return whether the run in memory has all events that the store has, and this process does
@@ -612,13 +612,13 @@ class Runs:
         record = self.store.runs.get(run.id) or record
         return self._hand_off(run, record, purpose)
 
-    def left(self, lease: Lease) -> float:
-        """Return how many seconds remain until a lease lapses; see `Watch.left`. A lease that
-        belongs to this process, but that none of the process's drivers holds, counts as lapsed,
-        because releasing it failed.
+    def seconds_until_lapse(self, lease: Lease) -> float:
+        """Return how many seconds remain until a lease lapses; see `Watch.seconds_until_lapse`. A
+        lease that belongs to this process, but that none of the process's drivers holds, counts as
+        lapsed, because releasing it failed.
         """
         if lease.driver != self._name:
-            return self._watch.left(lease)
+            return self._watch.seconds_until_lapse(lease)
         driver = self._drivers.get(lease.run)
         is_held = driver is not None and (driver.epoch == lease.epoch or bool(driver.unwritten))
         return math.inf if is_held else 0.0
@@ -632,11 +632,11 @@ class Runs:
             caller=caller, limit=limit, rooms=False, sessions=False
         ):
             live = self._runs.get(record.id)
-            left = record.status == "running" and self.left(record.lease) == 0
-            status = "interrupted" if left else record.status
+            is_left = record.status == "running" and self.seconds_until_lapse(record.lease) == 0
+            status = "interrupted" if is_left else record.status
             if (
                 live is not None
-                and not left
+                and not is_left
                 and (status == "running" or live.unwritten is not None)
             ):
                 status = live.status
@@ -648,7 +648,7 @@ class Runs:
                 "kind": record.kind,
                 "created": record.created,
             }
-            reason = LEFT_REASON if left else record.summary.reason
+            reason = LEFT_REASON if is_left else record.summary.reason
             if status == "interrupted" and reason is not None:
                 line["reason"] = reason
 
@@ -939,7 +939,7 @@ class Runs:
     def _perform(self, step: NextStep, run: Run, record: RunRecord, purpose: Purpose) -> Run:
         match step:
             case StayAside(reason):
-                run.runner.interrupt(reason)
+                run.runner.mark_lost(reason)
             case Block(fault):
                 run.block(fault)
             case KeepWaiting():
@@ -973,7 +973,7 @@ class Runs:
             is_lost=run.runner.lost is not None,
             ended=ended,
             is_orphan=run.is_orphan,
-            is_held=self.left(record.lease) > 0,
+            is_held=self.seconds_until_lapse(record.lease) > 0,
             drives=run.runner.drives,
         )
 
@@ -1201,7 +1201,7 @@ class Runs:
             if run.runner.binding is not None:
                 run.runner.binding.is_same = event.fingerprint == self.fingerprint
 
-        if run.runner.follows:
+        if run.runner.is_following:
             pass
         elif isinstance(event, RunEnded):
             run.driver.leave(run.machine.status or "failed", run.summary(), run.poke)
