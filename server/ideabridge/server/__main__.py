@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-# `python -m` searches the current folder first: a `typer.py` in it would be imported instead of
+# `python -m` searches the current folder first, so a `typer.py` in it would be imported instead of
 # Typer.
 if not sys.flags.safe_path and sys.path[:1] in ([""], [os.getcwd()]):  # noqa: PTH109 - pathlib would come from there
     del sys.path[0]

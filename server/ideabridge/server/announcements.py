@@ -91,11 +91,11 @@ class Announcements:
         # reported since the last check.
         self._watched: dict[str, Module] = {}
         self._events: dict[tuple[str, ServerEvent], None] = {}
-        # The listening clients, keyed by caller, because callers see different ideas.
+        # The clients that are listening, keyed by caller, because different callers see different
+        # ideas.
         self._listening: dict[str, _Listening] = {}
         # The sessions, keyed by session id; "" is the client on stdio. The SDK does not always
-        # report that a session has ended, so the number of sessions is limited, and the oldest
-        # sessions are removed.
+        # report the end of a session, so their number is limited, and the oldest are removed.
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._versions: dict[_Watched, int] = {}
         self._catalogue_version = bridge.store.publications.catalogue_version()
@@ -105,8 +105,8 @@ class Announcements:
         self._poked = False
         self._other_tools = False
         self._exposed_modules = offerings.exposed_modules
-        # The subscribed resources whose server was replaced and which the new server does not watch
-        # yet.
+        # The subscribed resources whose server was replaced, and which the new server is not
+        # watching yet.
         self._lost: set[str] = set()
         offerings.arrived = self._arrived
 
@@ -181,8 +181,8 @@ class Announcements:
             listening.clients.append(uris)
             try:
                 for uri in uris:
-                    # A module can refuse to watch one of the resources. Changes to the other
-                    # resources, and to lists, are still reported.
+                    # If a module refuses to watch one of the resources, changes to the others, and
+                    # to lists, must still be reported.
                     with suppress(MCPError):
                         await self._watch(uri, caller)
                 return await listening.handler(context, params)
@@ -279,8 +279,8 @@ class Announcements:
                 await self._look(poked=poked)
                 reported = ""
             except StoreError as error:
-                # The store is busy, full or missing. The next poll tries again and often fails in
-                # the same way, so an error is logged only if it differs from the previous error.
+                # The store is busy, full or missing. The next poll will often fail in the same way,
+                # so log an error only if it differs from the previous one.
                 if str(error) != reported:
                     reported = str(error)
                     logger.warning("the store could not be checked for changes: %s", error)
@@ -336,7 +336,7 @@ class Announcements:
         self._lost = set()
         for caller, uri in sorted(self._subscriptions()):
             if uri in lost and uri not in self._watched:
-                # The new server might not have the resource, which raises an error.
+                # If the new server does not have the resource, this raises an error.
                 with suppress(MCPError), anyio.move_on_after(_SEND_SECONDS):
                     await self._watch(uri, caller)
 
@@ -370,7 +370,7 @@ class Announcements:
             return is_within(uri, named) and (owner is None or owner.name == module)
 
         for listener in list(self._listening.values()):
-            # A subscription of 2026-07-28 covers only the resources that it names.
+            # Since 2026-07-28, a subscription covers only the resources that it names.
             for watched in {
                 named for uris in listener.clients for named in uris if is_changed(named)
             }:
@@ -379,7 +379,7 @@ class Announcements:
         subscribers = [
             session for session in self._sessions.values() if any(map(is_changed, session.uris))
         ]
-        # Secrets are removed from the URI, just as in the list of resources.
+        # Remove secrets from the URI, as in the list of resources.
         redacted = self._bridge.secrets.redact(uri)
         await _send_all(
             subscribers, partial(ServerSession.send_resource_updated, uri=str(redacted))

@@ -157,7 +157,7 @@ def _without_blocks(value: JSON) -> tuple[JSON, list[JSONObject]]:
     plain = blocks.take(value)
     if plain is value:
         return value, []
-    # The text is encoded a second time inside JSON, which adds bytes.
+    # The text takes up more bytes than its length, because it is encoded a second time inside JSON.
     room = MAX_DIRECT - 2 * len(encode(plain)) - _ENVELOPE
     return plain, blocks.place(plain, first=1, room=room, otherwise=_IN_A_RUN)
 
@@ -357,7 +357,7 @@ def _approval_line(approval: dict[str, Any]) -> str:
     takes = f" ({', '.join(choices)})" if choices is not None else ""
     head = f"{approval['approval']}{takes}"
     if question is not None:
-        # The question is encoded as JSON, so that no line of its text can pass for a line that
+        # Encode the question as JSON, so that no line of its text can pass for a line that
         # ideabridge wrote.
         text = readable_json(question.get("message"), compact=True)
         return (
@@ -377,7 +377,7 @@ def _approval_line(approval: dict[str, Any]) -> str:
 def _request_lines(request: dict[str, Any], turn: int | None) -> list[str]:
     lines = [f"turn: {turn}"]
     if "run" in request:
-        # The Request of a room has its own run id and turn.
+        # The Request is that of a room, which has its own run id and turn.
         lines = [f"request of run: {request['run']}", f"turn: {request['turn']}"]
 
     lines.append(request["instructions"])

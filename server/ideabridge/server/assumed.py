@@ -97,7 +97,7 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
         return output, wrapped
 
     if not wrapped and not _is_extensible(output, publication.recording.output):
-        # This object cannot have the member, so it becomes the `result` of another object that can.
+        # This object cannot have the member, so make it the `result` of another object that can.
         whole: JSONObject = {
             "type": "object",
             "properties": {"result": output},
@@ -107,7 +107,7 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
         wrapped = True
 
     properties = dict(read_as(SchemaKeywords, output).properties)
-    # An open object can already have a member with this name, of any type.
+    # An open object can already have a member with this name, and of any type.
     lines = _LINES if output.get("additionalProperties") is False else {}
     properties[_MEMBER] = {**lines, **_DECLARED}
     return {**output, "properties": properties}, wrapped
@@ -162,7 +162,7 @@ def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> 
 def _with_member(structured: Mapping[str, Any], lines: list[str]) -> JSONObject:
     members = cast("JSONObject", dict(structured))
     name = _MEMBER
-    # An open object can already have a member with this name, even if no earlier run had one.
+    # An open object can already have a member with this name, even if it had none in earlier runs.
     while name in members:
         name = f"{name}_"
     members[name] = list[JSON](lines)

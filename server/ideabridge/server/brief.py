@@ -46,11 +46,11 @@ def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = Fal
     """
     usage = result.get("usage", {})
     if not usage.get("tokens"):
-        # With the mind `turns`, the host's own model answers. The tokens of this model are not
-        # counted, so the usage is left out.
+        # With the mind `turns`, the host's own model answers. Its tokens are not counted, so leave
+        # out the usage.
         result.pop("usage", None)
 
-    # The idea is left out, because every tool that accepts an idea also accepts the run.
+    # Leave out the idea, because every tool that accepts an idea also accepts the run.
     result.pop("idea", None)
     if is_next_turn:
         result.pop("mind", None)
@@ -433,7 +433,7 @@ def _lines(run: Run, all_tools: list[Tool], search: ToolSearch, tools: list[Tool
     lines: list[str] = []
     room = _TOOL_CHARACTERS
     for tool in listed:
-        # Programs do not call these tools, so `names` has no signatures for them.
+        # Programs never call these tools, so `names` has no signatures for them.
         if is_reader(tool):
             head = f"{tool.name}{_READS}"
         else:
@@ -455,8 +455,8 @@ def _without_tools(schema: JSONObject) -> JSONObject:
     members: JSONObject = {**solution.properties, "calls": _CALLS}
     program = object_or_empty(members.get("program"))
     if program:
-        # The description is shortened, because the lines above already contain the signatures of
-        # these tools.
+        # Shorten the description, because the lines above already contain the signatures of these
+        # tools.
         members["program"] = {
             **program,
             "description": str(program.get("description")).partition(" Tools:\n")[0],

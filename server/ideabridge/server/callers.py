@@ -92,7 +92,7 @@ def client_text(context: Context, mask: Callable[[str], str]) -> str:
     if params is None:
         return ""
     text = f"{params.client_info.name} {params.client_info.version}"[: 4 * _CLIENT_CHARACTERS]
-    # Secrets are masked before the text is cut, because part of a secret would not be recognised.
+    # Mask secrets before cutting the text, because a part of a secret would not be recognised.
     return mask(text).strip()[:_CLIENT_CHARACTERS]
 
 

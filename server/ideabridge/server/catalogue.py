@@ -93,7 +93,7 @@ def exposed_names(
         if name is not None and not is_taken(name, tool):
             names[place] = name
 
-    # In-process tools come first, so they get their names before the tools of modules.
+    # Name in-process tools first, so that they take precedence over the tools of modules.
     in_process = [place for place, tool in enumerate(tools) if tool.module is None]
     of_modules = [place for place, tool in enumerate(tools) if tool.module is not None]
     used_names: set[str] = {*names.values()}
@@ -119,7 +119,7 @@ def exposed_names(
 
 def _own(tool: Tool) -> str | None:
     name = safe_name(tool.name)
-    # If a name has no character that is allowed in a safe name, `safe_name` returns "tool".
+    # `safe_name` returns "tool" for a name in which no character is allowed.
     is_lost = name == "tool" and "tool" not in tool.name.lower()
     if is_lost or len(name) > MAX_EXPOSED:
         return None
@@ -171,16 +171,16 @@ class ToolCatalogue:
         self._record = record
         self._expose_modules = False
         self._expose_tools = False
-        # Every plan can use built-in tools, so they do not count as the user's own.
+        # Every plan can use the built-in tools, so they are not the user's own.
         self._built_in = list(builtin_toolbox())
         self._tools_seen: list[Tool] | None = None
         self._version = -1
         self._patience = anyio.current_time() + LIST_SECONDS
         self._scope = str(bridge.configuration.folder.absolute())
-        # The names that a host has seen or used. The store contains them, too.
+        # The names that a host has seen or used. They are also in the store.
         self._kept_names: dict[str, ToolKey] = {}
         self._exposed: dict[str, ExposedTool] = {}
-        # The names of exposed tools that no host has seen yet.
+        # The names of exposed tools that no host has seen so far.
         self._new_names: dict[str, ToolKey] = {}
         self._by_tool: dict[ToolKey, ExposedTool] = {}
         self._own: list[dict[str, Any]] = []
@@ -334,7 +334,7 @@ class ToolCatalogue:
             if not is_any_lost:
                 return
 
-            # Another process has given the name to a different tool, so this tool gets a new name
+            # Another process has given the name to a different tool, so give this tool a new one
             # here.
             self._expose(self._tools_seen or [])
             names = self._new_names
@@ -347,8 +347,8 @@ class ToolCatalogue:
         try:
             stored = self.bridge.store.tool_memory.keep_exposed_names(self._scope, rows)
         except StoreError as error:
-            # The store is busy or full. The names apply in this process, and a later process will
-            # store them.
+            # The store is busy or full. The names apply in this process for now, and a later
+            # process will store them.
             logger.warning("storing the names of exposed tools failed: %s", error)
             return {}
 
@@ -356,7 +356,7 @@ class ToolCatalogue:
 
     def _is_exposed(self, tool: Tool) -> bool:
         if tool.passes_to is not None and not tool.is_changed:
-            # This tool passes its calls to another tool, which is exposed instead.
+            # This tool passes its calls on to another one, which is exposed instead.
             return False
         if tool.module is not None:
             return self._expose_modules and tool.module not in self.bridge.configuration.unexposed
@@ -476,10 +476,10 @@ class ToolCatalogue:
         if name in self._exposed:
             return self._exposed[name]
         if name in self._kept_names:
-            # A host can use a name that it got in an earlier list of tools.
+            # A host may still use a name from an earlier list of tools.
             return self._by_tool.get(self._kept_names[name])
 
-        # A module's view calls the module's tools by their own names.
+        # A module's view calls that module's tools by their own names.
         module = self._running.module_views.module
         if module is None:
             return None
@@ -516,7 +516,7 @@ class ToolCatalogue:
         if publication is None:
             return None
 
-        # A name without a version means the version that is in use.
+        # Without a version, a name means the version that is in use.
         is_meant = publication.live or "@" in name
         if not is_meant or not self._is_served(publication):
             return None
@@ -620,7 +620,7 @@ class ToolCatalogue:
 
         following: str | None = place
         while following is not None:
-            # One more entry than fits on a page, to find the definition that begins the next page.
+            # Read one more entry than fits on a page, because the next page begins with it.
             page = publications.page(_READ_AT_ONCE + 1, following or None, caller=caller)
             for publication in page.items:
                 if self._is_listed(publication, caller):
@@ -653,8 +653,8 @@ class ToolCatalogue:
         new = [publication for publication in newest if self._is_listed(publication, caller)]
         new_names = {publication.name for publication in new}
         listed = new
-        # Usually, all of the most used ideas can be called. Further ideas are read in case some of
-        # them cannot be called.
+        # Usually, all of the most used ideas can be called. If some cannot, the second pass reads
+        # more.
         for limit in (self._most, self._most + _PASSED_OVER):
             most_used = publications.most_used(limit, caller=caller)
             others = [
@@ -691,7 +691,7 @@ class ToolCatalogue:
         try:
             self.bridge.store.tool_memory.note_uses(counts)
         except PASSING:
-            # The next attempt will store these counts.
+            # Keep the counts, so that the next attempt stores them.
             self._uses = counts
 
     def _definition(self, publication: Publication) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class Entry:
     def give(self, tool: Tool | str, value: JSON) -> None:
         """Record the value that the call returned, and the tool as it was called."""
         if isinstance(tool, Tool) and isinstance(self.tool, Tool) and tool.name != self.tool.name:
-            # A session must name tools in the same way as plans do.
+            # Name the tool as a plan does, because a session must do so as well.
             tool = dataclasses.replace(tool, name=self.tool.name, remote_name=self.tool.remote_name)
         self.tool = tool
         self.value = value
@@ -212,7 +212,7 @@ class WaitingCalls:
             await self.give(run)
             return None
 
-        # A run that was cancelled or cannot continue will have no result.
+        # A run that was cancelled or cannot continue will never have a result.
         is_lost = run.status == "interrupted" or (run.status == "cancelled" and not refused)
         return None if is_lost else run
 
@@ -249,7 +249,7 @@ class DirectCalls:
         self._has_waiting = anyio.Event()
         self._lost = 0
         self._failing = False
-        # The session on stdio. There is only one, because a process on stdio has one client.
+        # The session on stdio. There is only one, because a process on stdio has only one client.
         self._process = _hashed(secrets.token_hex(16))
         self._unrecorded: set[str] = set()
         self._is_on = True
@@ -379,21 +379,21 @@ class DirectCalls:
             row = SessionRow(f"run_{secrets.token_hex(8)}", *key, entry.at, now, 0, ())
             recorded = _Session(row)
 
-        # The sessions are ordered by their latest calls.
+        # Add the session at the end, because sessions are ordered by their latest calls.
         self._sessions[key] = recorded
         if len(self._sessions) > _MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
 
         if entry.run is not None and entry.run in recorded.runs:
-            # This call is the same request as before, repeated with a person's answer.
+            # This is the same request as before, repeated with a person's answer.
             return
 
         place = recorded.row.calls
         body = self._body(entry, recorded, now, size)
         text = encode_text(body)
         if "value" in body and len(text) > RESULT_BYTES + entry.bytes_in:
-            # The client received only an error about the size of the value, so the value is not
-            # stored.
+            # Do not store the value, because all that the client received is an error about its
+            # size.
             body["unkept"] = _too_large(len(text))
             del body["value"]
             text = encode_text(body)

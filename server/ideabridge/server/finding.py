@@ -83,11 +83,11 @@ class Finding:
 
         limit = int(arguments.get("limit", _FOUND_TOOLS))
         caller = request.caller
-        # Each question gets an equal share of the places, but at least two.
+        # Divide the places among the questions equally, with at least two for each.
         share = max(limit // len(questions), min(limit, 2))
         ideas: dict[str, Publication] = {}
         if module is None and share > 1:
-            # Ideas get at most half of the places.
+            # Give ideas at most half of the places.
             ideas = self._ideas_for(questions, share // 2, caller)
 
         search = self._search_in(offer)
@@ -108,8 +108,7 @@ class Finding:
             entries.append(entry)
             tool_lines.append(line)
 
-        # Only the ideas in the answer are counted, because the store returns no more of them than
-        # requested.
+        # Count only the ideas in the answer, because the store returns no more than were requested.
         count = fitting + max(0, len(entries) - len(tools))
         return self._search_answer(entries, tool_lines, count, names, module, offer)
 
@@ -372,7 +371,8 @@ class Finding:
         lines = [found if ideas else "no idea found; try other words"]
         lines += [encode_text(idea) for idea in ideas]
         result: JSONObject = {"ideas": ideas}
-        # Sessions that are still in progress are not ideas yet, so the search does not find them.
+        # Add sessions that are still in progress, because they are not ideas yet and the search
+        # does not find them.
         sessions = [
             session for session in await self._record.shown(request.caller) if session.fits(words)
         ]
@@ -421,7 +421,7 @@ class Finding:
         Raises the same errors as `Ideas.get`.
         """
         stored = self._bridge.store.ideas.get(ref, caller=caller)
-        # The input and the state are left out, because they belong to the earlier run.
+        # Leave out the input and the state, because they belong to the earlier run.
         messages: list[JSON] = [
             message.to_json()
             for message in read_context(stored.idea.context)

@@ -98,12 +98,12 @@ class Deciding:
         self.changed: Callable[[], None] = lambda: None
         self._store = bridge.store
         self._process = secrets.token_hex(8)
-        # The sessions that have declined a form immediately or, for clients without a session, the
-        # runs whose forms were declined that way.
+        # The sessions that have declined a form immediately or, if a client has no session, the
+        # runs whose forms were declined immediately.
         self._formless: OrderedDict[str, None] = OrderedDict()
-        # The time at which each client last declined a form immediately.
+        # The time at which each client last declined a form too fast for a person.
         self._declined: OrderedDict[str, float] = OrderedDict()
-        # The pairs of client and run that this process has stored.
+        # The pairs of client and run for which this process has stored a hold.
         self._holdings: OrderedDict[str, None] = OrderedDict()
 
     # -- forms -------------------------------------------------------------------------------------
@@ -132,15 +132,14 @@ class Deciding:
         """
         key = self._key(request)
         now = time.monotonic()
-        # A client can decline several forms in a row: what counts is the time since the previous
-        # decline.
+        # A client can decline several forms in a row, so count from the previous decline.
         since = min(seconds, now - self._declined.get(key, -math.inf))
         if since >= AT_ONCE_S + EACH_S * (forms - 1) or seconds < 0:
             return False
         _note(self._declined, key, now)
-        # Remove only the holds of this client, because another client, which does ask a person,
-        # might hold the same run. The form's run is included, because another process might have
-        # recorded the hold on that run.
+        # Remove only the holds of this client, because another client that does ask a person might
+        # hold the same run. Include the form's own run, because another process might have recorded
+        # the hold on it.
         runs = set(self._runs_of(key))
         if run is not None:
             runs.add(run.root.id)
@@ -174,17 +173,17 @@ class Deciding:
         """
 
         def watch(_room: Run, event: Event) -> None:
-            # The event is journaled and this process still drives the run, so no other process can
-            # take over the run before the hold is written.
+            # The event is in the journal and this process still drives the run, so no other process
+            # can take the run over before the hold is written.
             if isinstance(event, AskedEvent):
-                # A watcher must not raise an error. If the hold is not written here, it is written
+                # Ignore the error, because a watcher must not raise one. The hold is then written
                 # at the end of the wait, or the request fails.
                 with suppress(StoreError):
                     self._hold(run, request)
 
         with suppress(InterruptedRunError, StoreError):
-            # Nobody is asked about a call that the current rules deny. If another process drives
-            # the run, that process applies its own rules.
+            # Apply the current rules first, so that nobody is asked about a call that they deny. If
+            # another process drives the run, it applies its own rules.
             run.root.follow_configuration()
 
         if run.pending():
@@ -411,8 +410,8 @@ async def _decide(
         request.notes.append(deciding.bridge.secrets.mask(clipped_for_form(str(error))))
         return None
     except IdeabridgeError:
-        # The run has just ended, or its driver does not respond. The request that waits for the run
-        # shows the state of the run.
+        # The run has just ended, or its driver is not responding. The request that is waiting for
+        # the run shows the run's state.
         return None
 
     return None
@@ -445,7 +444,7 @@ class Forms:
     def __init__(
         self, run: Run, request: ToolRequest, group: TaskGroup, deciding: Deciding
     ) -> None:
-        # The approvals whose forms have not been answered yet.
+        # The approvals whose forms are still unanswered.
         self.open: dict[str, anyio.CancelScope] = {}
         self._run = run
         self._request = request
@@ -483,7 +482,7 @@ class Forms:
                         related_request_id=context.request_id,
                     )
                 except (MCPError, ValidationError):
-                    # The client failed, or its answer is invalid, so the call keeps waiting.
+                    # The client failed or sent an invalid answer, so the call keeps waiting.
                     break
 
                 seconds = anyio.current_time() - sent
@@ -540,7 +539,7 @@ async def ask_once(
                 text, form, related_request_id=context.request_id
             )
         except (MCPError, ValidationError):
-            # The client failed, or its answer is invalid, so this counts as a cancelled form.
+            # The client failed or sent an invalid answer, so treat the form as cancelled.
             return types.ElicitResult(action="cancel")
 
         seconds = anyio.current_time() - sent
@@ -586,7 +585,7 @@ async def note_answers(
         response = responses.get(key)
         approval = pending.get(key)
         if approval is None:
-            # The approval was decided elsewhere.
+            # This approval has been decided elsewhere.
             continue
 
         result = response if isinstance(response, types.ElicitResult) else None

@@ -92,7 +92,7 @@ class CallsElsewhere:
                 if about is None or key in about:
                     event.set()
             with suppress(StoreError):
-                # The next iteration tries again, because it finds the same rows.
+                # Ignore an error, because the next iteration finds the same rows and tries again.
                 self._look(about)
 
     def _look(self, about: set[str] | None) -> None:
@@ -120,7 +120,7 @@ class CallsElsewhere:
                 return
             await self._delete(row)
         except StoreError:
-            # The asker gets no further response from this server, and reports an error to its
+            # The server that asked gets no further response from here, and reports an error to its
             # client.
             return
         finally:

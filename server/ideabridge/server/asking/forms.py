@@ -173,7 +173,7 @@ def _answers(request: ApprovalRequest, meanings: Mapping[Choice, str]) -> dict[s
 def _decision(
     title: str, answers: Mapping[str, str], fields: Mapping[str, Any]
 ) -> types.ElicitRequestedSchema:
-    # Every version of the protocol and most clients support titles in this form.
+    # All versions of the protocol and most clients support titles in this form.
     decision: dict[str, Any] = {
         "type": "string",
         "title": title,
@@ -491,8 +491,8 @@ def _lines(values: JSONObject, *, whole: bool, titles: bool = False) -> list[str
             lines += table.row(name, short)
             continue
 
-        # Hidden characters are made visible only in the parts that are shown, because a value can
-        # be megabytes long.
+        # A value can be megabytes long, so make hidden characters visible only in the parts that
+        # are shown.
         data = encode(value)
         text = data.decode()
         lines += _marked(f"{parameter_label(name)}:")

@@ -230,8 +230,8 @@ class _ParkedCall:
         self.meta = client.meta
         self.session = client.session
         self.log_level: types.LoggingLevel | None = client.log_level
-        # The client whose request began the call. Once that request has ended, its stream accepts
-        # no more log messages.
+        # The log of the client whose request began the call. It accepts no more messages once that
+        # request has ended.
         self.log = client.log
         self.tell_completed = client.tell_completed
         self.marked = client.marked
@@ -361,10 +361,10 @@ class Relaying:
             bridge, group, lambda: self._parked, self._resumed, self._give_up
         )
         self._parked: dict[str, _ParkedCall] = {}
-        # The log levels of clients of the handshake era, keyed by session. The SDK does not report
-        # the end of every session.
+        # The log levels of clients of the handshake era, keyed by session. The number is limited,
+        # because the SDK does not report the end of every session.
         self._levels: OrderedDict[str, types.LoggingLevel] = OrderedDict()
-        # The module whose result first named a resource to a caller, keyed by caller and URI.
+        # The module that was the first to name a resource to a caller, keyed by caller and URI.
         self._named: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def note_named(self, module: str, result: JSONObject, caller: str) -> None:
@@ -395,7 +395,7 @@ class Relaying:
 
     def _level_of(self, context: Context) -> types.LoggingLevel | None:
         if context.session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            # A client that has set no level gets every message.
+            # A client that has set no level gets all messages.
             return self._levels.get(session_id(context), _LEVELS[0])
         level = (context.meta or {}).get(types.LOG_LEVEL_META_KEY)
         return level if level in _LEVELS else None
@@ -434,7 +434,7 @@ class Relaying:
         user = user_of(caller_of(context))
 
         async def parked(client: DirectClient) -> AnswerT:
-            # The call continues after this request has ended.
+            # Use the module again, because the call continues after this request has ended.
             async with self._modules.using(module, user) as connected:
                 return await call(connected, client)
 
@@ -453,8 +453,8 @@ class Relaying:
         except SharedQuestionError as error:
             if not error.repeatable:
                 raise
-            # The session now has its own connection to the module, so the module's question can be
-            # passed to the session's client.
+            # The session now has its own connection to the module, so its client can be asked the
+            # module's question.
             return await send()
 
     def _checked(
@@ -536,8 +536,8 @@ class Relaying:
         except ModuleProtocolError as error:
             if error.code != types.MISSING_REQUIRED_CLIENT_CAPABILITY or not client.takes_rounds:
                 raise
-            # The module knows which capabilities this client declares, and its error names the
-            # missing one, so the error is passed on.
+            # Pass the error on, because the module knows which capabilities this client declares,
+            # and its error names the one that is missing.
             raise MCPError(error.code, str(error), error.data) from None
 
     async def _begun(
@@ -574,7 +574,7 @@ class Relaying:
             await parked.run(call)
         finally:
             if parked.is_parked and not parked.taken.is_set():
-                # The result of the call waits until the client repeats its request.
+                # Keep the result of the call until the client repeats its request.
                 with anyio.move_on_after(ANSWER_SECONDS):
                     await parked.taken.wait()
             self._parked.pop(parked.key, None)
@@ -585,7 +585,7 @@ class Relaying:
         except InputRequired:
             raise
         except BaseException:
-            # The request was cancelled, or the call has failed.
+            # Either the request was cancelled, or the call has failed.
             parked.scope.cancel()
             parked.taken.set()
             raise

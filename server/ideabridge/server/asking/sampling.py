@@ -115,7 +115,7 @@ def _question(
     params: JSONObject = {"messages": [*messages], "systemPrompt": "\n\n".join(system)}
     params |= _preferences(settings, request)
     if tools:
-        # Model APIs refuse alternatives at the top level of a tool's input schema.
+        # Model APIs reject alternatives at the top level of a tool's input schema.
         input_schema = inline_refs(with_calls(request.schema))
         params["tools"] = [{"name": _TOOL, "description": _ABOUT_TOOL, "inputSchema": input_schema}]
         params["toolChoice"] = {"mode": "required"}
@@ -148,7 +148,7 @@ _AGAIN: Final = (
 
 
 def _add(messages: list[JSONObject], role: str, text: str) -> None:
-    # Some models require alternating roles, so consecutive messages with the same role are merged.
+    # Some models require the roles to alternate, so merge consecutive messages with the same role.
     if messages and messages[-1]["role"] == role:
         content = messages[-1]["content"]
         assert isinstance(content, dict)
@@ -266,7 +266,7 @@ def _described(blocks: list[Any]) -> str:
 
 def _block(block: Any) -> str:
     if isinstance(block, types.ToolUseContent):
-        # `json.dumps` is used here because `encode` limits the depth.
+        # Use `json.dumps`, because `encode` limits the depth.
         description = (
             json.dumps(block.input, ensure_ascii=False)[:_SHOWN_CHARACTERS]
             .encode("utf-8", "replace")
@@ -333,7 +333,7 @@ class Sampler:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._settings = bridge.configuration.sampling
-        # The Requests that clients of this process are currently answering on the back-channel.
+        # The Requests that clients of this process are answering on the back-channel right now.
         self._out: set[_Key] = set()
 
     def can_ask(self, run: Run, request: ToolRequest) -> bool:
@@ -421,9 +421,9 @@ class Sampler:
         earlier rounds.
         """
         waiting = _waiting(run)
-        # A client that refused is not asked again just because someone looks at the run. The
-        # Requests that this same request sent do not count: the client has returned with the
-        # answers to them.
+        # Do not ask a client again that has refused, just because someone looks at the run.
+        # Requests that this same request sent do not count, because the client has come back with
+        # the answers to them.
         if request.round is not None:
             own = {sample.run for sample in request.round.samples}
         else:
@@ -488,8 +488,8 @@ class Sampler:
         async with anyio.create_task_group() as group:
             while True:
                 for sample in self.due(run, request, request.sampled)[: _MOST_AT_ONCE - len(mine)]:
-                    # The Request is marked before its task begins, so that no other request also
-                    # sends it.
+                    # Mark the Request before its task begins, so that no other request sends it as
+                    # well.
                     mine.add((sample.id, sample.turn))
                     self._out.add((sample.id, sample.turn))
                     group.start_soon(self._ask, sample, request, mine, request.sampled + 1)
@@ -497,7 +497,7 @@ class Sampler:
 
                 if not mine:
                     break
-                # An answered room continues while others still wait.
+                # A room that has been answered continues while others are still waiting.
                 await run.runner.wait_changed()
 
         return has_asked
@@ -509,7 +509,7 @@ class Sampler:
 
         def watch(_event: Event) -> None:
             if run.turn != turn or not run.machine.awaits_solution:
-                # The turn already has a solution or the run has ended, so the answer is not needed.
+                # The turn has a solution or the run has ended, so the answer is no longer needed.
                 scope.cancel()
 
         try:
@@ -519,20 +519,20 @@ class Sampler:
             finally:
                 request.sampled = max(request.sampled, number)
 
-            # Until the answer is stored, the run still asks its Request, so the Request must not be
-            # sent again. An answer that came too late or could not be stored changes nothing, and
-            # the state of the run shows this.
+            # The run asks its Request until the answer is stored, so the Request must not be sent
+            # again before that. An answer that comes too late or cannot be stored changes nothing,
+            # as the state of the run shows.
             with suppress(IdeabridgeError):
                 if result is not None:
-                    # A fast model can answer before the process that made the Request has released
-                    # the lease.
+                    # Open the run again, because a fast model can answer before the process that
+                    # made the Request has released the lease.
                     await self._submit(
                         await self._bridge.run(run.id, caller=request.caller), turn, result
                     )
         finally:
             mine.discard((run.id, turn))
             self._out.discard((run.id, turn))
-            # Other requests might be waiting for this answer, so they are woken.
+            # Wake the other requests that might be waiting for this answer.
             run.poke()
 
     async def _answer(self, run: Run, request: ToolRequest) -> _Result | None:
@@ -557,7 +557,7 @@ class Sampler:
         return None
 
     def _cannot_ask(self, run: Run, error: SampleError, request: ToolRequest) -> None:
-        # If a limit has ended the run, nothing more can be submitted. The answer about the run
+        # If a limit has ended the run, nothing more can be submitted, and the answer about the run
         # names the limit.
         instead = "" if run.machine.phase in ("ending", "ended") else f"; {_HAND_IN}"
         self._halt(request, f"the client's model cannot be asked: {error}{instead}")
@@ -677,8 +677,8 @@ class Sampler:
             reason = str(error)
             await run.patiently(lambda: run.reject(turn, _journaled(result), reason))
             return
-        # If the solution is malformed, its errors are in the journal, and the next question shows
-        # them.
+        # Ignore the error, because a malformed solution has its errors in the journal, and the next
+        # question shows them.
         with suppress(RejectedSolutionError):
             model = bounded_name(result.model)
             await run.patiently(lambda: run.submit(turn, solution, mind=SAMPLING, model=model))

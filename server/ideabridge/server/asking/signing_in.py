@@ -91,7 +91,8 @@ async def sign_in(
         update={"connect_timeout": seconds, "disabled": False}
     )
     alone = configuration.model_copy(update={"modules": {name: patient}})
-    # A server that lists its tools to everybody does not ask for a sign-in until a tool is called.
+    # Call a tool the second time, because a server that lists its tools to everybody asks for a
+    # sign-in only when a tool is called.
     for at_once in (False, True):
         async with Modules(alone, person=person, at_once=at_once, user=user) as modules:
             await modules[name].ready(seconds)
@@ -279,7 +280,8 @@ async def _respond(stream: SocketStream, status: str, text: str) -> None:
         f"charset=utf-8\r\nContent-Length: {len(body)}\r\n"
         "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
     )
-    # The browser closed the connection before it got the page, but it has already sent the answer.
+    # The browser may have closed the connection before it got the page. By then, it has already
+    # sent the answer.
     with anyio.move_on_after(_HEAD_SECONDS):
         try:
             await stream.send(head.encode() + body)

@@ -419,7 +419,8 @@ def root(
         raise typer.Exit(ExitCode.DONE)
 
 
-# These files add their commands to the `app` of another file, so they do not need to be added here.
+# Each of these files adds its commands to the `app` of another file, so there is nothing more to
+# add here.
 assert publishing.app is ideas.app
 assert sharing.app is ideas.app
 assert writing.app is ideas.app
@@ -443,7 +444,7 @@ app.add_typer(users.app, name="users")
 app.add_typer(servers.app, name="servers")
 app.add_typer(service.app, name="service")
 app.add_typer(secrets.app, name="secrets")
-# The earlier name of `servers`.
+# `modules` is the earlier name of `servers`.
 app.add_typer(servers.app, name="modules", hidden=True)
 app.add_typer(tools.app, name="tools")
 app.command("setup")(setup.setup)
@@ -489,8 +490,8 @@ def run_command_line(arguments: list[str]) -> int:
     """Run the command line and return its exit code. Each error is one line on standard error."""
     clean_logs()
     sys.excepthook = _excepthook
-    # People write `--http=HOST:PORT`, but the address is a separate argument, because it is
-    # optional.
+    # Split `--http=HOST:PORT`, because people write it, although the address is a separate argument
+    # (it is optional).
     words: list[str] = []
     for argument in arguments:
         if argument.startswith("--http="):
@@ -515,7 +516,8 @@ def _run_words(words: list[str], json: bool) -> int:
         raise KeyboardInterrupt from None
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):
-            # Click ends the process if nobody reads the help text any more. This is not an error.
+            # Click ends the process when nobody reads the help text any more, which is not an
+            # error.
             drop_output()
             return ExitCode.DONE
 
@@ -548,7 +550,7 @@ def _misused(error: Exception, message: str, json: bool) -> int:
             echo(message)
         return ExitCode.DONE
 
-    # Typer's messages can quote pydantic's messages, whose wording is adapted here.
+    # Adapt the wording of pydantic, because Typer's messages can quote it.
     text = " ".join(message.split())
     text = text.replace("Value error, ", "").replace("Input should be ", "expected ")
     text = f"{text.removesuffix('.')} (see `{path} --help`)"

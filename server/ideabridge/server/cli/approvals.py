@@ -288,10 +288,12 @@ async def decide(
     chosen = _by_run(options, targets)
     approvals = [approval for decisions in chosen.values() for approval in decisions]
     _check_choices(submitted, approvals)
-    # A person who allows a tool permanently must have seen the call, so the call is shown first.
+    # Show the call to a person who allows a tool permanently, because that person must have seen
+    # it.
     unnamed = [approval for approval in approvals if always or not _is_named(approval, targets)]
     if unnamed and decision in _LETS_HAPPEN and at_terminal() and not options.json:
-        # The questions of a run might have changed since someone looked at them.
+        # Show the questions again, because they might have changed since someone last looked at
+        # them.
         _show_all(unnamed, say, err())
         objects = "this" if len(unnamed) == 1 else f"these {len(unnamed)}"
         with interruptible():
@@ -568,7 +570,7 @@ async def _decide(
             try:
                 outcome = await _settle(bridge, options, decision, decisions, refused)
             except IdeabridgeError as error:
-                # The decisions for other runs are still made.
+                # Go on with the decisions for other runs.
                 message = _why_not(error, decisions[0])
                 report(message)
                 answers.append({"run": run_id, "error": message})
@@ -629,7 +631,7 @@ async def _settle(
         try:
             await run.patiently(partial(run.settle, pending.approval, decision))
         except StandingRuleError as error:
-            # The call was approved, and runs.
+            # The call has been approved and is running, so only report the error.
             report(str(error))
         except DecisionError as error:
             refused.append(pending.approval)

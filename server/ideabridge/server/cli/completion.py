@@ -8,7 +8,8 @@ is typing.
 
 from __future__ import annotations
 
-# Python's own module loads faster than the store's, and this process has no store open
+# Use Python's own module, because it loads faster than the store's. This is safe, because this
+# process has no store open.
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -76,7 +76,7 @@ class Connecting:
 
         def settled(status: ModuleStatus) -> None:
             known_names.add(status.name)
-            # Hiding draws the line once more, so the line is hidden before it changes.
+            # Hide the line before changing it, because hiding draws it once more.
             self._hide()
             if status.name in self._left:
                 self._left.remove(status.name)

@@ -69,14 +69,14 @@ def _console(file: TextIO, broken: Callable[[], object]) -> Console:
 
     class Plain(Console):
         def on_broken_pipe(self) -> None:
-            # Rich itself would end the process.
+            # Do not call the original method, because it would end the process.
             broken()
 
         def render(
             self, renderable: RenderableType, options: ConsoleOptions | None = None
         ) -> Iterable[Segment]:
             for text, style, control in super().render(renderable, options):
-                # Control segments are not escaped, because Rich moves the cursor with them.
+                # Leave control segments as they are, because Rich moves the cursor with them.
                 yield Segment(text if control else printable(text), style, control)
 
     return Plain(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -149,9 +149,9 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
     import textwrap
     from unicodedata import east_asian_width
 
-    # This also escapes private-use characters, such as the filler.
+    # Escape private-use characters, too, so that the text cannot contain the filler.
     plain = printable(text)
-    # Characters of ambiguous width count as wide, because some terminals show them as wide.
+    # Treat characters of ambiguous width as wide, because some terminals show them that way.
     filled = "".join(
         f"{character}{_FILLER}" if east_asian_width(character) in "WFA" else character
         for character in plain
@@ -159,7 +159,8 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
     if len(first) + len(filled) <= width:
         return [first + plain]
 
-    # A line might be cut between the two columns of a wide character, so one column stays free.
+    # Leave one column free, because a line might be cut between the two columns of a wide
+    # character.
     room = width - (len(filled) > len(plain))
     lines = textwrap.wrap(
         filled, room, initial_indent=first, subsequent_indent=further, break_on_hyphens=False
@@ -238,13 +239,14 @@ def print_value(value: JSON) -> None:
     """
     is_terminal = sys.stdout.isatty()
     if isinstance(value, str):
-        # A pipe or a file receives the text unchanged. On a terminal, it is escaped.
+        # Escape the text on a terminal only: a pipe or a file receives it unchanged.
         _write(printable(value) if is_terminal else value)
         _note_escapes(value)
     elif is_terminal:
         from rich.highlighter import JSONHighlighter
 
-        # The base64 of an image would fill the terminal. A pipe or a file still receives it.
+        # Leave out base64, because an image would fill the terminal. A pipe or a file still
+        # receives it.
         out().print(JSONHighlighter()(_json(without_payloads(value), 2)))
     else:
         _write(_json(value, 2))
@@ -433,7 +435,7 @@ def _discard_typed() -> None:
     else:
         import termios
 
-        # A terminal delivers one line at a time, so `sys.stdin` has no other line buffered.
+        # A terminal delivers one line at a time, so `sys.stdin` has not buffered any other line.
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
@@ -454,13 +456,12 @@ async def read_line(prompt: str) -> str | None:
         if sys.platform == "win32" or not is_terminal:
             text = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
         else:
-            # A terminal delivers whole lines, so reading from a terminal that is ready does not
-            # block.
+            # A terminal delivers whole lines, so once it is ready, reading from it does not block.
             await anyio.wait_readable(sys.stdin)
             text = sys.stdin.readline()
     except anyio.get_cancelled_exc_class():
         if is_terminal:
-            # The line break makes further output begin on a new line.
+            # Break the line, so that further output begins on a new one.
             err().print()
         raise
 
@@ -578,7 +579,8 @@ def working(task: str | Callable[[], str], *, quiet: bool = False) -> Generator[
         text = "" if seconds < _DELAY_SECONDS else f"{state} ({whole_duration_text(seconds)})"
         return Text(text, "dim", no_wrap=True, overflow="ellipsis")
 
-    # Rich draws the line in a thread of its own, even while this thread waits for the disk.
+    # Rich draws the line in a thread of its own, so it is drawn even while this thread waits for
+    # the disk.
     with Live(
         get_renderable=line,
         console=console,

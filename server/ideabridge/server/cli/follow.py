@@ -107,13 +107,14 @@ class Followed:
             self.asked = f"; request {event.step}: {cost_of_request(event.bytes)}"
         elif isinstance(event, events.CallStarted):
             self.started.setdefault(event.call, now)
-            # The call has an earlier finish time if another of its items has finished, or if a
-            # person repeats the call. The earlier time no longer applies.
+            # An earlier finish time no longer applies. There is one if another item of the call has
+            # finished, or if a person repeats the call.
             self.finished.pop(event.call, None)
         elif isinstance(event, events.CallFinished | events.OutcomeDecided):
             self.started.setdefault(event.call, now)
-            # The last item to finish ends a call with several items, so a later time replaces an
-            # earlier one. A call that a person repeats does not run until it starts again.
+            # A later time replaces an earlier one, because a call with several items ends when the
+            # last of them finishes. A call that a person repeats is not running until it starts
+            # again.
             self.finished[event.call] = now
             self.notes.pop(event.call, None)
 
@@ -261,12 +262,12 @@ class LiveDisplay(PlainDisplay):
     def _table(self) -> Text:
         from rich.text import Text
 
-        # One of Rich's threads calls this method, so the list of calls is copied first.
+        # Copy the list of calls first, because this method is called in one of Rich's threads.
         calls = list(self._followed.run.calls())
         settled = sum(1 for progress in calls if progress.settled)
         console = err()
-        # Rich cannot remove a table that is taller than the terminal, so fewer rows are shown until
-        # the end.
+        # Show fewer rows until the end, because Rich cannot remove a table that is taller than the
+        # terminal.
         most = ROWS if self._closed else max(1, min(ROWS, console.height - _FREE_LINES))
         visible_calls = _latest(calls, most)
         rows = [_TITLES, *map(self._cells, visible_calls)]
@@ -348,7 +349,7 @@ class Turns:
         return True
 
     def _show(self, request: Request, turn: int) -> None:
-        # After a malformed Solution, only its errors are shown, not the Request again.
+        # After a malformed Solution, show only the errors, not the Request again.
         if request is self._shown:
             return
 
@@ -425,8 +426,8 @@ async def follow(
     turns = Turns(run, quiet=quiet) if by_turns else None
     for progress in run.calls():
         if progress.status.value == "running":
-            # The first calls started before the watchers were added, so no watcher has seen these
-            # starts.
+            # The watchers were not added yet when the first calls started, so they have not seen
+            # these events.
             followed.take(events.CallStarted(progress.call.index))
 
     run.runner.watchers.append(followed.take)
@@ -447,8 +448,8 @@ async def follow(
                     break
         except anyio.get_cancelled_exc_class():
             if not followed.stopped:
-                # Ctrl-C was pressed before this process began to watch for signals, so asyncio
-                # cancelled this task.
+                # Ctrl-C was pressed before this process began to watch for signals, so it was
+                # asyncio that cancelled this task.
                 await _stop(run, leaves=leaves)
                 say(f"{run.id}: {run.status}", "dim")
             raise
@@ -510,8 +511,8 @@ async def _stopping_at_signals(followed: Followed, *, leaves: bool) -> AsyncGene
             return
 
     if sys.platform == "win32":
-        # On Windows, this event loop has no signal handlers. KeyboardInterrupt ends the process,
-        # and the journal remains.
+        # This event loop has no signal handlers on Windows. KeyboardInterrupt ends the process, and
+        # the journal remains.
         yield
         return
 
@@ -600,8 +601,8 @@ def _advise(followed: Followed, options: Options) -> None:
                 report(f"approval needed ({entry.get('approval')}): {entry.get('why')}")
                 choices.append(entry.get("choices", ["approve", "deny"]))
 
-        # A command that continues the run needs the same configuration, so the suggested commands
-        # repeat the options.
+        # Repeat the options in the suggested commands, because a command that continues the run
+        # needs the same configuration.
         report(
             "it is waiting in the store. A client connected to this store can decide, or you can:"
         )

@@ -115,7 +115,7 @@ async def import_history(
             say("nothing was read")
             return 0
 
-        # The bridge takes a second to start, and is needed only if there is a log to read.
+        # Start the bridge only if there is a log to read, because starting it takes a second.
         report = logs.report_unchanged()
         if report is None:
             report = await _read(options, logs, names, stack, dry_run=dry_run)
@@ -160,8 +160,8 @@ async def _take(
         line.enter_context(working(_progress("reading logs", history), quiet=quiet))
 
         async def connect() -> None:
-            # Modules are started only if there are calls to import. While they connect, they show a
-            # line of their own, so the line of the import is removed.
+            # Start the modules only if there are calls to import. They show a line of their own
+            # while they connect, so remove the import's line first.
             line.close()
             await stack.enter_async_context(connected(bridge))
             line.enter_context(working(_progress("saving runs", history), quiet=quiet))

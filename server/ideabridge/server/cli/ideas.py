@@ -96,7 +96,7 @@ def filtered(function: Callable[..., int | None]) -> Callable[..., int | None]:
     """Add the filter options to a command. The command receives them as one argument `chosen`, an
     `IdeaFilter`.
     """
-    # The class itself is imported only when a command runs, because the program must start quickly.
+    # Do not import the class itself before a command runs, because the program must start quickly.
     signature = inspect.signature(function, eval_str=True, locals={"IdeaFilter": object})
     own = [parameter for parameter in signature.parameters.values() if parameter.name != "chosen"]
     added = [
@@ -316,7 +316,8 @@ def show_idea(
 
     published: JSONObject | None = None
     if publication is not None:
-        # A call runs the publication's plan, which can differ from the idea's Solution.
+        # Show the plan of the publication, because that is what a call runs, and it can differ from
+        # the idea's Solution.
         published = {
             **publication_json(publication),
             "plan": publication.plan,
@@ -430,7 +431,7 @@ async def suggest_ideas(
             show_line(
                 fit("  a program can settle this: add --program ask, FILE, or show", 4), "yellow"
             )
-        # A line with a command is not wrapped, so that the person can copy the command.
+        # Do not wrap a line with a command, so that the person can copy it.
         show_line(f"  {suggestion.command}")
 
     if not suggestions:
@@ -748,7 +749,7 @@ def written_lines(written: WrittenIdea) -> list[Line]:
 def _publication_lines(publication: dict[str, Any]) -> list[Line]:
     head = f"  {'name:':<11}{publication['name']}, answers by {publication['answer']}"
     lines: list[Line] = [(head, "green")]
-    # Because of the mark, this line cannot pass for a line of the plan below.
+    # Mark these lines, so that none of them can pass for a line of the plan below.
     for line in str(publication["description"]).split("\n"):
         lines.append((f"  | {visible(line)}", None))
 
@@ -785,7 +786,8 @@ def _guide_lines(guide: JSONObject) -> list[Line]:
         lines += _message(message, whole=True)
 
     lines.append((f"  tools: {readable_json(guide.get('tools'))}", None))
-    # Members that are left out here are shown elsewhere. A mind also receives the output schema.
+    # List what a mind also receives, such as the output schema. The members that are left out here
+    # are shown elsewhere.
     others = {key: value for key, value in guide.items() if key not in ("context", "tools", "plan")}
     lines += _members(others, 2)
     if guide.get("plan"):
@@ -843,10 +845,11 @@ def _message(message: JSON, *, whole: bool = False) -> list[Line]:
 
     content_key = "content" if "content" in message else kind
     content = _value(message.get(content_key), 4, whole=whole)
-    # A mind also reads the other members, such as a document's schema and description.
+    # List the other members as well, such as a document's schema and description, because a mind
+    # also reads them.
     elsewhere = (kind_key, content_key, "_instance")
     members = {key: value for key, value in message.items() if key not in elsewhere}
-    # `visible` prevents the text from beginning a new line.
+    # With `visible`, the text cannot begin a new line.
     return [(visible(head), "cyan"), *content, *_members(members, 4, whole=whole)]
 
 
@@ -876,7 +879,7 @@ def _call_lines(place: int, call: JSON) -> list[Line]:
     if call.get("_outputPath"):
         head += f" -> {call['_outputPath']}"
 
-    # `visible` prevents the text from beginning a new line.
+    # With `visible`, the text cannot begin a new line.
     lines: list[Line] = [(visible(head), "cyan")]
     for key, value in call.items():
         if key not in ("_tool", "_module", "_outputPath", "_id"):

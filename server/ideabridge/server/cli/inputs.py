@@ -122,11 +122,11 @@ def read_bytes(place: str, label: str, *, follow: bool = True) -> bytes:
             if not follow:
                 flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
             with os.fdopen(os.open(Path(place).expanduser(), flags), "rb") as file:
-                # The size is known in advance only for a regular file, so the read is limited, too.
+                # Limit the read itself, too, because only a regular file says its size in advance.
                 size = os.fstat(file.fileno()).st_size
                 data = file.read(MAX_FILE_BYTES + 1) if size <= MAX_FILE_BYTES else None
     except (OSError, ValueError) as error:
-        # A path that contains a NUL raises a ValueError.
+        # If the path contains a NUL, this is a ValueError.
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{label}: {name} cannot be read: {reason}") from None
 
@@ -145,7 +145,7 @@ def _as_utf8(data: bytes) -> bytes:
     try:
         return data.decode(encoding).encode()
     except UnicodeDecodeError:
-        # The bytes are returned unchanged. The code that decodes them reports the error.
+        # Return the bytes unchanged, because the code that decodes them reports the error.
         return data
 
 

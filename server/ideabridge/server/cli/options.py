@@ -9,8 +9,6 @@ import functools
 import inspect
 import os
 import shlex
-
-# Python's own module loads faster than the store's, and this process has no store open
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -269,8 +267,8 @@ class Options:
         from ideabridge.bridge.configuration import load_configuration, load_workspace
 
         if asking and self._loaded:
-            # A command can read the configuration twice. The first result is returned again, so
-            # that the person is asked only once.
+            # A command can read the configuration twice. Return the first result again, so that the
+            # person is asked only once.
             return self._loaded[0]
 
         file = self.project_file()
@@ -305,7 +303,7 @@ class Options:
             "tools": tuple(dict.fromkeys([*loaded.tools, *map(str, files)])),
         }
         if loaded.untrusted is not None and self.place is not None:
-            # These options choose the store, no matter what the file says.
+            # These options choose the store, whatever the file says about it.
             keys = tuple(key for key in loaded.untrusted.keys if key != "store")
             changes["untrusted"] = replace(loaded.untrusted, keys=keys)
 
@@ -373,8 +371,8 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
 
                     return anyio.run(lambda: result)
                 finally:
-                    # Ctrl-C during the import leaves a coroutine that never began, which Python
-                    # would warn about.
+                    # If Ctrl-C is pressed during the import, the coroutine never begins, and Python
+                    # would warn about it.
                     result.close()
 
             code = guarded(work, json=options.json)
@@ -408,7 +406,7 @@ def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
         raise
     except BaseException as error:
         if all(isinstance(leaf, BrokenPipeError) for leaf in leaves(error)):
-            # Nobody reads the output any more. This is not an error.
+            # Nobody is reading the output any more, which is not an error.
             drop_output()
             return ExitCode.DONE
 

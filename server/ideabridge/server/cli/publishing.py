@@ -551,8 +551,8 @@ async def publish_idea(
             options.print_or_say(program_request.to_json(), program_request.text)
             return 0
 
-        # Connect the modules, because the tools' definitions say what is read-only and what is
-        # required.
+        # Connect the modules, because the definitions of their tools say what is read-only and what
+        # is required.
         if chosen is not None:
             publication = await _publish_program(bridge, request, options, chosen)
         else:
@@ -778,7 +778,7 @@ def _input_lines(name: str, publication: Publication) -> Iterator[str]:
 
 
 def _word(key: str, value: JSON) -> str:
-    # A string that would be read as a different JSON value is written as a JSON string.
+    # Write a string as a JSON string if it would otherwise be read as some other value.
     plain = isinstance(value, str) and value_of(value) == value
     text = str(value) if plain else encode_text(value)
     return shlex.quote(f"{key}={text}" if len(text) <= 100 else f"{key}=...")

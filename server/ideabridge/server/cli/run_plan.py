@@ -103,8 +103,8 @@ async def run(
         parsed = dataclasses.replace(parsed, input={**(parsed.input or {}), **arguments})
 
     if save_as is not None:
-        # Check the name before anything runs. With an invalid name, the calls would otherwise have
-        # their effects although no tool could be published.
+        # Check the name before anything runs. Otherwise, with an invalid name, the calls would take
+        # effect although no tool could be published.
         check_name(save_as)
 
     CLIENT.set("ideabridge run")
@@ -138,7 +138,7 @@ async def run(
 def _expect_inputs(bridge: Bridge, plan: Plan, arguments: JSONObject) -> None:
     """Raise a `UsageError` if `arguments` has a member that the plan does not read."""
     if not arguments or plan.input_schema is not None:
-        # A declared input is checked when the run starts.
+        # If the input is declared, it is checked when the run starts.
         expect_parameters(arguments, plan.input_schema or {}, "the plan")
         return
 
@@ -186,8 +186,7 @@ async def _print_and_publish(
         problem = await _publish(bridge, outcome.run.id, name, options, extra)
         code = print_result(outcome, options, extra=extra)
     else:
-        # The result is printed first, because publishing asks the person questions about the
-        # result.
+        # Print the result before publishing, because publishing asks the person questions about it.
         code = print_result(outcome, options)
         problem = await _publish(bridge, outcome.run.id, name, options, extra)
 
@@ -578,7 +577,7 @@ def _print_and_record(bridge: Bridge, outcome: Followed, file: Path, options: Op
         documents: list[JSON] = [*recording_of(bridge.store, outcome.run.id, export)]
         write_text(file.expanduser(), readable_json(documents, 1) + "\n")
     except IdeabridgeError as error:
-        # The result is printed even if it cannot be recorded, because it has already cost money.
+        # Print the result even though it cannot be recorded, because it has already cost money.
         code = print_result(outcome, options, extra={"recorded": None})
         report(f"--record: {error}")
         return code or ExitCode.FAILED

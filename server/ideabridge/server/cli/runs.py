@@ -227,7 +227,7 @@ async def resume(options: Options, run: RunArgument) -> int:
 
     record = lookup_run(options, run)
     async with open_bridge(options) as bridge:
-        # The result of a room goes to the run that opened the room, so continue that run.
+        # A room hands its result to the run that opened it, so continue that run.
         continued = (await bridge.resume(record.id, caller=SEES_ALL)).root
         return print_result(await follow(continued, quiet=options.json, by_turns=True), options)
 
@@ -255,7 +255,7 @@ async def cancel(
     errors: list[IdeabridgeError] = []
     async with open_bridge(options) as bridge:
         for record in records:
-            # A room ends with its run, so the run is cancelled.
+            # Cancel the run that a room belongs to, because the room ends with it.
             root = record.id.partition(".")[0]
             try:
                 before = bridge.store.runs.get(root)
@@ -470,7 +470,7 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
     machine = Machine()
     latest, end = _latest_request(history)
     # The machine keeps the contents of a Request only until it is answered, so compose them again
-    # from the events up to the Request.
+    # from the events before the Request.
     for entry in history.entries[:end]:
         machine.receive(entry.event)
 
@@ -496,7 +496,7 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
             "calls": [call_json(number, call) for number, call in enumerate(now.history)],
         }
         if latest is not None:
-            # The id is computed from the messages, the schema and `shown`.
+            # These are the parts from which the id is computed.
             result |= {"request": request.id, "schema": request.schema, "shown": request.shown}
 
         print_json(result)
@@ -596,7 +596,7 @@ def _expect_inputs(
     try:
         plan = read_plan(solution_of_plan(bridge.store, run_id) if solution is None else solution)
     except PlanError:
-        # The plan is malformed. The fork itself will report what is wrong with it.
+        # The plan is malformed, and the fork itself will say what is wrong with it.
         return
 
     names = inputs_taken(bridge, plan)
@@ -606,7 +606,7 @@ def _expect_inputs(
 
 def _file_or_word(word: str) -> str:
     """Return `@FILE` if the word is the path of a file, and any other word unchanged."""
-    # `key=value` can be too long for the name of a file, which raises an error.
+    # `key=value` can be too long for a file name, which raises an error.
     with suppress(OSError):
         if not word.startswith(("@", "{")) and Path(word).is_file():
             return f"@{word}"

@@ -306,7 +306,7 @@ def _say_uses(uses: Iterable[_Use]) -> None:
     for use in uses:
         places = ", ".join(use.places)
         shown = _shown(use.entry)
-        # This text comes from the file, which might be someone else's.
+        # Make the text visible, because it comes from a file that might be someone else's.
         say(visible(f"{use.server} receives it, in {places}: {start_line(shown)}"))
         if "cwd" in shown:
             say(visible(f"  in the folder {shown['cwd']}"))

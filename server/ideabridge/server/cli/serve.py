@@ -136,7 +136,7 @@ async def serve(
     if profile is not None:
         from ideabridge.bridge.profiles import Profiles
 
-        # Refuse a profile that does not exist before any server starts.
+        # Reject a profile that does not exist before starting any server.
         Profiles(configuration).named(profile)
         configuration = configuration.model_copy(update={"restricted_to": profile})
 
@@ -160,8 +160,8 @@ async def serve(
         listening = HttpOptions(
             *place,
             token=_token_of_service() if service else None,
-            # The service has one user, who also uses the store outside the service (for example on
-            # the command line), so both must be the same caller.
+            # The service has one user, who also uses the store without it, for example on the
+            # command line. Both must be the same caller.
             caller=LOCAL if service else None,
             hosts=hosts,
             ui=ui,
@@ -347,7 +347,7 @@ def _open_page(ready: Ready, *, opens: bool) -> None:
     assert ready.owner_link is not None
     prints_link = sys.stdout.isatty()
     link = ready.owner_link.make() if opens or prints_link else ""
-    # The link is never wrapped, so that it can be copied even from a narrow terminal.
+    # Never wrap the link, so that it can be copied even from a narrow terminal.
     if prints_link:
         say(f"{_OWNER_LINK}:")
         sys.stdout.write(f"  {link}\n")
@@ -364,7 +364,7 @@ def _open_page(ready: Ready, *, opens: bool) -> None:
         import threading
         import webbrowser
 
-        # A browser in a terminal would block the server.
+        # Use a thread, because a browser in a terminal would block the server.
         threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
 
 
@@ -446,7 +446,7 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
         say("Once there is a user (`ideabridge users add NAME`), clients need a token.")
 
     say("For example:")
-    # The link is never wrapped, so that it can be copied even from a narrow terminal.
+    # Never wrap the line, so that it can be copied even from a narrow terminal.
     sys.stderr.write(f"  {shlex.join(words)}\n")
     if ready.page is not None and ready.owner_link is not None:
         say("The page for people is at")

@@ -313,7 +313,8 @@ def _edited_entry(
     if words:
         start = _new_entry(words, None, [], [])
         if ("url" in start) != ("url" in now):
-            # Settings that belong to the other kind of server would be refused.
+            # Remove settings that belong to the other kind of server, because they would be
+            # rejected.
             start = {**dict.fromkeys(_OF_ONE_KIND), **start}
         elif "command" in start:
             start = {"args": None, **start}
@@ -471,7 +472,7 @@ def _variable(text: str) -> tuple[str, str]:
 
     variable = variable_of(text)
     if variable is None:
-        # The message does not quote the text, which might be a secret.
+        # Do not quote the text, because it might be a secret.
         raise UsageError("--env: expected KEY=VALUE; KEY=${KEY} passes on one of your variables")
     return variable
 

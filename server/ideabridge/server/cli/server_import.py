@@ -144,8 +144,8 @@ def _undo(options: Options, host_name: str) -> int:
     if not edits:
         raise UsageError(f"there is no `ideabridge {undone_as(host)}` in {project} to undo")
 
-    # The import trusted the files that it wrote. Such a file stays trusted unless someone has
-    # changed it since.
+    # The import trusted the files that it wrote. Trust them again, unless someone has changed them
+    # since.
     trusted = [file for file in edits[0].trusted if may_be_trusted(file)]
     undone = undo_edit(edits[0])
     for file in trusted:

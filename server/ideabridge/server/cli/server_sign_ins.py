@@ -136,7 +136,7 @@ async def _person(
 
 def _show_address(url: str) -> None:
     say("if no browser opens, open this address in a browser on this machine:")
-    # The link is never wrapped, so that it can be copied even from a narrow terminal.
+    # Never wrap the link, so that it can be copied even from a narrow terminal.
     sys.stderr.write(f"  {printable(url)}\n")
 
 

@@ -88,7 +88,8 @@ async def list_servers(
         rows.add(_row(status, modules[status.name].memory()), None if is_well(status) else "red")
         _say_notes(status)
         _say_users_and_age(status)
-        # Problems with unusable entries were reported when the configuration was read.
+        # Problems with unusable entries have already been reported, when the configuration was
+        # read.
         if not is_well(status) and status.name not in configuration.unusable:
             report(status.error or f"server {status.name!r} has not answered yet")
 
@@ -365,7 +366,7 @@ async def check_server(
     name: Annotated[str, typer.Argument(metavar="SERVER", help="The name of the server.")],
     tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="A tool to call.")] = None,
     input: InputOption = None,  # noqa: A002
-    # `--arguments` is the earlier name of --input.
+    # `--arguments` is the earlier name of `--input`.
     arguments: Annotated[list[str] | None, typer.Option("--arguments", "-a", hidden=True)] = None,
     yes: Annotated[
         bool,
@@ -388,7 +389,7 @@ async def check_server(
     parameters = read_input(words or None) or {}
     configuration = options.configuration()
     if name in configuration.modules:
-        # Do not start the other servers.
+        # Do not start any other servers.
         configuration = configuration.model_copy(
             update={"modules": {name: configuration.modules[name]}}
         )
@@ -420,7 +421,7 @@ async def check_server(
         began = time.monotonic()
         result = await _call(module, tool, parameters)
         seconds = time.monotonic() - began
-        # The status is read again, because the call might have added notes.
+        # Read the status again, because the call might have added notes.
         status = module.status()
         if options.json:
             called: JSONObject = {"tool": tool, "result": result, "seconds": round(seconds, 3)}

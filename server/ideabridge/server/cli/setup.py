@@ -242,8 +242,8 @@ def _section(
         write(part)
 
     for line in lines:
-        # Words from a file must not begin a line, where they could pass for a line that the setup
-        # wrote.
+        # Do not let a line begin with words from a file, because they could then pass for a line
+        # that the setup wrote.
         text = printable_line(line.lstrip())
         indent = " " * (2 + len(line) - len(line.lstrip()))
         if width is None:

@@ -94,7 +94,7 @@ def export_ideas(
         raise UsageError("REF: expected one idea; several ideas need a folder (--folder DIR)")
 
     with open_store(options) as store:
-        # Do not enter the bridge, so that no modules are started.
+        # Do not enter the bridge, because entering it starts the modules.
         bridge = Bridge(options.configuration(), store=store)
         if published:
             references += [name for name in _published(store) if name not in references]
@@ -197,7 +197,8 @@ def _file_name(document: JSONObject, ref: str) -> str:
     if "ideabridge" not in document:
         return str(document["name"])
     publication = document.get("publication")
-    # For `NAME@2`, the file name contains the version. No other part of REF becomes part of a path.
+    # With `NAME@2`, the file name contains the version. No other part of REF becomes part of a
+    # path.
     if isinstance(publication, dict) and is_safe_name(str(publication["name"])):
         return str(publication["name"]) + (
             f"@{int(str(publication['version']))}" if "@" in ref else ""
@@ -206,7 +207,7 @@ def _file_name(document: JSONObject, ref: str) -> str:
 
 
 def _text(document: JSONObject) -> str:
-    # The file might be shown on a terminal, now or later, so it must not contain hidden characters.
+    # Make hidden characters visible, because the file might be shown on a terminal, now or later.
     return readable_json(document, 2) + "\n"
 
 
@@ -233,7 +234,7 @@ def write_text(path: Path, text: str, option: str = "", *, named: bool = True) -
             )
 
         if kind == "device" and named:
-            # The path is /dev/stdout, or a pipe with a reader.
+            # The path is /dev/stdout, or a pipe that has a reader.
             path.write_text(text, encoding="utf-8")
             return
 
@@ -328,7 +329,7 @@ async def import_ideas(
         store = stack.enter_context(open_store(options, create=True))
         bridge = Bridge(options.configuration(), store=store)
         if publish:
-            # Start the modules, because the tools' definitions say what a plan might do.
+            # Start the modules, because the definitions of their tools say what a plan might do.
             await stack.enter_async_context(connected(bridge))
 
         for file, is_named in files:
@@ -348,7 +349,7 @@ async def import_ideas(
 
         lacking: list[str] = []
         if needed:
-            # Start the modules that the ideas name, to ask them for their tools.
+            # Start the modules that the ideas name, so that they can be asked for their tools.
             if not publish:
                 bridge = await stack.enter_async_context(
                     connected(Bridge(options.configuration(), store=store))
@@ -418,8 +419,8 @@ def list_files(words: list[str], suffixes: tuple[str, ...] = (".json",)) -> list
     for word in words:
         path = Path(word).expanduser()
         if word != "-" and path.is_dir():
-            # A folder that comes from elsewhere must not be able to link to other files on this
-            # machine.
+            # A folder might come from elsewhere, so it must not be able to link to other files on
+            # this machine.
             inside = sorted(file for file in path.iterdir() if file.name.lower().endswith(suffixes))
             for file in inside:
                 if file.is_symlink():
@@ -459,8 +460,8 @@ async def _import_document(
     except IdeabridgeError as error:
         changed = True
         for text, style in document_lines(read):
-            # If the terminal broke the line, the rest would begin at the left edge, where it could
-            # pass for a separate line.
+            # Break long lines here. If the terminal did it, the rest would begin at the left edge,
+            # where it could pass for a line of its own.
             for line in wrap_visible(printable(text), err().width, further="        | "):
                 say(line, style)
 

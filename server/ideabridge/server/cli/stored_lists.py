@@ -31,8 +31,7 @@ class StoredLists:
     """
 
     def __init__(self, configuration: Configuration) -> None:
-        # A command that only shows a server does not need to start it, even if the server normally
-        # starts with ideabridge.
+        # Showing a server does not require starting it, even if it normally starts with ideabridge.
         lazy = {
             name: entry.model_copy(update={"start": None})
             for name, entry in configuration.modules.items()

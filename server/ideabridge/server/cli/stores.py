@@ -126,8 +126,7 @@ def resolve_run(store: Store, text: str) -> RunRecord:
     if record is not None:
         return record
 
-    # The id of a room begins with the id of its run, so rooms match only if the text contains a
-    # dot.
+    # The id of a room begins with the id of its run, so list rooms only if the text contains a dot.
     matches = [
         run_id
         for run_id in store.runs.ids(text, 100) or store.runs.ids(f"run_{text}", 100)

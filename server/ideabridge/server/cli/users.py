@@ -97,7 +97,8 @@ def _show_token(options: Options, user: User, token: Token, text: str) -> None:
         label += f", for profile {token.profile}"
 
     say(f"{user.name}, {user.role}. {label}; it is shown only once:", "green")
-    # Print the token as one unbroken line on standard output, for copying and for scripts.
+    # Print the token on standard output, as one unbroken line, so that it can be copied and used in
+    # scripts.
     show_line(text)
     say(f"Clients send it as the header `Authorization: Bearer {text[:8]}...`.", "dim")
 

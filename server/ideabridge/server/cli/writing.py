@@ -135,7 +135,7 @@ async def add_ideas(
         return 1
 
     with open_store(options, create=True) as store:
-        # Start the modules, because the tools' definitions say what a plan might do.
+        # Start the modules, because the definitions of their tools say what a plan might do.
         async with connected(Bridge(options.configuration(), store=store)) as bridge:
             saved = await _save_all(bridge, read, options, tuple(replace or ()), refuse)
 
@@ -285,8 +285,8 @@ def _show(idea: _Read, *, alone: bool) -> None:
     if not alone:
         say(visible(idea.file), "bold cyan")
     for text, style in idea.lines:
-        # If the terminal broke the line, the rest would begin at the left edge, where it could pass
-        # for a separate line.
+        # Break long lines here. If the terminal did it, the rest would begin at the left edge,
+        # where it could pass for a line of its own.
         for line in wrap_visible(printable(text), err().width, further="        | "):
             say(line, style)
 

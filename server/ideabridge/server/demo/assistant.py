@@ -93,7 +93,7 @@ def draw_bars(bars: list[Bar], width: int = 40) -> list[str]:
     ordered = sorted(bars, key=lambda bar: (bar.started, bar.finished))
     first = min((bar.started for bar in bars), default=0.0)
     last = max((bar.finished for bar in bars), default=0.0)
-    # The duration must not be 0, because times are divided by it.
+    # Times are divided by the duration, so it must not be 0.
     whole = max(last - first, 1e-6)
     label = max((len(bar.call) for bar in bars), default=0)
     lines: list[str] = []

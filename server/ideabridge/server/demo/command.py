@@ -37,7 +37,7 @@ def demo(
     def say(text: str, style: str | None) -> None:
         if not options.json:
             # A timeline always fits into 80 columns. `fit` would break its lines, because it allows
-            # for terminals that draw a block character two columns wide.
+            # for terminals on which a block character is two columns wide.
             show_line(text if "█" in text else fit(text), style)
 
     began = time.monotonic()

@@ -168,8 +168,8 @@ def find_repository(folder_given: Path | None) -> Repository:
 
 
 def _git(folder: Path, *words: str) -> str:
-    # git sets these three variables while it runs a hook. They name a different repository from the
-    # one in `folder`.
+    # git sets these three variables while it runs a hook. They name a repository other than the one
+    # in `folder`.
     hooks = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
     environment = {name: value for name, value in os.environ.items() if name not in hooks}
     environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
@@ -242,8 +242,8 @@ def check_answer(
     checks.same(f"{who}: the newest commit", answer["newest"], newest)
     newest_local = datetime.fromisoformat(answer["newest_there"])
     right = newest_local.astimezone(ZoneInfo(zone)).utcoffset() == newest_local.utcoffset()
-    # The time server converts only times of day, and uses today's date. So only the times of day,
-    # in UTC, are compared.
+    # The time server converts only times of day, with today's date, so compare nothing but the
+    # times of day in UTC.
     time, expected = (f"{moment.astimezone(UTC):%H:%M}" for moment in (newest_local, date))
     check = f"{who}: the newest commit's time of day in {zone}"
     problem = f"got {newest_local}, expected {expected} UTC"
@@ -279,7 +279,8 @@ class Demo:
             DemoSetupError: the demo cannot start.
             CheckFailedError: a step failed.
         """
-        # If the user's own token were set, the server would refuse the demo's assistants.
+        # Remove the user's own token, because the server would otherwise refuse the demo's
+        # assistants.
         os.environ.pop(TOKEN_VARIABLE, None)
         with tempfile.TemporaryDirectory(
             prefix="ideabridge-demo-", ignore_cleanup_errors=True
@@ -349,7 +350,7 @@ class Demo:
             )
             first = await self._hand_over(client, for_a, folder / "ideas.sqlite")
             await self._publish(client, first["run"], NAME, "plan")
-            # Assistant A is still connected, so two servers in two processes use one store.
+            # Assistant A stays connected, so that two servers in two processes use the same store.
             second = await self._second_assistant([*serve, "--http", "127.0.0.1:0"], for_b)
             differs = second["content"]["report"] != first["output"]["report"]
             self.checks.holds(
@@ -388,7 +389,7 @@ class Demo:
         self._show("assistant A", arguments, output, reply)
         self.checks.same("assistant A: errors", content["errors"], [])
         sizes = await anyio.to_thread.run_sync(_result_bytes, store, content["run"])
-        # In a shallow clone, there might be no patch to measure.
+        # In a shallow clone, there may be no patch to measure.
         skipped = 1 if "message" in output["change"] else 0
         self.checks.same("assistant A: calls that ran", len(sizes), len(calls) - skipped)
         tokens = content.get("usage", {}).get("tokens", 0)
@@ -448,7 +449,8 @@ class Demo:
                     NAME,
                     json.dumps(arguments),
                 ]
-                # The address is local, so a configured proxy must not receive the requests.
+                # Bypass any proxy, because the address is local and a proxy must not receive the
+                # requests.
                 environment = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
                 done = await anyio.run_process(words, check=False, env=environment)
             finally:

@@ -123,7 +123,7 @@ class RunViews:
                 decisions = await self._histories.pending(record, history)
 
             view: JSONObject | None = None
-            # The journal of a large run is not folded, because its trace is enough.
+            # Do not fold the journal of a large run, because its trace is enough.
             if history is not None or not (waits or read.is_small):
                 view = await compute_in_thread(run_view_of, read)
 
@@ -137,7 +137,7 @@ class RunViews:
         if history is None and waits:
             decisions = await self._histories.pending(record)
 
-        # This runs in a thread because a call can be large.
+        # Use a thread, because a call can be large.
         approvals = await compute_in_thread(lambda: [_approval(pending) for pending in decisions])
         answered: JSONObject = {
             "run": record.id,

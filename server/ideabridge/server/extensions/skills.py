@@ -95,16 +95,16 @@ class IdeaSkills:
         caller = caller_of(context)
         cursor = params.cursor if params else None
         try:
-            # The plans on a page can be megabytes in size, so threads read them and build the files
-            # for the digests.
+            # Use threads to read the plans and to build the files for the digests, because the
+            # plans on a page can take megabytes.
             page = await compute_in_thread(
                 partial(store.publications.page, PAGE, cursor, caller=caller)
             )
         except CursorError as error:
             raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
 
-        # A skill tells its reader to call a tool, so it is listed only if the tool can be called
-        # here.
+        # List a skill only if its tool can be called here, because the skill tells its reader to
+        # call it.
         callable_here = [
             publication
             for publication in page.items
@@ -158,7 +158,7 @@ class IdeaSkills:
             if publication is not None and match[2] == skill_name(publication.name):
                 return publication, match[3]
 
-        # The error does not reveal whether anybody has ever used the name.
+        # Do not reveal whether anybody has ever used the name.
         raise MCPError(types.INVALID_PARAMS, f"unknown skill {uri[:120]!r}", {"uri": uri})
 
     def _entry(self, publication: Publication) -> JSONObject:
@@ -170,8 +170,8 @@ class IdeaSkills:
             return cached[1]
 
         entry = self._new_entry(publication)
-        # Several threads run this code at the same time, so each step that touches the entries must
-        # be atomic.
+        # Several threads run this at the same time, so every step that touches the entries must be
+        # atomic.
         if len(self._entries) >= _REMEMBERED:
             self._entries.clear()
 
@@ -207,8 +207,8 @@ class IdeaSkills:
         mask = self._bridge.secrets.mask
         program = publication.program
         read: JSONObject = {key: plan[key] for key in _READ if key in plan}
-        # This check is far quicker than formatting a value for people, and limits how long the
-        # formatting can take.
+        # This check limits how long formatting the value for people can take, and is itself far
+        # quicker.
         is_long = len(encode_text(read) if program is None else program) > LARGEST
         files = {_MAIN: ""}
         if is_long:
@@ -229,7 +229,7 @@ class IdeaSkills:
 
     def _text(self, publication: Publication, runs: str) -> str:
         """Return the text of SKILL.md. `runs` says what a call runs."""
-        # A JSON string is a valid YAML scalar, no matter which characters it contains.
+        # A JSON string is a valid YAML scalar, whatever characters it contains.
         head = [
             f"{key}: {encode_text(value)}" for key, value in self._frontmatter(publication).items()
         ]

@@ -264,7 +264,7 @@ class _Search:
         self._paths: list[Path] = []
         self._adoptions: list[Adoption] = []
         self._problems: list[str] = []
-        # The number of bytes that can still be read from files in the project.
+        # How many bytes may still be read from files in the project.
         self._left = MAX_PROJECT_BYTES
         self._refusals = HostRefusals(host, environment, self._content)
 
@@ -447,7 +447,7 @@ def _settle_folder(
     entry = translation.entry
     is_program = isinstance(entry.get("command"), str)
     if scope == "local":
-        # The host starts the server only in this project, and the arguments of its command might
+        # The host starts the server only in this project, so the arguments of its command might
         # name files in the project.
         if is_program:
             folder = as_written(str(project))
@@ -470,8 +470,8 @@ def _settle_folder(
     elif scope == "project" and is_program and target.file.parent == project:
         folder = Path(str(entry.get("cwd") or ""))
         if folder.is_absolute() and folder.is_relative_to(project):
-            # Other people have the project in a different folder, so the path is made relative to
-            # it.
+            # Make the path relative to the project, because other people have the project in a
+            # different folder.
             entry["cwd"] = str(folder.relative_to(project))
 
 
@@ -519,8 +519,7 @@ def _judged(
 
     stored_names = sorted(secret_names_in(entry))
     if stored_names:
-        # A repository can contain the host's file, so the file must not be able to name the user's
-        # secrets.
+        # The host's file may be in a repository, so it must not be able to name the user's secrets.
         reason = (
             f"names the stored secret {stored_names[0]}; only an ideabridge.json is allowed to "
             "name one"
@@ -609,7 +608,7 @@ def _problem(name: str, entry: JSONObject, environment: HostEnvironment) -> str 
     except ConfigurationError as error:
         return error.problems[-1].removeprefix("ideabridge.json: ")
     except IdeabridgeError as error:
-        # The entry contains a value that JSON cannot represent, such as half a surrogate pair.
+        # The entry contains a value that JSON cannot represent, such as half of a surrogate pair.
         return str(error)
     return None
 

@@ -156,12 +156,12 @@ def with_item(text: str, inside: Bracketed, render: Render, *, one_line: bool = 
         closing_comma = ""
         splices.append(Splice(place, place, ","))
     else:
-        # This text has a comma after its last item, too, so the new item also gets one.
+        # The last item has a comma behind it, so give the new item one, too.
         place = comma + 1
         closing_comma = ","
 
     if layout.indent is not None:
-        # A comment after the last item belongs to that item.
+        # Go past a comment after the last item, because it belongs to that item.
         place = _comments_end(text, place)
         before = layout.newline + layout.indent
     elif layout.compact:
@@ -185,7 +185,7 @@ def _with_first_item(text: str, inside: Bracketed, render: Render, *, one_line: 
         is_root = not text[: inside.start].strip()
         own_line = is_root or "\n" in text.strip()
 
-    # If the brackets contain comments, the item is added after them.
+    # If there are comments between the brackets, add the item after them.
     place = inside.start + 1 + len(interior.rstrip())
     newline = newline_of(text)
     unit = unit_of(text)
@@ -197,7 +197,7 @@ def _with_first_item(text: str, inside: Bracketed, render: Render, *, one_line: 
 
     outer = line_indent(text, inside.start)
     layout = Layout(outer + unit, unit, newline, compact=False)
-    # The whitespace that is already before the closing bracket stays there.
+    # If there is whitespace before the closing bracket, it stays there.
     closing = "" if interior else newline + outer
     new = f"{newline}{layout.indent}{render(layout)}{closing}"
     return spliced(text, [Splice(place, place, new)])
@@ -210,8 +210,8 @@ def with_value(
     layout = layout_of(text, inside, item, one_line=one_line)
     has_several_lines = "\n" in text[item.value_start : item.end]
     if layout.indent is None and has_several_lines and not one_line:
-        # The old value has several lines, although the item begins within a line, so the new value
-        # gets several lines, too.
+        # The old value has several lines, although the item begins within a line, so let the new
+        # value have several lines, too.
         layout = replace(layout, indent=line_indent(text, item.start))
 
     return spliced(text, [Splice(item.value_start, item.end, render(layout))])
