@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         code = _run(words)
     except KeyboardInterrupt:
-        # The user pressed Ctrl-C while a command was importing modules.
+        # Ctrl-C was pressed while a command was importing modules.
         code = 130
         if "--json" in words:
             print(STOPPED)
@@ -30,18 +30,19 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        # Nobody reads the output any more. Python would report an error about this when the process
-        # ends, so the output is discarded.
+        # Nobody is reading the output any more. Discard it, because Python would otherwise report
+        # an error about this when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
     if arguments is None:
-        # The process is about to end, so a last garbage collection, which takes up to 0.2 s, is
-        # useless.
+        # The process is about to end, so skip the last garbage collection, which is useless and
+        # takes up to 0.2 s.
         import gc
         import signal
 
         gc.freeze()
-        # Python would report an error for a further Ctrl-C while it waits for threads.
+        # Without this, Python would report an error if Ctrl-C is pressed again while it waits for
+        # threads.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     return code
@@ -65,8 +66,8 @@ def _prepare_streams() -> None:
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
-            # This takes the descriptor of the closed stream, so that a file that is opened later
-            # cannot get it.
+            # Take the descriptor of the closed stream, so that no file that is opened later can get
+            # it.
             mode = "r" if name == "stdin" else "w"
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 

@@ -119,8 +119,8 @@ class Offerings:
         self._idea_prompts = IdeaPrompts(bridge)
         self._patience = anyio.current_time() + LIST_SECONDS
         self._names: list[str] = []
-        # The last reading of each list is kept, because a module that is not connected now might be
-        # connected again at the next request.
+        # The last reading of each list. It is kept because a module that is not connected now may
+        # be connected again at the next request.
         self._last: OrderedDict[_Place, list[JSONObject]] = OrderedDict()
         self._readings: dict[_Place, _Reading] = {}
         self.follow()
@@ -304,12 +304,12 @@ class Offerings:
                     if not reading.is_stale:
                         break
         except IdeabridgeError as error:
-            # The entries of the other modules are still listed, and the status of this module shows
-            # the error.
+            # List the entries of the other modules all the same. The error is shown in the status
+            # of this module.
             modules[name].note([] if isinstance(error, ModuleSignInError) else [str(error)])
         except Exception:
-            # Perhaps nobody is waiting for this list, and the other modules must continue, so the
-            # error is only logged.
+            # Only log the error, because nobody might be waiting for this list, and the other
+            # modules must continue.
             logger.exception(
                 "the %s of server %s could not be read because of an error in ideabridge itself",
                 kind,
@@ -335,7 +335,8 @@ class Offerings:
     ) -> types.EmptyResult:
         """Record which log messages of modules a client of the handshake era wants."""
         lowest = self._relaying.set_level(session_id(context), params.level)
-        # The client waits at most for this time, in which even a slow module receives the request.
+        # The client waits no longer than this, which is enough for even a slow module to receive
+        # the request.
         with anyio.move_on_after(LATE_SECONDS):
             async with anyio.create_task_group() as group:
                 for name in self._names:
@@ -431,8 +432,8 @@ class Offerings:
         modules = self._bridge.modules
         names = self._names_for(caller)
         if is_view_uri(uri):
-            # A module's views are read only from the allowed module. ideabridge's own views are not
-            # read from any module.
+            # Read a module's views only from the allowed module. ideabridge's own views do not come
+            # from any module.
             allowed = self._views.module
             if allowed in names and self._views.serves(allowed, uri):
                 return modules[allowed]

@@ -233,7 +233,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             [],
         ),
         # If a configured model or the client's model (sampling) answers, the calls of the task run
-        # during the call to this tool, so this tool can have the effects of those calls.
+        # during the call to this tool, which therefore has their effects.
         _CHANGES,
     ),
     _tool(
@@ -290,8 +290,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                             "plan": _open("For a plan: {calls, output}."),
                             "value": {"description": "The result, or the answer.", "anyOf": _ANY},
                             "reason": _TEXT,
-                            # Only a person can make a grant. If an assistant tries, the refusal
-                            # says how a person does it.
+                            # Only a person can make a grant. An assistant that tries gets a refusal
+                            # that says how a person does it.
                             "grant": {"type": "object", "additionalProperties": True},
                         },
                         ["approval", "decision"],
@@ -439,7 +439,7 @@ LISTED: Final = frozenset(_RARE)
 
 _READ_ELSEWHERE: Final = {
     # `idea` can also be a document, and `program` can be false. Hosts pass on both forms of a
-    # parameter if the list declares a single type for it.
+    # parameter if the list declares one type for it.
     "publish_idea": ("idea", "program"),
     "run_plan": ("calls", "output"),
     "solve": ("solution",),
@@ -482,7 +482,7 @@ async def read_tool_arguments(name: str, arguments: JSONObject) -> dict[str, Any
         result[key] = value
         expected = _TYPES.get(_PROPERTIES[name].get(key, {}).get("type", ""))
         if expected is not None and isinstance(value, str):
-            # If the string is not JSON, it stays unchanged, and the check below reports what was
+            # Leave a string that is not JSON unchanged, because the check below reports what was
             # expected.
             with suppress(IdeabridgeError):
                 parsed = decode(value, what=key)
@@ -639,7 +639,7 @@ class OwnHandlers:
             thought_process=arguments.get("thought_process"),
             caller=request.caller,
         )
-        # A server whose tools are not known yet starts first, so that its tools can be offered.
+        # Wait for servers whose tools are not known yet, so that these tools can be offered.
         connecting = self._bridge.modules.connecting
         run = await reporting_starts(solve, request.progress, connecting)
         sent: list[JSON] = [*messages]
@@ -661,8 +661,8 @@ class OwnHandlers:
         notes = await room.patiently(
             lambda: room.submit(int(arguments["turn"]), arguments["solution"])
         )
-        # The host started the root run, so the answer is about that run, even if the turn belongs
-        # to a room.
+        # Answer about the root run, because that is the run that the host started, even if the turn
+        # belongs to a room.
         run = room.root
         await self._running.wait(run, arguments.get("wait_s", WAIT_S), request)
         is_next = before is not None and room.runner.request is not before
@@ -697,8 +697,7 @@ class OwnHandlers:
             run, arguments.get("wait_s", 0.0 if cancel or paths else WAIT_S), request
         )
         if paths:
-            # The latest events might not have been written to the journal yet, so this code waits
-            # for them.
+            # Wait until the latest events are in the journal.
             with anyio.move_on_after(_WRITTEN_S):
                 await run.runner.wait_written()
 
@@ -747,7 +746,7 @@ class OwnHandlers:
                 entry["refused"] = short_words(run["refused"], _LISTED)
 
             listed.append(entry)
-            # The program was refused, but the run in which it was written succeeded.
+            # The program was refused, although the run in which it was written succeeded.
             status = "refused" if "refused" in run else run["status"]
             lines.append(f"{run['run']}: {status} {run['kind']} {entry['title']}")
             if "reason" in run:
@@ -781,7 +780,7 @@ class OwnHandlers:
         values: JSONObject = {}
         missing: dict[str, str] = {}
         blocks = Blocks()
-        # The text repeats the structured content, so each of them gets half of the space.
+        # Each of the two gets half of the space, because the text repeats the structured content.
         left = MAX_RESULT // 2
         for path in paths:
             try:
@@ -824,8 +823,8 @@ class OwnHandlers:
         if person is not None:
             raise DecisionError(f"decide_approval: nothing was decided: {person}")
 
-        # If a request is repeated with the person's answers, its own decisions have already been
-        # applied.
+        # In a request that is repeated with the person's answers, its own decisions have already
+        # been applied.
         if request.resumed is None:
             decisions: list[dict[str, Any]] = arguments["decisions"]
         else:

@@ -210,7 +210,7 @@ class Publishing:
             IdeabridgeError: the caller has no such run or idea, or an argument is malformed.
         """
         ref = await self._called_run(idea, arguments.get("calls"), request)
-        # This check raises the usual error for a run that is not done.
+        # Check this now, so that a run that is not done gets the usual error.
         self._bridge.store.ideas.get(ref, caller=request.caller)
         choices = read_choices(arguments.get("choices"))
         runs = [await self._called_run(run, None, request) for run in choices.runs]
@@ -334,8 +334,8 @@ class Publishing:
         """
         result, text = self._published(publication)
         if publication.report is not None and program_request is None:
-            # A Request for a program names the open points itself, so the report is included only
-            # if there is no such Request.
+            # Leave the report out if there is a Request for a program, because that names the open
+            # points itself.
             result["report"] = report_text(publication.report)
             text += f"\n{result['report']}"
 
@@ -347,8 +347,8 @@ class Publishing:
         text += f"\ninput: {encode_text(shorten_literal(publication.input_schema))}"
         if program_request is not None:
             instructions = self._program_instructions(program_request, publication.name)
-            # A host shows either the text or the structured content, so each contains the full
-            # Request once.
+            # Put the full Request into both, because a host shows either the text or the structured
+            # content.
             result["needs_program"] = {
                 "runs": list[JSON](program_request.runs),
                 "open": [{"kind": point.kind, "at": point.at} for point in program_request.open],
@@ -419,12 +419,12 @@ class Publishing:
                 "choices: a program has no copied values to decide on; leave out take"
             )
 
-        # The description in the call was written by the author of the program, who is not the
+        # Drop the description in the call, because its author wrote the program but is not the
         # publisher.
         publish_request = dataclasses.replace(
             publish_request.for_program(written), description=None
         )
-        # A repeated request contains the person's answer to the question that it asked before.
+        # If the request is repeated, it contains the person's answer to the question that it asked.
         question = request.resumed or await self._sharing.find(publish_request, written)
         if question is None:
             try:
@@ -585,7 +585,7 @@ class Publishing:
                 if len(self._rounds.refused(publish_request)) >= ROUNDS:
                     return await self._without_program(publish_request, version, run, str(error))
             run = await self._rounds.ask(publish_request, _BY_SAMPLING)
-            # The previous rounds of the request belong to a different run.
+            # The earlier rounds of the request belong to a different run.
             request.round = None
 
     async def _without_program(

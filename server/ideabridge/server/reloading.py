@@ -82,9 +82,9 @@ class Reloading:
         self._report = report
         self._looking = anyio.Lock()
         self._reported: tuple[str, ...] = ()
-        # The reasons why tool files could not be loaded, keyed by path.
+        # For each tool file that could not be loaded, the reason.
         self._faults: dict[str, str] = {}
-        # The tool files that wait for the end of an earlier import, keyed by path.
+        # The tool files that are waiting for an earlier import to end.
         self._waiting: set[str] = set()
         loaded = {*bridge.loaded_tool_files}
         for number, file in enumerate(
@@ -93,7 +93,7 @@ class Reloading:
             self._faults[file] = bridge.configuration.tool_faults[number]
 
         self._tool_states = {file: self._tool_files_of(file) for file in bridge.configuration.tools}
-        # The state of each server's stored secrets when it was last read.
+        # For each server, the state of its stored secrets when they were last read.
         self._secret_states: dict[str, frozenset[SecretState]] = {}
 
     async def run(self) -> None:
@@ -275,7 +275,7 @@ class Reloading:
         """
         loaded: dict[str, Toolbox] = {}
         for files in self._changed_folders(read):
-            # This is the state before the import, so a file that changes during the import is
+            # Take the state before the import, so that a file that changes during the import is
             # loaded again.
             states = {file: self._tool_files_of(file) for file in files}
             for file, result in (await self._load_folder(read, files)).items():

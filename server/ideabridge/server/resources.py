@@ -73,7 +73,7 @@ def published_page(
         if entry is not None:
             room -= len(entry.model_dump_json())
             if room < 0 and entries:
-                # A page's cursor is the last name on the previous page.
+                # The cursor of a page is the last name on the page before it.
                 return entries, before
             entries.append(entry)
 
@@ -190,7 +190,8 @@ class IdeaResources:
         )
 
     def _names(self, start: str, caller: str) -> list[str]:
-        # The list is ordered by name, so names that begin with the same text are adjacent.
+        # The list is in order of name, so names that begin with the same text are next to each
+        # other.
         names: list[str] = []
         after = start[:-1] if is_safe_name(start[:-1]) else None
         while len(names) <= _COMPLETIONS:
@@ -208,7 +209,7 @@ class IdeaResources:
         publications = self._bridge.store.publications
         if publications.find(name, None, caller) is None:
             return []
-        # The name can be pinned to a version earlier than the latest, so all versions are read.
+        # Read all versions, because the name can be pinned to an earlier one than the latest.
         numbers = [
             str(publication.version) for publication in publications.versions(name, caller=caller)
         ]
@@ -273,15 +274,14 @@ class IdeaPrompts:
         try:
             messages = read_context(stored.idea.context)
         except IdeabridgeError:
-            # An imported idea can contain messages of types that this process does not know. Such
-            # an idea has no prompt.
+            # An imported idea can contain messages whose types this process does not know. It then
+            # has no prompt.
             return []
         return [message for message in messages if message.type == "text"]
 
 
 def _prompt_message(role: str, text: str) -> types.PromptMessage:
-    # The protocol has no system role for the messages of prompts, so the role `user` takes its
-    # place.
+    # The protocol has no system role for the messages of a prompt, so use the role `user` instead.
     prompt_role: Literal["user", "assistant"] = "assistant" if role == "assistant" else "user"
     return types.PromptMessage(role=prompt_role, content=types.TextContent(type="text", text=text))
 

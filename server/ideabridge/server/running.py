@@ -197,8 +197,8 @@ async def _with_progress(
     with send, receive:
         async with anyio.create_task_group() as group:
             group.start_soon(_report, receive, request)
-            # The watchers are removed before the stream is closed, because a watcher must not raise
-            # an error.
+            # Remove the watchers before closing the stream, because a watcher must not raise an
+            # error.
             with run.watching(lambda event: watch(run, event), watch):
                 for note in counter.so_far(run)[:_BUFFERED]:
                     send.send_nowait(note)
@@ -299,7 +299,7 @@ class _Counter:
             return self._note(run, f"{named} started")
 
         if progress is not None and not progress.settled:
-            # Other items of the call are still running, so the call is not counted yet.
+            # Do not count the call yet, because other items of it are still running.
             return None
 
         self._finished.setdefault(run.id, set()).add(event.call)
@@ -318,8 +318,7 @@ class _Counter:
         return ": ".join(reversed(names))
 
     def _note(self, run: Run, message: str) -> _Note:
-        # The calls of a room still count after the room has ended, so that progress never
-        # decreases.
+        # Keep counting the calls of a room after it has ended, so that progress never decreases.
         settled_before, total_before = self._counts.get(run.id, (0, 0))
         settled = self._settled(run)
         total = len(run.calls())
@@ -337,8 +336,8 @@ class _Counter:
         return float(self._all_calls) if self._all_calls else None
 
     def _settled(self, run: Run) -> int:
-        # This counts only reported calls and calls that never started, because the run can be ahead
-        # of its watchers.
+        # The run can be ahead of its watchers, so count only calls that were reported or never
+        # started.
         return len(self._finished.get(run.id, ())) + self._never_started(run)
 
     def _never_started(self, run: Run) -> int:
@@ -444,8 +443,8 @@ class Running:
         self.relaying = Relaying(bridge, group)
         self.module_views = ModuleViews(bridge)
         self.published: Callable[[], None] = lambda: None
-        # Two mappings that are keyed by run: events that are set after the first attempt to publish
-        # the run, and reasons why the run is not published yet.
+        # Both are keyed by run: an event that is set after the first attempt to publish the run,
+        # and the reason why it is not published yet.
         self._saving: dict[str, anyio.Event] = {}
         self._unsaved: dict[str, str] = {}
         self.closing = False
@@ -482,8 +481,8 @@ class Running:
 
         self.sampler.explain(run, request, seconds)
         if run.status in ENDED and self._intent(run.id) is not None:
-            # The run is published before the answer is sent, so that a client that calls the new
-            # tool right after the answer finds it.
+            # Publish the run before sending the answer, so that a client that then calls the new
+            # tool immediately finds it.
             with anyio.move_on_after(max(_SAVED_S, ends - anyio.current_time())):
                 await self._save_soon(run).wait()
 
@@ -577,7 +576,8 @@ class Running:
         all servers on a store share. A state, including any state of a module, is bound to its
         caller, and is refused if another caller sends it.
         """
-        # By default, the SDK binds a state to a token that only the SDK's own middleware records.
+        # Bind the state to the caller, because the SDK would bind it to a token that only its own
+        # middleware records.
         security = RequestStateSecurity(
             keys=[state_key(self.bridge.store)], ttl=STATE_SECONDS, bind_principal=caller_of
         )
@@ -601,7 +601,7 @@ class Running:
 
     async def _cancel_if_deliberate(self, run: Run, request: ToolRequest) -> None:
         if await self.cancellations.is_deliberate(request.context):
-            # The error means that another process might have taken over the run.
+            # The error means that another process might have taken the run over.
             with suppress(InterruptedRunError):
                 await run.patiently(
                     lambda: run.cancel("the client cancelled the request that started it")
@@ -651,13 +651,13 @@ class Running:
         content = blocks.place(
             [result.get(key) for key in (*VALUES, "errors")],
             first=1,
-            # The blocks are shown only once the run has ended, because otherwise each answer about
-            # the run would show them again.
+            # Show the blocks only once the run has ended, because otherwise every answer about it
+            # would show them again.
             room=0 if run.status == "running" else MAX_DIRECT - 2 * size,
             otherwise="check_run with only this path in paths shows it",
         )
-        # The text repeats a Request in full for hosts that show only text, so only half of the
-        # space is available.
+        # Only half of the space is available if the text repeats a Request in full, as it does for
+        # hosts that show only text.
         most = MAX_RESULT if requests is None else MAX_RESULT // 2
         if size > most:
             return refusal(
@@ -707,8 +707,8 @@ class Running:
 
         def watch(event: Event) -> None:
             if isinstance(event, RunEnded):
-                # When the run's watchers are called, the end of the run has not been written yet,
-                # so another task waits until the end is written.
+                # Use another task to wait, because the end of the run has not been written yet when
+                # its watchers are called.
                 self._group.start_soon(self._save_when_written, run)
 
         run.runner.watchers.append(watch)
@@ -771,7 +771,7 @@ class Running:
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _AGAIN_MOST_S)
         except Exception:
-            # This is a defect of ideabridge, so it is logged. The next request for the run tries
+            # Log this, because it is a defect of ideabridge. The next request for the run tries
             # again.
             logger.exception("run %s could not be published", run)
         finally:
@@ -791,7 +791,7 @@ class Running:
             except (LimitExceededError, WorkerError) as error:
                 cause = self.bridge.secrets.mask(str(error))
             except (ModulesAwayError, StoreError, anyio.get_cancelled_exc_class()):
-                # The publication is not at fault, so this attempt does not count.
+                # Do not count this attempt, because the publication is not at fault.
                 with suppress(StoreError):
                     self._keep(run, {"name": name, "tries": tries})
                 raise

@@ -142,7 +142,7 @@ class ToolSearch:
         for number, score in self._matches(_any_of(word_list)):
             if not self._is_of(number, module):
                 continue
-            # A look-alike gets a lower score, so that it comes after the tool that it resembles.
+            # Lower the score of a look-alike, so that it comes after the tool that it resembles.
             is_look_alike = tools[number].origin in self.look_alikes
             scores[number] = score / 2 if is_look_alike else score
 
@@ -253,14 +253,13 @@ def tool_line(tool: Tool, names: ProgramNames, observed: JSONObject | None = Non
         observed: the shape of the tool's earlier results.
     """
     place = names.place(tool)
-    # A tool that programs cannot call has no signature, so its label is shown instead.
+    # A tool that programs cannot call has no signature, so show its label instead.
     line = tool.label if place is None else names.signature(tool, observed)
     notes = _notes(tool, place, names)
     if not notes:
         return line
 
-    # A line that ends with this remark already has a comment, so the names are added to that
-    # comment.
+    # A line that ends with this remark already has a comment, so add the names to it.
     separator = ", " if line.endswith(OBSERVED) else " # "
     return f"{line}{separator}{notes}"
 

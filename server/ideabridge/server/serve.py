@@ -77,12 +77,12 @@ DEFAULT_PORT: Final = 8787
 
 def _collect_seldom() -> None:
     """Make full garbage collections rare, because they stop all threads."""
-    # Imported objects are never freed, but each full collection, including the last one, would
+    # Imported objects are never freed, but every full collection, including the last one, would
     # spend 0.1 s on scanning them.
     gc.freeze()
-    # With Python's thresholds (700, 10, 10), large runs caused 20 full collections of up to 1.4 s
-    # each. But a discarded run is a reference cycle, so collections must not be too rare: with
-    # (10_000, 50, 20), 120 runs of 4 MB took twice the memory.
+    # With Python's own thresholds (700, 10, 10), large runs caused 20 full collections of up to 1.4
+    # s each. But they must not be too rare, because a run that is discarded is a reference cycle:
+    # with (10_000, 50, 20), 120 runs of 4 MB took twice the memory.
     gc.set_threshold(10_000, 10, 10)
 
 
@@ -157,8 +157,8 @@ async def _opened(
     if beside is None:
         created = create()
     else:
-        # A thread loads the tool files, because importing them can take long and other clients use
-        # this process in the meantime.
+        # Load the tool files in a thread, because importing them can take long, and other clients
+        # are using this process in the meantime.
         created = await anyio.to_thread.run_sync(create)
 
     with ExitStack() as stack:
@@ -166,8 +166,7 @@ async def _opened(
             _serving(created, toolbox) as bridge,
             anyio.create_task_group() as group,
         ):
-            # This is tried several times, because other processes might lock the store for a
-            # moment.
+            # Try this several times, because another process might lock the store for a moment.
             await bridge.patiently(lambda: state_key(bridge.store))
             quotas = None if beside is None else beside.front.quotas
             front = Front(bridge, group, own_version(), manner.commands, quotas)
@@ -233,8 +232,8 @@ def _telemetry(
     try:
         from ideabridge.server.operations.telemetry import Telemetry
     except ImportError as error:
-        # The variables might be meant for other programs, so it is not an error if spans cannot be
-        # sent.
+        # The variables might be meant for other programs, so not being able to send spans is not an
+        # error.
         _report(
             f"{named[0]} is set, but spans are not available: {error}; pip install "
             "'ideabridge[telemetry]'"
@@ -260,7 +259,7 @@ async def _recover(bridge: Bridge, front: Front) -> None:
     try:
         front.running.publish_left()
     except StoreError as error:
-        # These runs are published the next time that someone asks about them.
+        # These runs are published when somebody next asks about them.
         _report(mask(f"earlier runs are not published: {error}"))
 
     await bridge.recover_runs(report, front.running.publish_when_done, keep=True)
@@ -284,8 +283,8 @@ async def _retain(bridge: Bridge) -> None:
     process = own_driver_name()
 
     def prune() -> str:
-        # The deletion uses its own connection, so that the server is not blocked. It does not
-        # create the store again if the store was deleted.
+        # Use a separate connection for the deletion, so that it does not block the server. Check
+        # the file first, because opening a store that was deleted would create it again.
         if bridge.store.is_file and not Path(path).exists():
             return ""
         try:
@@ -627,8 +626,8 @@ async def _workspace(
     configuration = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
     commands = source.commands(folder)
     if common.http.ui:
-        # The owner's links are in the server's store, and sign the owner in to the pages of
-        # workspaces, too.
+        # Use the owner's links of the server itself, because they are in its store and also sign
+        # the owner in to the pages of workspaces.
         own = beside.front.running.deciding.commands
         commands = replace(commands, page=f"{own.page}/w/{name}", link=own.link)
 
@@ -870,7 +869,7 @@ async def _until_signalled(
     `exits=False`, after a second signal.
     """
     if sys.platform == "win32":
-        # On this platform, event loops receive no signals; Ctrl-C raises KeyboardInterrupt.
+        # Event loops receive no signals on this platform, where Ctrl-C raises KeyboardInterrupt.
         await serve()
         return
 
@@ -878,8 +877,7 @@ async def _until_signalled(
     signalled = anyio.Event()
 
     def handle(_number: int, _frame: FrameType | None) -> None:
-        # Python calls this function between two instructions, so it works even if the event loop is
-        # blocked.
+        # Python calls this between two instructions, so it works even if the event loop is blocked.
         if exits or signalled.is_set():
             _exit_soon()
         loop.call_soon_threadsafe(signalled.set)
@@ -897,7 +895,7 @@ async def _until_signalled(
             number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)
         }
         try:
-            # If Python code stops running, the guard ends this process.
+            # The guard ends this process if Python code no longer runs.
             with guard.hearing():
                 await serve()
         finally:

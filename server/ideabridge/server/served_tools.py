@@ -147,8 +147,8 @@ class ExposedTool:
         self._rules = _Rules(self._bridge.approval, name)
         self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
         self._output: Validator | None = None
-        # Only results of activities are checked here. The results of a module's tools are checked
-        # where the module is called.
+        # Check only the results of activities, because those of a module's tools are checked where
+        # the module is called.
         if activity is not None and tool.output is not None:
             self._output = Validator(tool.output, what=f"the result of {name}")
 
@@ -205,7 +205,7 @@ class ExposedTool:
 
             raise
         finally:
-            # If no other outcome is set, the call was cancelled.
+            # Without any other outcome, the call was cancelled.
             self._record.end(entry, result)
 
     async def _answered(
@@ -221,8 +221,8 @@ class ExposedTool:
             owner = self._bridge.modules[tool.module or ""]
             tool = await owner.current(tool.name_in_module, request.progress)
 
-        # Rules use the name that the tool has in the offer, because its own name can occur in
-        # several modules.
+        # Use the tool's name in the offer for the rules, because several modules can have a tool
+        # with its own name.
         offered = tool
         if tool.module is not None:
             named = self._bridge.offer.known_catalogue.get(self.tool.key) or self.tool
@@ -304,7 +304,7 @@ class ExposedTool:
 
         ran = call.tool
         if ran is None or (ran.module, ran.name) != (self.tool.module, self.tool.name):
-            # A person has replaced the call with a call to another tool.
+            # A person has replaced the call with one to another tool.
             return {**self._running.answer_of(run, request), "isError": True}
 
         return await self._answer(ran, call.value)
@@ -331,7 +331,8 @@ class ExposedTool:
                 f"{type(error).__name__}: {str(error)[:_ERROR_CHARACTERS]}"
             ) from None
 
-        # A direct call has no run whose context could receive the message.
+        # Take only the data, because a direct call has no run whose context could receive the
+        # message.
         data = result.data if isinstance(result, DataMessage) else result
         value = normalise(data, what=f"the result of {tool.name}")
         if self._output is not None:
@@ -617,15 +618,15 @@ class PublishedTool:
         status = await self._running.wait_started(run, request)
         errors = [f"- {solution_error_line(error)}" for error in run.errors()[:_MOST_ERRORS]]
         if status == "done":
-            # A person might have been asked about a call in the program even if the program assumes
-            # nothing, so what the person approved is reported in any case.
+            # Always report what a person approved, because a person might have been asked about a
+            # call in the program even if the program assumes nothing.
             result = with_report(
                 await self._of_value(run.given()), run, declared=may_assume(self.publication)
             )
             if errors and not result.get("isError"):
                 result["content"].append({"type": "text", "text": "\n".join(["errors:", *errors])})
         else:
-            # The run has no output, or no output yet.
+            # The run has no output, or none yet.
             result = self._running.answer_of(run, request)
             result["isError"] = True
             if status not in ("running", "needs_approval", "needs_solution"):

@@ -150,8 +150,8 @@ class Front:
         self._bridge = bridge
         self._serving = Serving()
         if bridge.configuration.restricted_to is not None:
-            # The profile restricts the client on stdio here. Over HTTP, the gate restricts each
-            # request.
+            # This is how the profile restricts the client on stdio. Over HTTP, the gate restricts
+            # each request.
             profile = bridge.profiles.named(bridge.configuration.restricted_to)
             self._serving = Serving(in_profile(profile.name, LOCAL))
 
@@ -169,7 +169,7 @@ class Front:
         self.running.published = self.announcements.poke
         self._views = RunViews(bridge)
         self._skills = IdeaSkills(bridge)
-        # For each client, the unused configured files that the latest report to the client named.
+        # For each client, the unused configured files that were named in the latest report to it.
         self._told: dict[Hashable, tuple[str, ...]] = {}
         self._own = OwnHandlers(self.running, self.catalogue, self.direct_calls)
         self._tasks = RunTasks(self.running)
@@ -217,8 +217,8 @@ class Front:
             on_unsubscribe_resource=announcements.unsubscribe,
             on_subscriptions_listen=announcements.on_listen,
         )
-        # The results of these handlers are already in wire form, which the constructor's types do
-        # not allow.
+        # Add these handlers here, because their results are already in wire form, which the types
+        # of the constructor do not allow.
         server.add_request_handler("tools/list", types.PaginatedRequestParams, self.list_tools)
         server.add_request_handler("tools/call", types.CallToolRequestParams, self.call_tool)
         server.add_request_handler(
@@ -242,8 +242,8 @@ class Front:
             "completion/complete", types.CompleteRequestParams, offerings.complete
         )
         if offerings.has_modules:
-            # ideabridge itself sends no log messages to clients, so this handler exists only if
-            # modules are exposed.
+            # Add this handler only if modules are exposed, because ideabridge itself sends no log
+            # messages to clients.
             server.add_request_handler(
                 "logging/setLevel", types.SetLevelRequestParams, offerings.set_log_level
             )
@@ -334,17 +334,17 @@ class Front:
         set_client_session(client_session_of(ctx))
         CLIENT.set(client_text(ctx, self._bridge.secrets.mask))
         try:
-            # A request can still be in progress after its client has disconnected, so requests are
-            # counted here, where their end is certain.
+            # Count requests here, where their end is certain, because a request can still be in
+            # progress after its client has disconnected.
             if ctx.request_id is None:
                 return await call_next(ctx)
             with self.quotas.holding(caller_of(ctx), "requests in progress", MOST_REQUESTS):
                 result = await call_next(ctx)
 
             if ctx.method in _HELLO and isinstance(result, dict):
-                # The instructions depend on the caller and can change over time. The SDK, in
-                # contrast, has one text for all callers and, over stdio, keeps the text that it got
-                # at the start.
+                # The instructions depend on the caller and can change over time. The SDK has a
+                # single text for all callers and, over stdio, keeps the one that it got at the
+                # start.
                 result["instructions"] = self._instructions(caller_of(ctx))
 
             return result
@@ -592,8 +592,8 @@ def _for_host(context: Context, result: ToolAnswer) -> ToolAnswer:
     client = context.session.client_params
     if len(result["content"]) == 1 or client is None or not _is_one_of(client, STRUCTURED_HOSTS):
         return result
-    # Leaving out the structured content loses nothing: the text contains everything that the
-    # structured content does, and own tools declare no output schema.
+    # Nothing is lost without the structured content, because the text contains all of it, and own
+    # tools declare no output schema.
     return {key: part for key, part in result.items() if key != "structuredContent"}
 
 

@@ -156,7 +156,7 @@ class UserService:
         if self.manager == "systemd":
             _run("systemctl", "--user", "daemon-reload")
             _run("systemctl", "--user", "enable", _UNIT)
-            # A running service must be restarted to use the new file.
+            # Restart the service, because a running one would not use the new file.
             _run("systemctl", "--user", "restart", _UNIT)
         else:
             _try("launchctl", "bootout", _target())
@@ -249,7 +249,7 @@ def user_service(platform: str = sys.platform, home: Path | None = None) -> User
         return UserService("launchd", home / "Library" / "LaunchAgents" / f"{_LABEL}.plist")
 
     if platform != "win32" and shutil.which("systemctl") is not None:
-        # The user's service manager answers only within one of the user's sessions.
+        # The user's service manager answers only inside a session of the user.
         if _try("systemctl", "--user", "show-environment"):
             folder = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
             return UserService("systemd", folder / "systemd" / "user" / _UNIT)

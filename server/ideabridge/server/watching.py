@@ -75,11 +75,11 @@ class SourceWatch:
         """Watch folders until different folders have to be watched. Return False if the system does
         not let this process watch them.
         """
-        # Only a process that watches files needs this import.
+        # Import this only when it is needed, because only a process that watches files uses it.
         from watchfiles import watch
 
-        # The library waits in a thread, which a cancellation does not interrupt, so this event
-        # stops it.
+        # Use an event to stop the library, because it waits in a thread that a cancellation does
+        # not interrupt.
         stop = threading.Event()
         events = watch(
             *folders,
@@ -95,8 +95,8 @@ class SourceWatch:
         can_watch = True
         async with anyio.create_task_group() as group:
             await group.start(_set_when_cancelled, stop)
-            # A file might have changed before the watch began, so the files are compared with their
-            # earlier state first.
+            # Compare the files with their earlier state first, because one of them might have
+            # changed before the watch began.
             await self._compare()
             while self._folders() == folders:
                 try:
@@ -123,7 +123,7 @@ class SourceWatch:
         if now != self._seen or self._is_due():
             self._seen = now
             await self._changed()
-            # The new content of the changed files might name different files to watch.
+            # The changed files might now name other files to watch.
             self._seen = {file: now.get(file, state) for file, state in self._look().items()}
 
     def _look(self) -> dict[Path, FileState]:

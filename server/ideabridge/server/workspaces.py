@@ -50,7 +50,7 @@ def registered_workspaces() -> dict[str, Path]:
             is not what `register_workspace` wrote.
     """
     path = workspaces_file()
-    # The result is cached, because each request to a workspace asks for its folder.
+    # Use the cache, because every request to a workspace asks for its folder.
     return _read(path, state_of(path))
 
 

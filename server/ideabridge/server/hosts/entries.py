@@ -395,14 +395,14 @@ def carry_secrets(file: EntryFile, name: str, before: JSONObject, after: JSONObj
     """
     owner = secret_owner(file.path)
     if owner.file is None:
-        # There is nothing to carry over, because every server in the user's own file can use the
-        # stored secrets.
+        # Every server in the user's own file can use the stored secrets, so there is nothing to
+        # carry over.
         return
 
     try:
         former = entry_digest(_parsed(name, before))
     except ConfigurationError:
-        # The previous entry was not usable, so it had no access to secrets.
+        # The previous entry could not be used, so it had no access to secrets.
         return
 
     digest = entry_digest(_parsed(name, after))

@@ -138,7 +138,8 @@ class HostFile:
             if isinstance(servers, dict) and any(map(is_like_a_server, servers.values())):
                 return replace(self, keys=keys, is_list=False)
 
-        # In a settings file, an object with a command is not necessarily a server.
+        # Check the content, because in a settings file, an object with a command need not be a
+        # server.
         bare = _without_marks(content)
         if bare and all(map(is_like_a_server, bare.values())):
             return replace(self, keys=(), is_list=False)
@@ -283,7 +284,7 @@ def _read_text(path: Path, max_bytes: int) -> str:
         data = read_plain(path, max_bytes)
     except TrustError as error:
         raise HostFileError(str(error)) from None
-    # UTF-16 with a byte order mark is accepted, because PowerShell writes it.
+    # Accept UTF-16 with a byte order mark, because PowerShell writes it.
     is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     encoding = "utf-16" if is_utf16 else "utf-8-sig"
     return io.TextIOWrapper(io.BytesIO(data), encoding=encoding).read()

@@ -187,7 +187,8 @@ def plan_import(
         for adoption in findings.adoptions
     ]
     receiving = [target for target in targets.all if _received(adoptions, target)]
-    # Servers that came with a cloned repository must not become trusted just by being copied.
+    # Servers that came with a cloned repository must not become trusted merely because they are
+    # copied.
     trusted = [
         target.file
         for target in receiving

@@ -53,8 +53,8 @@ def this_program() -> list[str]:
         if beside.is_file():
             return [str(beside.absolute())]
 
-    # -P is needed because a host starts this program in a project's folder, and files in that
-    # folder must not replace Python modules.
+    # -P is needed because a host starts this program in the folder of a project, and files in that
+    # folder must not take the place of Python modules.
     return [sys.executable, "-P", "-m", "ideabridge.server"]
 
 
@@ -90,7 +90,7 @@ def _is_cached(prefix: Path) -> bool:
     run` create such environments.
     """
     caches = [platformdirs.user_cache_path()]
-    # Other caches contain a file with this name (Cache Directory Tagging Specification).
+    # Other caches have a file with this name in them (Cache Directory Tagging Specification).
     caches += [folder for folder in prefix.parents if (folder / "CACHEDIR.TAG").is_file()]
     return any(prefix.is_relative_to(cache) for cache in caches) or ".cache" in prefix.parts
 

@@ -151,7 +151,7 @@ def _tools_of_rules(items: list[JSON], name: str) -> list[str]:
     """Return a server's tools that appear in rules such as `mcp__SERVER__TOOL`. A rule about the
     whole server yields the tool "".
     """
-    # In rules, the host replaces every other character of the server's name with `_`.
+    # In its rules, the host replaces all other characters in the server's name with `_`.
     server = "mcp__" + re.sub(r"[^A-Za-z0-9_-]", "_", name)
     tools: list[str] = []
     for item in items:

@@ -48,8 +48,8 @@ def relative_places(entry: JSONObject, project: Path) -> list[str]:
         places = []
 
     for number, argument in enumerate(read_arguments(command, start.words)):
-        # Code in an argument, such as the name of a package or a subcommand, is often also the name
-        # of a folder.
+        # Code in an argument is often the name of a package or a subcommand, and a folder can have
+        # the same name.
         may_be_folder = not argument.is_code
         if any(
             _is_relative(part, project, may_be_folder=may_be_folder)

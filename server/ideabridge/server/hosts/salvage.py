@@ -98,7 +98,7 @@ class _Scanner:
         self._text = text
         self._decoder = decoder()
         self._failures = 0
-        # The number of characters that can still be read without a result.
+        # How many more characters may be read without a result.
         self._left = _MOST_READINGS * len(text)
 
     def value(self, start: int, depth: int) -> tuple[JSON, int]:
@@ -142,8 +142,8 @@ class _Scanner:
             if self._text[place : place + 1] not in (",", "}", '"', ""):
                 members[str(name)] = PartialObject()
                 place = self._behind(place)
-            # A missing comma between two members does not change their meaning, so the comma is
-            # optional here.
+            # Make the comma optional, because the meaning of two members does not change if there
+            # is none between them.
             if self._text[place : place + 1] == ",":
                 place = self._skip(place + 1)
 

@@ -83,8 +83,8 @@ class Place:
         parts = self.path.split("/")
         below = next(number for number, part in enumerate(parts) if "*" in part) - len(parts)
         folder = Path(*path.parts[:below])
-        # Whoever can create a file in a project must not be able to add lines to a message through
-        # the file's name.
+        # Leave out names that are not printable, because whoever can create a file in a project
+        # must not be able to add lines to a message through its name.
         matches = [
             match
             for match in sorted(folder.glob("/".join(parts[below:])))
@@ -289,8 +289,7 @@ class Host:
         Raises:
             HostFileError: the host reads no file in that scope.
         """
-        # If the project is the home folder, the project's file and the user's own file can be the
-        # same.
+        # If the project is the home folder, its file may be the same as the user's own.
         files = [
             file
             for place in self.places

@@ -37,7 +37,7 @@ _OWN_KEYS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("workingDirectory", "working_directory"), "cwd"),
     "isActive": "enabled",
     **dict.fromkeys(("allowed_tools", "available_tools"), "allow"),
-    # `tools` has several forms, so it corresponds to no single key.
+    # `tools` has several forms, so no single key corresponds to it.
     "tools": "",
 }
 """Maps keys of hosts to the keys of an entry in `ideabridge.json`; `enabled` is the opposite of
@@ -189,7 +189,7 @@ class _Entry:
                 entry[key] = value
 
         if self.allow is not None:
-            # An empty list allows no tool, so it is not left out.
+            # Do not leave out an empty list, because it allows no tool.
             entry["allow"] = list[JSON](self.allow)
         return entry
 
@@ -465,7 +465,7 @@ class _Translator:
         if own_key == "deny":
             self.entry.deny = list(dict.fromkeys([*self.entry.deny, *names]))
         elif (names or key != "available_tools") and "*" not in names:
-            # If an entry has two lists, a tool is offered only if it is in both.
+            # If an entry has two lists, a tool is offered only if it is in both of them.
             allowed = self.entry.allow
             if allowed is not None:
                 names = [name for name in allowed if name in names]
@@ -661,7 +661,7 @@ class _Translator:
 
         folder = self.entry.cwd
         if folder is not None and not _ABSOLUTE.match(folder):
-            # The host resolves the path relative to the project, so the path is made absolute.
+            # Make the path absolute, because the host resolves it relative to the project.
             self.entry.cwd = str(Path(as_written(str(self._environment.project))) / folder)
 
         for name in _docker_names(command, self.entry.args):

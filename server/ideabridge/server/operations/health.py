@@ -61,8 +61,7 @@ class Health:
             reasons.append("the server is shutting down")
 
         reasons += [f"the store {problem}" for problem in _store_problems(bridge)]
-        # The sender of the request must not learn the names of workspaces, so the reasons do not
-        # contain them.
+        # Leave out the names of workspaces, because whoever sends the request must not learn them.
         of_workspaces = [
             problem for other in self._workspaces() for problem in _store_problems(other)
         ]
@@ -70,9 +69,9 @@ class Health:
             f"the store of a workspace {problem}" for problem in dict.fromkeys(of_workspaces)
         ]
 
-        # ideabridge later tries again to connect to a module that failed. In the meantime, the
-        # server serves requests without it. The modules of a workspace connect after the request
-        # that has opened it, so they do not make the server unready.
+        # While ideabridge is trying to reach a module that failed, it serves requests without it.
+        # The modules of a workspace connect only after the request that opened it, so they do not
+        # make the server unready.
         self._connected = self._connected or all(
             status.state != "connecting" for status in bridge.modules.statuses()
         )

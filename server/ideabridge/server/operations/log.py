@@ -48,7 +48,7 @@ class BoundedLog(logging.Handler):
             self._count = 0
             self._alike.clear()
 
-        # `clean_record` has already formatted the record; `template` is the unformatted text.
+        # `clean_record` has already formatted the record; `template` is the text before that.
         key = record.name, str(record.__dict__.get("template", record.msg))[:200]
         alike = self._alike.get(key, 0)
         if alike >= MOST_ALIKE or self._count >= MOST_RECORDS:

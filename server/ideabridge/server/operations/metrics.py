@@ -87,7 +87,7 @@ class Metrics:
 
     def __init__(self, version: str) -> None:
         self._registry = registry = CollectorRegistry()
-        # The watched bridges, keyed by workspace, in the order in which they were opened.
+        # The bridges that are watched, keyed by workspace, in the order in which they were opened.
         self._bridges: dict[str, Bridge] = {}
         self._tools: set[CountedTool] = set()
 
@@ -155,8 +155,8 @@ class Metrics:
         """
         bridge.executor.observers.append(partial(_RunCount, self, bridge, workspace))
         direct_calls.observers.append(partial(self._observe_direct, bridge, workspace))
-        # A counter that first appears with the value 1 would lose this increase, so it is created
-        # with the value 0.
+        # Create the counter with the value 0, because a counter that first appears with the value 1
+        # would lose this increase.
         self.asked.labels(workspace)
         self._bridges[workspace] = bridge
         try:
@@ -175,8 +175,8 @@ class Metrics:
         for workspace, bridge in self._bridges.items():
             at_work.add_metric([workspace], bridge.runs_at_work(SEES_ALL))
             for status in bridge.modules.statuses():
-                # A server that starts only when it is used is not missing, and a server that
-                # another bridge lends is reported by that bridge.
+                # A server that starts only when it is used is not missing, and one that another
+                # bridge lends is reported by that bridge.
                 is_own = status.name in bridge.modules.own_names
                 if is_own and status.state not in ("disabled", "idle"):
                     up.add_metric([workspace, status.name], status.state == "up")
@@ -199,7 +199,7 @@ class Metrics:
                 continue
 
             paths.add(store.path)
-            # If the store cannot be read, this number is left out, and the next metric is 0.
+            # If the store cannot be read, leave this number out, and let the next metric be 0.
             with suppress(StoreError):
                 queued.add_metric([workspace], store.queue.count(most=MOST_QUEUED))
 

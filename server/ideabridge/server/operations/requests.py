@@ -148,8 +148,8 @@ class RequestWatch:
         self._server = server
         self._workspace = workspace
         self._observers = observers
-        # This middleware must be the outermost one, so that it sees the answers into which other
-        # middleware turns errors.
+        # Put this middleware outermost, so that it also sees the answers that other middleware
+        # makes of errors.
         server.middleware.insert(0, self._watched)
 
     def over(self, app: ASGIApp) -> ASGIApp:
@@ -300,7 +300,7 @@ def request_log(level: LogLevel) -> Generator[list[Observer]]:
     adds_handler = not logging.getLogger().handlers
     requests_logger.setLevel(level.upper())
     if adds_handler:
-        # These lines bypass the error log, because the error log leaves out similar lines.
+        # Bypass the error log, because it leaves out lines that are similar to others.
         requests_logger.addHandler(handler)
         requests_logger.propagate = False
 

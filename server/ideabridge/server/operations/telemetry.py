@@ -90,10 +90,11 @@ class Telemetry:
             id_generator=self._ids,
             shutdown_on_exit=False,
         )
-        # Failed attempts to reach a collector are not logged one by one, because the exporter logs
-        # an error after the last attempt.
+        # Do not log each failed attempt to reach a collector, because the exporter logs an error
+        # after the last one.
         logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
-        # The processor has a bounded queue and a thread, so nothing here waits for the collector.
+        # The processor has a thread and a bounded queue, so nothing here has to wait for the
+        # collector.
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._provider = provider
         self._tracer = provider.get_tracer("ideabridge", version)

@@ -68,7 +68,7 @@ def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutc
         ServiceError: the service cannot be installed. No host's file was changed.
     """
     outcome = SetupOutcome()
-    # All project files are checked before anything changes.
+    # Check all project files before changing anything.
     projects = [change for change in plan.receiving() if change.project is not None]
     expected_digests = {change.path: _expected_digest(plan, change) for change in projects}
 
@@ -150,11 +150,12 @@ def _write(change: FileChange, record: SetupRecord) -> bool:
     """
     target = Path(os.path.realpath(change.path))
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
-    # The step for the edit. The list is empty until the edit is about to be made.
+    # The step for the edit. The list stays empty until the edit is about to be made.
     steps: list[FileStep] = []
 
     def note(file: EditedFile) -> None:
-        # The edit is repeated if another program has written the file meanwhile.
+        # Forget the earlier step, because the edit is repeated if another program has written the
+        # file in the meantime.
         _forget(steps, record)
         steps.append(FileStep(title=change.title, file=file, mode=mode))
         record.add(steps[0])

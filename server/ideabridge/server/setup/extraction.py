@@ -114,7 +114,7 @@ def known_secrets(targets: Destinations) -> KnownSecrets:
                 for name in names:
                     values[owner.file, name] = secret_value(owner, name, server, digest)
             except (ConfigurationError, StoredSecretError):
-                # An entry whose secrets cannot be read is compared without them.
+                # Compare the entry without its secrets if they cannot be read.
                 continue
 
     return KnownSecrets(
@@ -130,7 +130,7 @@ class Extraction:
     """
 
     def __init__(self, known: KnownSecrets) -> None:
-        # The value of a stored secret is None if it could not be read.
+        # For each stored secret, its value, or None if it could not be read.
         self._values: dict[_Key, str | None] = {key: known.values.get(key) for key in known.names}
         self._stored = known.names
 

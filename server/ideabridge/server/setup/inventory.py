@@ -126,11 +126,11 @@ def _targets(environment: HostEnvironment) -> Destinations:
     file = environment.project / FILE_NAME
     if not _is_project(environment) or _is_folder_of(environment, own_file):
         return Destinations(own, own)
-    # Secrets in the file's entries become `${secret:NAME}`, so no secret is shared.
+    # Secrets in the file's entries become `${secret:NAME}`, so the file shares no secret.
     try:
         text = _read_project_file(file)
     except HostFileError:
-        # The setup does not write to this file. `_project_problem` returns the reason.
+        # The setup does not write to this file, for the reason that `_project_problem` returns.
         text = text_of_bytes(file, "jsonc", None)
     return Destinations(own, Destination(text, is_own=False, is_shared=False))
 

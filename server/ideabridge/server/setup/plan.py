@@ -323,7 +323,7 @@ def _habits(inventory: Inventory, servers: tuple[PlannedServer, ...]) -> Iterato
 
             names.setdefault(source.host.name, []).append(adoption.name)
             if adoption.approved:
-                # The entry of the server itself contains these rules.
+                # The server's own entry contains these rules.
                 words = tuple(
                     "calls every tool without asking"
                     if name == "*"
@@ -360,7 +360,7 @@ def _planned_host(
         return planned
     connects = isinstance(present, dict) and connects_here(with_own_keys(present))
     if connects and service is None:
-        # The host already connects to the user's service, so this choice of the user stays.
+        # The host already connects to the user's service, so leave this choice of the user alone.
         return replace(planned, state="present")
     if not isinstance(present, dict) or not (connects or is_ourselves(present)):
         reason = f"{place.path} has another server named {SERVER_NAME!r}"
@@ -404,7 +404,7 @@ class _Merging:
 
         digest = start_digest(adoption.host_entry)
         own_key = (self._inventory.targets.user.file, digest)
-        # A server that the user has in every project is not needed in the project's file.
+        # If the user has the server in every project, it is not needed in the project's file.
         key = own_key if own_key in self._groups else (adoption.target.file, digest)
         group = self._groups.setdefault(key, _Group(adoption.target))
         group.sources.append(source)
@@ -422,7 +422,7 @@ class _Merging:
         present = {target.file: self._present(target) for target in self._inventory.targets.all}
         own_file = self._inventory.targets.user.file
         extraction = Extraction(self._inventory.secrets)
-        # The user's own servers come first, so that their names are known.
+        # Begin with the user's own servers, so that their names are known.
         groups = sorted(self._groups.items(), key=lambda item: item[0][0] != own_file)
         for (file, digest), group in groups:
             digests = present[file]
@@ -443,8 +443,8 @@ class _Merging:
 
             name = _free_name(sources[0], digests)
             digests[name] = digest
-            # Only servers for the same configuration are merged, so that a server's settings in one
-            # project do not change a server that the user has in every project.
+            # Merge only servers for the same configuration, because the settings that a server has
+            # in one project must not change one that the user has in every project.
             merged, notes = _merged(
                 [source for source in sources if source.adoption.target is group.target]
             )

@@ -96,15 +96,15 @@ class Connections:
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS) -> None:
-        # With a lower limit, connections that are accepted at the same time would close each other
+        # A lower limit would let connections that are accepted at the same time close each other
         # before they are read.
         self._most = max(2 * ACCEPTED_AT_ONCE, most)
         self._unread = min(_UNREAD, self._most // 4)
         self._ranks: dict[Rank, dict[GuardedProtocol, None]] = {rank: {} for rank in Rank}
         self._received = 0
-        # The number of bytes of an answer that the client has not read yet, keyed by connection.
+        # For each connection, how many bytes of an answer the client has not read yet.
         self._unsent: dict[GuardedProtocol, int] = {}
-        # The number of connections with an admitted request, keyed by caller.
+        # For each caller, the number of connections with an admitted request.
         self._in_progress: Counter[str] = Counter()
 
     def admit(self, connection: GuardedProtocol, caller: str) -> None:
@@ -148,8 +148,8 @@ class Connections:
 
         ranks = [Rank.STRANGER, Rank.IDLE, Rank.SENDING]
         if len(self._ranks[Rank.STRANGER]) <= self._unread:
-            # There are few strangers' connections, and most of them have not been read yet. If
-            # strangers' connections were closed first, new connections would close each other.
+            # Close strangers' connections last. There are only a few, and most of them have not
+            # been read yet, so new connections would otherwise close each other.
             ranks = [Rank.IDLE, Rank.SENDING, Rank.STRANGER]
 
         for rank in ranks:
@@ -284,8 +284,8 @@ class GuardedProtocol(H11Protocol):
         self.rank = Rank.STRANGER
         self.caller = ""
         self.received = 0
-        # About the header or body that is arriving: the time at which it began, the number of bytes
-        # that have arrived, and the timer for the deadline.
+        # The header or body that is arriving: when it began, how many bytes of it have arrived, and
+        # the timer for its deadline.
         self._since = 0.0
         self._arrived = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -359,7 +359,7 @@ class GuardedProtocol(H11Protocol):
 
         after = self.conn.their_state
         if after is h11.IDLE or after is h11.SEND_BODY:
-            # A header or a body has started or continues.
+            # A header or a body has begun, or goes on.
             if self._timer is None or after is not before:
                 self._start()
             self._arrived += len(data)
@@ -380,7 +380,7 @@ class GuardedProtocol(H11Protocol):
             self._start()
 
         super().on_response_complete()
-        # Bytes that have arrived in the meantime can be the start of the next request.
+        # Bytes that have arrived in the meantime can be the beginning of the next request.
         if (
             self._timer is None
             and self.conn.their_state is h11.IDLE
@@ -445,7 +445,7 @@ class GuardedProtocol(H11Protocol):
         assert self._timer is not None
         late = self.loop.time() - self._timer.when()
         if late > _LATE_SECONDS:
-            # The server was too busy to read, so the delay does not count against the client.
+            # The server was too busy to read, so do not count the delay against the client.
             self._since += late
 
         due = self._due()
@@ -454,8 +454,7 @@ class GuardedProtocol(H11Protocol):
             return
 
         body = self.conn.their_state is h11.SEND_BODY
-        # If there is no request, or an answer has begun, the connection is closed without a
-        # message.
+        # Without a request, or after an answer has begun, close the connection without a message.
         if not self.cycle.response_started if body else self._arrived:
             text = f"the {'body' if body else 'headers'} of the request did not arrive in time".encode()
             self.transport.write(

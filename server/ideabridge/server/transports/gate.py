@@ -259,7 +259,7 @@ class TokenDoor:
 
         if token is None and caller == LOCAL:
             return ANYBODY
-        # The SDK binds a session to the user who opened it, so the caller is passed to the SDK.
+        # Tell the SDK who the caller is, because it binds a session to the user who opened it.
         scope["user"] = AuthenticatedUser(access.model_copy(update={"client_id": caller}))
         return Admission(caller, token, is_named=token is not None)
 
@@ -271,7 +271,7 @@ class TokenDoor:
         """See `Door`."""
         if status in _CODES:
             return _refusal(status, _CODES[status], why, headers)
-        # In JSON-RPC, an error that does not belong to a request has a null id.
+        # In JSON-RPC, an error that belongs to no request has a null id.
         error = {"code": _INVALID_REQUEST, "message": why}
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status, headers)
 
@@ -354,7 +354,7 @@ class Gate:
         self._credentials = credentials
         self._quotas = quotas
         self._per_minute = per_minute
-        # The requests in progress, keyed by the scope that can end each of them.
+        # The requests in progress, each keyed by the scope that can end it.
         self._served: dict[anyio.CancelScope, tuple[Door, Admission]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -395,7 +395,7 @@ class Gate:
         try:
             return await door.identify(scope)
         except IdeabridgeError as error:
-            # The users or the provider's keys are not available, so nobody gets access.
+            # The users or the provider's keys are not available, so let nobody in.
             logger.error("ideabridge: a request is refused: %s", error)
             return door.refusal(503, "tokens cannot be checked now", {"Retry-After": "30"})
 
@@ -413,7 +413,7 @@ class Gate:
             # A stranger's request needs no share, because strangers' connections are closed first.
             return
 
-        # A person has only one share, no matter which profiles the person uses.
+        # A person has one share in total, whichever profiles the person uses.
         caller = owner_of(admission.caller)
         note_user(scope, caller)
         asked_by.set(caller)
@@ -441,8 +441,8 @@ class Gate:
             ended = message["type"] == "http.response.body" and not message.get("more_body", False)
             await send(message)
 
-        # A change that a person has sent is carried out even if the browser disconnects
-        # immediately. A request that only reads a page ends when the browser disconnects.
+        # Carry out a change that a person has sent even if the browser disconnects immediately. End
+        # a request that only reads a page when the browser disconnects.
         only_reads = door is self._page and scope["method"] != "POST"
         with anyio.CancelScope() as limit:
             self._served[limit] = door, admission
@@ -455,8 +455,7 @@ class Gate:
                 del self._served[limit]
 
         if limit.cancelled_caught and not begun:
-            # The token or the session has become invalid in the meantime, so the answer is a
-            # refusal.
+            # The token or the session has since become invalid, so refuse the request.
             answer = await self._identified(door, scope)
             if isinstance(answer, Admission):
                 answer = door.refusal(503, "the request was ended; send it again", {})
@@ -470,13 +469,13 @@ class Gate:
         """
         while True:
             await anyio.sleep(WATCH_SECONDS)
-            # Many requests have the same token, so each token is checked only once per round.
+            # Check each token only once per round, because many requests have the same one.
             valid: dict[tuple[bytes, str], bool] = {}
             for door, admission in set(self._served.values()):
                 try:
                     still_holds = await self._still_holds(door, admission, valid)
                 except IdeabridgeError:
-                    # The token cannot be checked now. The next round checks it again.
+                    # The token cannot be checked now. The next round tries again.
                     continue
                 if not still_holds:
                     for limit, served in self._served.items():

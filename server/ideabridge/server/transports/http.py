@@ -120,8 +120,8 @@ def bind_socket(host: str, port: int, *, token: str | None, guarded: bool = Fals
         raise ServeError(f"port {port}: expected 0 to 65535")
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio disables Nagle's algorithm (which delays each answer by 40 ms) only for sockets whose
-    # protocol is set to TCP.
+    # Set the protocol to TCP, because only then does asyncio disable Nagle's algorithm, which would
+    # delay each answer by 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -182,7 +182,7 @@ def application(
     app: ASGIApp = server.streamable_http_app(
         streamable_http_path=CALLS,
         host=host,
-        # The SDK does not need to check Host and Origin, because the gate has checked them.
+        # The gate has already checked Host and Origin, so the SDK need not.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=MAX_MESSAGE,
     )
@@ -203,7 +203,7 @@ class _LargeAnswers:
             await self._app(scope, receive, send)
             return
 
-        # The start of a stream is held until its first event.
+        # Hold back the start of a stream until its first event.
         start: Message | None = None
         is_stream = is_answered = False
 
@@ -299,7 +299,7 @@ class _Messages:
     def __init__(self, app: ASGIApp, ended: Callable[[str], None]) -> None:
         self._app = app
         self._ended = ended
-        # The least recently used session is first.
+        # The sessions, beginning with the one that has not been used for longest.
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._crowded_out: OrderedDict[str, None] = OrderedDict()
         self._swept_at = time.monotonic()
@@ -329,15 +329,15 @@ class _Messages:
                 break
             last = await receive()
         else:
-            # The client disconnected before its request was complete.
+            # The client disconnected before it had sent the whole request.
             return
 
         connection.whole()
         whole = bytes(body)
         body.clear()
         if size > MAX_MESSAGE:
-            # The request is refused only now, because a client that is still sending would not see
-            # the answer.
+            # Refuse the request only now, because a client that is still sending would not see the
+            # answer.
             await _refuse(send, _TOO_LARGE, size_problem(size), whole)
             return
 
@@ -396,7 +396,8 @@ class _Messages:
 
         state = self._sessions.get(session)
         if state is not None and state.caller != caller:
-            # The session belongs to a different caller, so the SDK answers that it does not exist.
+            # The session belongs to a different caller, so let the SDK answer that it does not
+            # exist.
             state = None
 
         statuses: list[int] = []
@@ -405,7 +406,7 @@ class _Messages:
             nonlocal session, state
             if message["type"] == "http.response.start":
                 statuses.append(message["status"])
-                # A refused session also has an id, but the SDK discards it immediately.
+                # A session that was refused also has an id, but the SDK discards it immediately.
                 if not session and message["status"] < _REFUSED:
                     session = header(message, b"mcp-session-id")
                     if session:
@@ -465,8 +466,8 @@ class _Messages:
         excess = max(0, len(sessions) - _MOST_SESSIONS)
         oldest = self._unused(sessions)[:excess]
         for session in oldest:
-            # All these sessions are removed before the first of them is ended, because clients can
-            # open other sessions while a session is ending.
+            # Remove all these sessions before ending the first one, because clients can open others
+            # while it is ending.
             del self._sessions[session]
             self._crowded_out[session] = None
             if len(self._crowded_out) > _MOST_REMEMBERED:
@@ -511,7 +512,7 @@ async def _refuse(
             "error": {"code": types.INVALID_REQUEST, "message": problem},
         }
     elif "result" in answer:
-        # Over HTTP, a tool error is a successful response.
+        # Over HTTP, a tool error is still a successful response.
         status = 200
     await _answer(send, status, answer)
 
@@ -536,9 +537,8 @@ class HTTPServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening."""
         await super().startup(sockets)
-        # asyncio uses one setting both for the length of the queue of waiting connections and for
-        # the number of connections that it accepts at once, so the queue length is set here
-        # separately.
+        # Set the length of the queue of waiting connections separately, because asyncio has one
+        # setting for it and for the number of connections that it accepts at once.
         for listening in sockets or ():
             listening.listen(_BACKLOG)
 
@@ -560,7 +560,7 @@ def http_server(app: ASGIApp) -> HTTPServer:
             timeout_keep_alive=IDLE_SECONDS,
             ws="none",
             server_header=False,
-            # Headers in which a client or a proxy states the client's address are not trusted.
+            # Do not trust headers in which a client or a proxy states the client's address.
             proxy_headers=False,
         )
     )

@@ -111,8 +111,8 @@ class IdentityProvider:
 
         algorithm = header.get("alg")
         kid = header.get("kid")
-        # `crit` names extensions that a recipient must understand. This server understands none of
-        # them, so it refuses the token.
+        # `crit` names extensions that the recipient must understand. This server understands none,
+        # so it rejects the token.
         if (
             algorithm not in self.settings.algorithms
             or "crit" in header
@@ -143,7 +143,7 @@ class IdentityProvider:
         return self._identity(claims)
 
     def _identity(self, claims: dict[str, Any]) -> Identity | None:
-        # The claim is `scope` in RFC 9068; Microsoft and Okta use `scp`.
+        # RFC 9068 calls the claim `scope`; Microsoft and Okta call it `scp`.
         scopes = claims.get("scope", claims.get("scp"))
         name = claims.get(self.settings.name_claim)
         read = read_as(_Claims, {"sub": claims["sub"], "name": name, "scopes": scopes})
@@ -238,7 +238,7 @@ class IdentityProvider:
 
             keys = metadata.get("jwks_uri")
             try:
-                # The same rules apply as for an address in the configuration.
+                # Apply the same rules as to an address in the configuration.
                 return (
                     AuthSettings(
                         issuer=self.settings.issuer, audience="any", jwks_url=str(keys)

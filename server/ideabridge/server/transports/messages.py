@@ -68,7 +68,7 @@ def read_wire_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
         return [plain]
 
     data = data.strip(_NOISE).removeprefix(_BYTE_ORDER_MARK).strip(_NOISE)
-    # Bytes that are not UTF-8 are replaced, because they can occur anywhere in a string.
+    # Replace bytes that are not UTF-8, because they can occur anywhere in a string.
     text = data.decode("utf-8", "replace")
     messages: list[JSONRPCMessage | RefusedMessage] = []
     position = 0
@@ -188,8 +188,8 @@ def _read(value: object) -> list[JSONRPCMessage | RefusedMessage]:
         return _read_response(message)
     if "id" not in message and isinstance(message.get("method"), str):
         params = message.get("params")
-        # The sender of a notification gets no answer that could report an error, so the valid part
-        # of the notification is used.
+        # Use what is valid in a notification, because its sender gets no answer that could report
+        # an error.
         if isinstance(params, dict):
             members = cast("dict[str, Any]", params)
         else:
@@ -226,8 +226,8 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
         )
 
     if params == []:
-        # An empty list is accepted as an object, because some languages have only one empty value
-        # for both.
+        # Accept an empty list as an object, because some languages have only one empty value for
+        # both.
         params = {}
 
     if isinstance(params, list):

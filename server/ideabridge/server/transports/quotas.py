@@ -46,8 +46,8 @@ class Quotas:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._amounts: dict[tuple[str, str], int] = {}
-        # For each pair of a caller and a kind, the remaining uses and the time at which they were
-        # counted. The least recently used pair is first.
+        # For each pair of a caller and a kind, how many uses are left, and when they were counted.
+        # The least recently used pair is first.
         self._left: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     @contextmanager
@@ -121,10 +121,10 @@ ENDS: Final = 4096
 """Number of bytes that are kept from each end of a message that is too large."""
 
 _SIMPLE: Final = rb'"(?:jsonrpc|method)"\s*:\s*"([^"\\]{0,80})"'
-# The pattern also requires the character that follows the id, because an integer that is cut off
-# would be a different id.
+# Also require the character after the id, because an integer that is cut off would be a different
+# id.
 _ID: Final = rb'"id"\s*:\s*(-?[0-9]{1,18}|"[^"\\]{0,200}")(?=\s*[,}])'
-# An `id` belongs to the message itself only if all members next to it are members of the envelope.
+# An `id` belongs to the message itself only if every member next to it is a member of the envelope.
 _HEAD: Final = re.compile(rb"\s*\{\s*(?:" + _SIMPLE + rb"\s*,\s*)*" + _ID)
 _TAIL: Final = re.compile(_ID + rb"\s*(?:,\s*" + _SIMPLE + rb"\s*)*\}\s*\Z")
 _METHOD: Final = re.compile(
@@ -161,7 +161,7 @@ def refused(head: bytes, tail: bytes, reason: str) -> dict[str, Any] | None:
     if request_id is None:
         return None
     if _METHOD.match(head[:ENDS]) is not None:
-        # The answer is a tool error, because the host's model sees a tool error but not a protocol
+        # Answer with a tool error, because the host's model sees a tool error but not a protocol
         # error.
         result = {
             "content": [{"type": "text", "text": reason}],

@@ -95,8 +95,8 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
         try:
             await anyio.wait_readable(self._descriptor)
         except PermissionError:
-            # A regular file is read without waiting: it is always ready, and the event loop cannot
-            # wait for one.
+            # This is a regular file, which is always ready, and for which the event loop cannot
+            # wait. So read it without waiting.
             await anyio.lowlevel.checkpoint()
 
         try:
@@ -183,7 +183,7 @@ class StdioWriter(ObjectSendStream[SessionMessage]):
 def _encoded(message: types.JSONRPCMessage) -> bytes:
     if isinstance(message, types.JSONRPCResponse):
         response: dict[str, Any] = {"jsonrpc": "2.0", "id": message.id, "result": message.result}
-        # orjson refuses integers that need more than 64 bits, so such a message is encoded below.
+        # orjson rejects integers of more than 64 bits, so a message that has one is encoded below.
         with suppress(orjson.JSONEncodeError):
             return orjson.dumps(response, option=orjson.OPT_APPEND_NEWLINE)
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"

@@ -110,7 +110,7 @@ class Workspaces:
         try:
             folder = self._folder_of(name)
         except UnknownWorkspaceError:
-            # The user has removed the folder from the registered workspaces.
+            # The user has since removed the folder from the registered workspaces.
             self._end(name)
             raise
 

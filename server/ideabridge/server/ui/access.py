@@ -318,8 +318,8 @@ class Access:
         self._quotas = quotas
         self._credentials = credentials
         self._store = store
-        # The sessions, keyed by the key in the session's cookie, with the least recently used
-        # session first.
+        # The sessions, keyed by the key in their cookie, beginning with the one that has not been
+        # used for longest.
         self._sessions: OrderedDict[str, Visitor] = OrderedDict()
 
     # -- who it is ---------------------------------------------------------------------------------
@@ -380,8 +380,7 @@ class Access:
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
-                # The address of a static file changes with its content, so browsers can keep the
-                # file.
+                # Browsers can keep a static file, because its address changes with its content.
                 is_file = (
                     message["status"] == 200
                     and scope["query_string"]
@@ -508,7 +507,7 @@ class Access:
         return None
 
     def _count_failure(self, scope: Scope) -> None:
-        # Only failures are counted here, so strangers cannot use up the users' sign-ins.
+        # Count only failures, so that strangers cannot use up the users' sign-ins.
         self._quotas.spend(_address(scope), "failed sign-ins from this address", _MOST_SIGN_INS, 60)
         self._quotas.spend("", "failed sign-ins", _MOST_FAILURES, 60)
 
@@ -599,8 +598,8 @@ def _cookie_name(scope: Scope) -> str:
     every port of a host.
     """
     name = f"ideabridge_ui_{scope['server'][1]}"
-    # Browsers accept a cookie with this prefix only over an encrypted connection, and only from
-    # this host.
+    # Browsers accept a cookie with this prefix only over an encrypted connection and only from this
+    # host.
     return f"__Host-{name}" if is_encrypted(scope) else name
 
 

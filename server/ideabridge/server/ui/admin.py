@@ -150,7 +150,7 @@ class AdminPages:
         findings = Findings()
         checks.check_program(findings)
         checks.check_configuration(findings, bridge.configuration)
-        # A thread makes this check, because it counts the runs that retention will delete.
+        # Use a thread, because this check counts the runs that retention will delete.
         await anyio.to_thread.run_sync(
             checks.describe_store, findings, bridge.store, bridge.configuration
         )

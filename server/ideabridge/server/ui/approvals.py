@@ -272,7 +272,7 @@ class DecisionRow:
             return False
         shown = as_json(self.shown)
         try:
-            # The calls are compared as JSON, because 1 and true are equal in Python.
+            # Compare the calls as JSON, because 1 and true are equal in Python.
             return self.text.strip() != shown and as_json(decode(self.text)) != shown
         except IdeabridgeError:
             return True
@@ -337,7 +337,7 @@ class ApprovalPages:
             cards = cards_of(compared, visitor)
             return cards, {card.pending.key: DecisionRow.of(card) for card in cards}
 
-        # This runs in a thread, because calls can be large.
+        # Use a thread, because calls can be large.
         open_cards, rows = await compute_in_thread(write)
         decided = await compute_in_thread(store.decisions.latest, visitor.scope, _DECIDED)
         rules, problem = await compute_in_thread(self._rules, visitor)
@@ -374,8 +374,8 @@ class ApprovalPages:
         bar = self._decided_call(decided)
         values = ""
         if bar is not None and decided.decision != "edit":
-            # For an edited call, no values are shown, because they are not those that the call's
-            # author wrote.
+            # Show no values for an edited call, because they are not those that the author of the
+            # call wrote.
             values = _in_words(bar.call)
 
         return PastDecision(
@@ -397,8 +397,8 @@ class ApprovalPages:
             try:
                 events = self._bridge.store.runs.beginning(decided.run, most, _MOST_BYTES)
             except StoreError:
-                # The run was deleted in the meantime, or its journal is damaged. In that case, the
-                # run's own page says so.
+                # The run has been deleted, or its journal is damaged, which the run's own page will
+                # say.
                 return None
 
             trace = Trace()
@@ -580,8 +580,8 @@ class ApprovalPages:
                 await self._take(pending, decision)
                 counts[_MADE[decision.decision]] += 1
             except IdeabridgeError as error:
-                # The question was settled elsewhere, or its run ended, after the decision had been
-                # checked.
+                # After the decision was checked, the question was settled elsewhere, or its run
+                # ended.
                 fault = str(error)
                 run_id = pending.record.id
                 faults.append(fault if run_id in fault else f"{run_id}: {fault}")
@@ -600,7 +600,7 @@ class ApprovalPages:
         keys = list(dict.fromkeys((*texts, *chosen)))
         records: list[RunRecord] = []
         for run_id in dict.fromkeys(key.partition(":")[0] for key in keys):
-            # If the run was deleted in the meantime, its row shows this as its fault.
+            # If the run has been deleted in the meantime, its row says so.
             with contextlib.suppress(UnknownRunError):
                 records.append(self._site.record(request, run_id))
 
@@ -621,7 +621,7 @@ class ApprovalPages:
             seal = seals.get(key, "")
             rows.append(replace(blank, text=text, seal=seal, chosen=key in chosen))
 
-        # A decision that was made elsewhere concerns the visitor only if they have chosen its row.
+        # Leave out a decision that was made elsewhere, unless the visitor has chosen its row.
         return [row for row in rows if row.pending is not None or row.chosen]
 
     async def _take(self, pending: Pending, decision: Decision) -> None:

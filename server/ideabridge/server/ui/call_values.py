@@ -103,7 +103,7 @@ class ValueRow:
         removed = sum(line.startswith("-") for line in self.lines)
         if not added + removed or self.is_cut:
             return "changed since last time"
-        # The difference contains lines that both texts have, if there are any.
+        # If the texts have lines in common, the difference also contains these.
         if added + removed == len(self.lines) and added and removed:
             return "completely different from last time"
         if added == removed:
@@ -213,7 +213,7 @@ def _row(name: str, value: JSON, before: JSONObject | None) -> ValueRow:
     if name not in before:
         return ValueRow(label, text, beginning, written, "new")
 
-    # Values are compared as JSON, because 1 and true are equal in Python.
+    # Compare the values as JSON, because 1 and true are equal in Python.
     old = before[name]
     if readable_json(old) == readable_json(value):
         return ValueRow(label, text, beginning, written, "same")
@@ -238,7 +238,7 @@ def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:
 
     compared = differing_lines(old_lines, new_lines, _MOST_SHOWN)
     lines = [visible(line, "\t") for line in compared]
-    # If the texts end with a line break, their last line is empty, so it is not shown.
+    # If the texts end with a line break, leave out their last line, which is empty.
     if lines[-1:] == [" "]:
         lines.pop()
     return tuple(lines)
@@ -270,5 +270,5 @@ async def earlier_call(site: Site, pending: Pending) -> EarlierCall | None:
                 approved.run, approved.call, values_of_call(resolved_call(calls[approved.call]))
             )
     except UnknownRunError:
-        # The run was deleted, so the earlier call is not known any more.
+        # The run has been deleted, so the earlier call is no longer known.
         return None

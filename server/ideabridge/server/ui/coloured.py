@@ -67,11 +67,12 @@ def coloured(text: str, language: Language) -> Markup | None:
     if language == "diff":
         return _patch(text)
 
-    # Pygments takes a while to import, and few pages need it.
+    # Import these only when they are needed, because importing Pygments takes a while and few pages
+    # use it.
     from pygments import lexers
     from pygments.formatters.html import HtmlFormatter
 
-    # Pygments' type annotations leave the options untyped.
+    # The cast is needed because Pygments' annotations leave the options untyped.
     find = cast("Callable[..., Lexer]", lexers.get_lexer_by_name)
     lexer = find(language, stripnl=False, ensurenl=False)
     tokens = list(lexer.get_tokens(text))

@@ -193,7 +193,7 @@ class AssistantsPage:
             Route("/assistants", self.show),
             Route("/assistants/write", changing(self.write), methods=["POST"]),
             Route("/assistants/undo", changing(self.undo), methods=["POST"]),
-            # The earlier address of the page stays valid, because bookmarks can contain it.
+            # Keep the page's earlier address, because people may have bookmarked it.
             Route("/connect", self.move),
         ]
 
@@ -241,13 +241,13 @@ class AssistantsPage:
         return await self._change(request, self._connections.undo)
 
     async def _change(self, request: Request, work: Callable[[Host], str]) -> Response:
-        # Only the owner can connect an assistant, because the assistant then starts a command with
-        # the owner's rights.
+        # Only the owner can connect an assistant, because it then starts a command with the owner's
+        # rights.
         expect_owner(visitor_of(request))
         form = form_of(request)
         host = find_host(form.get("host"))
         message = await anyio.to_thread.run_sync(partial(work, host))
-        # The first steps on Home have the same buttons, and go on there.
+        # The first steps on Home have the same buttons, so go back there.
         page = "/home" if form.get("page") == "home" else "/assistants"
         return self._site.back(request, page, message)
 

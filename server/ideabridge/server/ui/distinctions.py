@@ -84,7 +84,8 @@ class Distinctions:
             for place, texts in by_place.items()
             if len(texts) < len(group) or len(set(texts.values())) > 1
         }
-        # The sort is stable, so if several places have equally many values, the first place wins.
+        # If several places have equally many values, the first one wins, because the sort is
+        # stable.
         best = sorted(different, key=lambda place: -different[place])
         distinctions: dict[str, Distinction] = {}
         for run_id, listed in values.items():
@@ -106,11 +107,11 @@ class Distinctions:
             events = self._store.runs.beginning(record.id, _EVENTS, _MOST_BYTES)
             values = tuple(_values_in(events))
         except (StoreError, MessageError):
-            # The run was deleted, or its journal is damaged. The run's own page reports this, and
-            # the list still shows the other runs.
+            # The run has been deleted, or its journal is damaged. The run's own page reports this,
+            # and the list must still show the other runs.
             return ()
         if len(events) == _EVENTS or record.status in ENDED:
-            # The first events of a run never change, so their values can be kept.
+            # The first events of a run never change, so keep their values.
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             self._kept[record.id] = values
@@ -122,7 +123,7 @@ def _values_in(events: Sequence[JSONObject]) -> Iterator[Distinction]:
     count = 0
     for place, name, value in _named_values(events):
         if isinstance(value, str) and value.startswith("†"):
-            # The value is a reference, so its actual value is not known yet.
+            # The value is a reference, so the actual value is still unknown.
             continue
         if count == _MOST_VALUES:
             return

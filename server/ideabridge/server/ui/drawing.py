@@ -25,7 +25,7 @@ _MAX_PARTS: Final = 1000
 thousands of values.
 """
 
-# The sizes in a drawing, in pixels.
+# The sizes of a drawing's parts, in pixels.
 _WIDTH: Final = 168
 _HEIGHT: Final = 40
 _GAP_X: Final = 56
@@ -99,7 +99,7 @@ def place_boxes(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
     waits for and few arrows cross.
     """
     by_key = {node.key: node for node in nodes}
-    # Equal arrows are drawn as one arrow.
+    # Draw equal arrows only once.
     distinct = dict.fromkeys(edges)
     arrows = [arrow for arrow in distinct if arrow.source in by_key and arrow.target in by_key]
     layers = _layers(nodes, arrows)
@@ -116,7 +116,7 @@ def place_boxes(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
             placed[key] = Placed(by_key[key], x, top + row * row_height)
 
     curves = [(arrow, _curve(placed[arrow.source], placed[arrow.target])) for arrow in arrows]
-    # An empty drawing is as large as one box. The last column and the last row need no gap.
+    # Make an empty drawing as large as one box. The last column and the last row need no gap.
     columns = max(1, len(layers))
     rows = max(1, tallest)
     return Drawing(
@@ -140,8 +140,8 @@ def _layers(nodes: Sequence[Box], arrows: Sequence[Arrow]) -> list[list[str]]:
 
     depth_of = depths(before)
 
-    # A box that waits for no other box is placed one layer before the first box that reads from it,
-    # not at the far left.
+    # Put a box that waits for no other one layer before the first box that reads from it, rather
+    # than at the far left.
     for source, targets in after.items():
         if not before[source]:
             depth_of[source] = min(depth_of[target] for target in targets) - 1
@@ -181,7 +181,7 @@ def _sort(layer: list[str], beside: list[str], neighbours: Mapping[str, list[str
     def mean_row(key: str) -> float:
         rows = [row_beside[near] for near in neighbours.get(key, ()) if near in row_beside]
         if not rows:
-            # A box without neighbours keeps its row.
+            # A box that has no neighbours keeps its row.
             return row_now[key]
         return sum(rows) / len(rows)
 
@@ -210,7 +210,7 @@ class _Parts:
     def __init__(self) -> None:
         self._calls: list[Box] = []
         self._inputs: dict[str, Box] = {}
-        # Equal arrows are drawn as one arrow.
+        # Draw equal arrows only once.
         self._arrows: dict[Arrow, None] = {}
 
     @property

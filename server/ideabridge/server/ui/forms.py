@@ -75,7 +75,8 @@ class Audience:
 
 def number_from(text: str) -> int | None:
     """Read a number of at most nine ASCII digits. Return None for any other text."""
-    # `isdigit` alone would also accept digits of other scripts, and thousands of digits.
+    # Check the length and the script, too, because `isdigit` alone would accept thousands of
+    # digits, and digits of other scripts.
     if text.isascii() and text.isdigit() and len(text) < 10:
         return int(text)
     return None
@@ -169,8 +170,8 @@ def _members(schema: JSONObject | None, form: FormFields) -> Iterator[tuple[str,
     for field in fields_of(schema):
         text = form.get(field.label)
         if not text.strip():
-            # A text field cannot distinguish an empty string from a missing member, so an empty
-            # string must be written in `raw`.
+            # A text field cannot show the difference between an empty string and a missing member,
+            # so an empty string must be written in `raw`.
             continue
         if field.kind in ("text", "long"):
             yield field.name, text

@@ -200,8 +200,8 @@ class Histories:
                 try:
                     own += await self._of_run(root, root, "")
                 except (LimitExceededError, WorkerError) as error:
-                    # The questions of other runs are still listed. The page of this run says why
-                    # the run cannot be shown.
+                    # List the questions of the other runs all the same. The page of this run says
+                    # why it cannot be shown.
                     logger.warning(
                         "the decisions of run %s are missing from the list: %s", root.id, error
                     )
@@ -223,8 +223,8 @@ class Histories:
             history: the folded journal, if the calling code is already `reading` it. If it is
                 given, only the decisions of this run and its rooms are returned.
         """
-        # Code that reads a room never waits for the room's run, because other code, which reads the
-        # run, waits for the room. Waiting in both directions would be a deadlock.
+        # While reading a room, never wait for the run that it belongs to, because whoever is
+        # reading that run waits for the room. Waiting in both directions would be a deadlock.
         root = root_of(self._store, record) if history is None else record
         return await self._of_run(root, root, "", history)
 

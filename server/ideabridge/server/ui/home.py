@@ -113,7 +113,7 @@ class HomePage:
         store = self._bridge.store
         days, tools = await compute_in_thread(self._used, first, last, visitor)
         cards = await self._cards(visitor)
-        # The filter leaves out runs whose process has died.
+        # Use the filter, which leaves out runs whose process has died.
         running = listed_runs(store, visitor.scope, _SHOWN_RUNS, status="running")
         latest = store.runs.newest(visitor.scope, _LATEST, limit=_SHOWN_RUNS, rooms=False)
         has_run = bool(latest) or self._site.waiting(visitor) > 0
@@ -160,7 +160,7 @@ class HomePage:
                 for pending, before in zip(oldest_first, earlier, strict=True)
             ]
 
-        # This runs in a thread, because calls can be large.
+        # Use a thread, because calls can be large.
         return await compute_in_thread(read)
 
     def _used(
@@ -198,7 +198,7 @@ def _chart(
     noun: str, of_what: str, days: list[DayOfUse], counts: list[int], failures: list[int]
 ) -> Chart:
     step = _step(max(counts, default=0))
-    # The top line is at least as high as the highest bar.
+    # Put the top line at or above the top of the highest bar.
     steps = max(1, math.ceil(max(counts, default=0) / step))
     scale = _CHART_HEIGHT / (steps * step)
     place = 100 / _DAYS

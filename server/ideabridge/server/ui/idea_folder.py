@@ -113,7 +113,8 @@ class IdeaFolder:
             return IdeaFile(path.name, "", "refused", "it has no name", is_written)
 
         present = publications.look_up(read.tool, caller=viewer)
-        # `look_up` also finds NAME@VERSION, but a document must not name a version.
+        # Compare the name, because `look_up` also finds NAME@VERSION, but a document must not name
+        # a version.
         if present is None or present.name != read.tool:
             return IdeaFile(path.name, read.tool, "not saved", is_written=is_written)
 

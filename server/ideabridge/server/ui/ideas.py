@@ -278,7 +278,7 @@ class IdeaPages:
                 values["ideas"] = page.items
                 following = page.next
             else:
-                # These are the newest ideas that this caller is allowed to see.
+                # The newest ideas that this caller is allowed to see.
                 values["ideas"] = store.ideas.search("", PAGE, caller=visitor.scope)
 
         else:
@@ -415,7 +415,7 @@ class IdeaPages:
         scope = visitor.scope
         after = number_from(request.query_params.get("after", "")) or None
         versions = store.publications.versions(name, caller=scope, limit=VERSIONS + 1, before=after)
-        # A single version is not shown as a list.
+        # Do not show a single version as a list.
         if len(versions) == 1 and after is None:
             versions = []
         older = ""
@@ -426,7 +426,7 @@ class IdeaPages:
             older = f"?{urlencode(query)}"
 
         changes = await compute_in_thread(self._changes, versions, scope)
-        # This runs in a thread, because the recording can be megabytes of JSON.
+        # Use a thread, because the recording can be megabytes of JSON.
         recorded = await compute_in_thread(_recorded, publication, visitor)
         evidence = store.evidence.records(name, publication.version, caller=scope)
         run = self._run_of(publication, visitor)
@@ -515,7 +515,7 @@ class IdeaPages:
             publication.name, arguments, caller=visitor.caller, version=version
         )
         if replay.run is not None:
-            # The page of the run shows the call immediately, even before the call has ended.
+            # Go to the page of the run, which shows the call even before it has ended.
             return self._site.back(request, f"/runs/{replay.run.id}")
 
         visitor.notes.append(("good", f"The recorded answer: {in_one_line(replay.output, 2000)}"))
@@ -593,7 +593,7 @@ class IdeaPages:
         visitor = visitor_of(request)
         before: Publication | None = None
         if name:
-            # The name might not have been published yet.
+            # Nothing might have been published under this name yet.
             with contextlib.suppress(IdeabridgeError):
                 before = self._bridge.store.publications.get(name, caller=visitor.scope)
 
@@ -636,7 +636,7 @@ class IdeaPages:
         run = ref.partition(":")[0]
         shown_runs = [other.partition(":")[0] for other in runs]
         if draft is not None:
-            # This runs in a thread, because reading the literals of many calls takes a long time.
+            # Use a thread, because reading the literals of many calls takes a long time.
             copied = await compute_in_thread(_choices_in, draft)
             report = read_as(ToolReport, draft.report)
             plan = _readable_plan(draft.plan)
@@ -734,7 +734,7 @@ class IdeaPages:
         if before is None or before.plan is None:
             return EarlierDecisions()
         if ref not in (before.idea_id, self._run_of(before, visitor)):
-            # The current version was made from a different run, whose parameters differ.
+            # The current version comes from a different run, which has different parameters.
             return EarlierDecisions()
 
         origin = before.origin
@@ -795,8 +795,8 @@ class IdeaPages:
         )
         written = _RefusedText(form.get("program"), form.get("inputs").strip())
         if written.program.strip():
-            # The parameters in the form are not used: they are those of the plan, but a program has
-            # the parameters that it reads.
+            # Ignore the parameters in the form, which are those of the plan: a program has the
+            # parameters that it reads.
             program = program_to_publish(written.program, written.read_inputs())
             publish_request = publish_request.for_program(program)
         else:
@@ -811,7 +811,7 @@ class IdeaPages:
         try:
             publication = await self._bridge.saver.publish_run(publish_request)
         except ProgramRefusedError as error:
-            # The text stays on the page, next to a description of what is wrong with it.
+            # Keep the text on the page, next to a description of what is wrong with it.
             why = self._bridge.secrets.mask(str(error))
             runs = list(publish_request.choices.runs)
             submitted = _Submitted(refused=replace(written, why=why))
@@ -1011,7 +1011,7 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
         is_required = decision.get("required") is True
         places = _places(list_or_empty(about.get("fills")), draft.calls)
         value = draft.arguments.get(name)
-        # Flags and empty values are not compared, because they are often equal by chance.
+        # Do not compare flags and empty values, because they are often equal by chance.
         may_merge = bool(places) and bool(value) and not isinstance(value, bool)
         field = ParameterField(
             key,
@@ -1248,7 +1248,7 @@ class _ValueSources:
         try:
             paths = parse_target(target).paths
         except ReferenceSyntaxError:
-            # The page also shows a plan that cannot run, and says elsewhere why it cannot.
+            # The page also shows a plan that cannot run. Why it cannot is said elsewhere.
             return
         for path in paths:
             self._written.add(path, number)
@@ -1264,7 +1264,7 @@ class _ValueSources:
             operands = list(parse_reference(value).operands())
         except ReferenceSyntaxError:
             return ""
-        # The values of alternatives come from several places, which a short phrase cannot name.
+        # With alternatives, a value comes from several places, which a short phrase cannot name.
         source = self._source(operands[0]) if len(operands) == 1 else ""
         self._explained.add(value)
         return source

@@ -139,7 +139,7 @@ class ModulePages:
             try:
                 change = await anyio.to_thread.run_sync(latest_change, self._bridge.configuration)
             except HostFileError as error:
-                # Damaged notes about changes must not hide the servers.
+                # Show the servers even if the notes about changes are damaged.
                 problems.append(str(error))
 
         return self._site.page(
@@ -171,7 +171,7 @@ class ModulePages:
             for status in statuses
         ]
 
-        # Servers that need a person's attention come first.
+        # List servers that need a person's attention first.
         order = {"failing": 0, "needs sign-in": 1}
         return sorted(rows, key=lambda row: order.get(light(row.status), 2))
 
@@ -237,8 +237,8 @@ class ModulePages:
             module_status=None if module is None else module.status(),
             latency=None if module is None else module.latency,
             memory=None if module is None else await anyio.to_thread.run_sync(module.memory),
-            # The last output might contain arguments from any caller, so only the owner and admins
-            # see it.
+            # Show the last output only to the owner and admins, because it might contain arguments
+            # from any caller.
             words=module.last_words if module is not None and visitor.manages else [],
             asked=words,
             rows=[self._row(tool) for tool in tools[first : first + _MOST_TOOLS]],

@@ -169,7 +169,7 @@ def _is_markdown(text: str) -> bool:
 
 @cache
 def _markdown() -> MarkdownIt:
-    # This package takes a while to import, and few pages need it.
+    # Import this only when it is needed, because importing it takes a while and few pages use it.
     from markdown_it import MarkdownIt
 
     return MarkdownIt("zero", {"html": False, "linkify": False}).enable(list(_RULES))
@@ -180,10 +180,10 @@ def _formatted(text: str) -> Markup:
     tokens = markdown.parse(text)
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
-            # Headings in the text get a lower rank than the page's own headings.
+            # Give headings in the text a lower rank than the page's own headings.
             token.tag = f"h{min(6, int(token.tag[1]) + 2)}"
 
-    # The renderer escapes the text, and none of the rules passes HTML on.
+    # This is safe: the renderer escapes the text, and none of the rules lets HTML through.
     return Markup(markdown.renderer.render(tokens, markdown.options, {}))  # noqa: S704
 
 

@@ -43,9 +43,9 @@ def routes_of(site: Site) -> list[Route]:
     """Return the routes of every page on a site, except the site's own routes."""
     routes = [route for page in _PAGES for route in page(site).routes()]
     if site.workspace is None:
-        # These pages exist only on the server's own site. Users are in the server's own store. The
-        # page about assistants connects an assistant for all projects; to connect one for a single
-        # project, a person runs a command in the project's folder.
+        # These pages exist only on the server's own site. Its store has the users. The page about
+        # assistants connects an assistant for all projects; to connect one for a single project, a
+        # person runs a command in the project's folder.
         routes += [*AssistantsPage(site).routes(), *AdminPages(site).routes()]
     return routes
 

@@ -239,7 +239,7 @@ class Playground:
         or "" if the tool has no page.
         """
         if tool.module is None:
-            # A server of this name has the pages below this path.
+            # If a server has this name, the pages below this path are its own.
             if OWN in self._bridge.modules:
                 return ""
             return f"modules/{OWN}/tools/{quote(tool.name, safe='')}"

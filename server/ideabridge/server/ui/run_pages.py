@@ -139,7 +139,7 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
     ended = [bar for bar in trace.bars if bar.finished is not None]
     calls = CallOutcomes.of(bar.status != "done" for bar in ended)
     lineage = lineage_of(store, record)
-    # The line below the title names the run's idea only if there is a single one.
+    # Name the run's idea in the line below the title only if there is just one.
     ideas = lineage.pop("ideas", [])
     run_input = input_of(store, record.id)
     return {
@@ -194,7 +194,7 @@ def _folded_values(
 ) -> dict[str, Any]:
     """Return only the values for the page about a run that come from the folded journal."""
     machine = history.machine
-    # A room is forked with the run whose call it answers.
+    # A room cannot be forked on its own, but only with the run whose call it answers.
     is_at_end = about.at == about.last and about.status in ENDED and record.parent is None
     errors = machine.errors
     failures = _failures(errors, history)
@@ -267,8 +267,7 @@ def _failures(errors: list[JSONObject], history: RunHistory) -> list[FailureGrou
         message = str(object_or_empty(error.get("error")).get("message", ""))
         group = groups.get((tool, message))
         if group is None:
-            # The page lists only the first groups, so the values of the other groups are not
-            # needed.
+            # The page lists only the first groups, so the values of the others are not needed.
             values = _values_of_call(place, history) if len(groups) < _MOST_ERRORS else ""
             group = groups[tool, message] = FailureGroup(tool, [], message, values)
         if isinstance(place, int):

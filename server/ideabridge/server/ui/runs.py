@@ -142,7 +142,7 @@ class RunPages:
         asker = query.get("assistant", "")
         after = query.get("after") or None
 
-        # One more run than the page shows is read, to find out whether an older page follows.
+        # Read one more run than the page shows, to find out whether there is an older page.
         records = listed_runs(
             store,
             user if user and visitor.manages else visitor.scope,
@@ -264,9 +264,8 @@ class RunPages:
         about = self._about(request, record)
         cards = OpenCards()
         if not 0 < at < record.last_event:
-            # A card reads the journals of other runs, and code that is reading one of those
-            # journals might be waiting for this journal. So this journal is released before the
-            # cards are made.
+            # Release this journal before making the cards. A card reads the journals of other runs,
+            # and whoever is reading one of those might be waiting for this one.
             cards = await self._cards(request, await self._decisions(record))
 
         async with self._site.histories.reading(record.id, fold=waits) as read:
@@ -274,7 +273,7 @@ class RunPages:
             about.at = at if 0 < at < last else last
             is_folded = read.history is not None and about.at == last
 
-            # The page of a large run is made from its trace.
+            # Make the page of a large run from its trace.
             if is_folded or (about.at == last and not waits and not read.is_small):
                 values = await compute_in_thread(
                     run_pages.run_values, self._bridge.store, record, read, about
@@ -360,7 +359,7 @@ class RunPages:
             )
             return OpenCards(text, len(decisions) - len(cards))
 
-        # This runs in a thread because a call can be large.
+        # Use a thread, because a call can be large.
         return await compute_in_thread(written)
 
     async def picture(self, request: Request) -> Response:
@@ -462,7 +461,7 @@ class RunPages:
         visitor = visitor_of(request)
         run = (await self._bridge.resume(record.id, caller=record.caller)).root
         if not sees_run_of(visitor.caller, record.caller):
-            # The journal does not record who resumed a run, so the log does.
+            # Log who resumed the run, because the journal does not record it.
             logger.info(
                 "run %s of %s: resumed on the page by %s",
                 run.id,

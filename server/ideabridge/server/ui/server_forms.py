@@ -707,7 +707,8 @@ class ServerForms:
         file = self._read_file()
         config = None if file.scope == "user" else file.path
         targets = destinations(config, is_shared=file.in_repository, project=project)
-        # A server that replaces another one is not ticked, and its seal names the other one.
+        # A server that replaces another one is not ticked, and its seal names the one that it
+        # replaces.
         return plan_import(host, targets, project=project, names=names, replaces=True)
 
     def _may_take(self, adoption: Adoption) -> bool:

@@ -116,7 +116,7 @@ def omitted(value: JSON) -> int:
 def in_one_line(value: JSON, most: int = 120) -> str:
     """Return a value on one line, cut after `most` characters."""
     if isinstance(value, str):
-        # Each word has at least one character, so this many words are enough.
+        # This many words are enough, because each has at least one character.
         line = " ".join(value.split(maxsplit=most + 1)[: most + 1])
         text = visible(line[: most + 1])
     else:
@@ -145,8 +145,8 @@ def differing_lines(old: list[str], new: list[str], most: int) -> list[str]:
     if len(lines) > most:
         lines[most:] = [CUT]
 
-    # Lines that come from the texts begin with a space, "+" or "-", so a line that begins with "@@"
-    # is a place.
+    # A line that begins with "@@" is a place, because lines from the texts begin with a space, "+"
+    # or "-".
     places = [line for line in lines if line.startswith("@@")]
     if len(places) == 1:
         lines.remove(places[0])
@@ -200,8 +200,8 @@ def failure_reason(status: ModuleStatus) -> str:
     reason = status.error.partition("; ")[0]
     named = f"server {status.name!r} "
     if not reason.startswith(named):
-        # The error may begin with a key from a configuration file, so its first letter is not
-        # capitalized.
+        # Do not capitalize the first letter, because the error may begin with a key from a
+        # configuration file.
         return reason
     reason = reason.removeprefix(named)
     return f"{reason[:1].upper()}{reason[1:]}"

@@ -73,7 +73,8 @@ class Attempt:
         Raises:
             SignInError: a browser must not open the address.
         """
-        # The address comes from a server. A link with another scheme could run a script.
+        # Check the scheme, because the address comes from a server, and a link with another scheme
+        # could run a script.
         if urlsplit(address).scheme not in ("http", "https"):
             raise SignInError("the authorization server's address is not a web address")
         self.address = address

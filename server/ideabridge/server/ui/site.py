@@ -190,8 +190,8 @@ class Site:
         visitor = visitor_of(request)
         notes: list[Note] = []
         if REFRESH not in request.headers:
-            # Messages are meant for the page that the visitor opens next, not for an open page that
-            # the script reloads.
+            # Leave messages for the page that the visitor opens next, not for an open page that the
+            # script reloads.
             notes = visitor.notes
             visitor.notes = []
         return {
@@ -309,8 +309,8 @@ class Site:
                 key = await access.sign_in(form_of(request).get("token"), request.scope)
                 wrong = "" if key else "This token is not valid."
             elif request.method == "GET" and "key" in request.query_params:
-                # Chat programs and scanners probe a link with HEAD. Such a request must not use up
-                # the link, which works only once.
+                # Ignore HEAD, with which chat programs and scanners probe a link, because the link
+                # works only once and they must not use it up.
                 key = access.follow_link(request.query_params["key"], request.scope)
                 if key is None:
                     is_dead_link = True
@@ -346,8 +346,8 @@ class Site:
         async def changes() -> AsyncGenerator[str]:
             since = 0.0
             announced = shown
-            # A comment is sent at the start and every 15 s, because proxies close connections
-            # without data.
+            # Send a comment at the start and then every 15 s, because proxies close connections on
+            # which nothing is sent.
             yield ": ideabridge\n\n"
             quiet = time.monotonic()
             while not self.front.running.closing:

@@ -367,8 +367,8 @@ def _tick(seconds: float) -> str:
 def _round_time(least: float) -> float:
     """Return the shortest round time that is not shorter than a time, both in seconds."""
     for step in _ROUND_TIMES:
-        # A small excess is allowed, because a run of 200 ms can appear to last a little longer due
-        # to rounding errors.
+        # Allow a small excess, because rounding errors can make a run of 200 ms appear slightly
+        # longer.
         if step >= least * 0.999:
             return step
     return math.ceil(least / _DAY) * _DAY
@@ -410,14 +410,14 @@ def _density(
     starts = sorted(start for start, _ in ran)
     ends = sorted(finish for _, finish in ran)
     edges = [axis.time(number * 100 / _BUCKETS) for number in range(_BUCKETS)]
-    # The counts begin with the number of calls that are running when each part begins. A call that
-    # begins within a part can raise the number of that part.
+    # Begin with the number of calls that are running at the start of each part. Calls that begin
+    # within a part can raise its number.
     highest = [bisect_right(starts, edge) - bisect_right(ends, edge) for edge in edges]
     bucket = ended = 0
     for number, start in enumerate(starts):
         while ended < len(ends) and ends[ended] <= start:
-            # If a call ends at the very moment when another begins, the two did not run at the same
-            # time.
+            # If one call ends at the very moment when another begins, the two did not run at the
+            # same time.
             ended += 1
 
         while bucket + 1 < _BUCKETS and edges[bucket + 1] <= start:

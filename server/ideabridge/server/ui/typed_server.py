@@ -268,7 +268,7 @@ def _pairs(
             continue
         pair = read(line.strip())
         if pair is None:
-            # The message does not quote the line, which might be a secret.
+            # Do not quote the line, because it might be a secret.
             raise FieldError(field, f"{what} in line {number}: expected {expected}")
         if pair[1] == MASK:
             raise FieldError(field, f"{what} in line {number}: {_FORGOTTEN}")
@@ -441,7 +441,7 @@ def _edited_start(
 
     if is_command == shown.is_program:
         return start
-    # Settings that belong to the other kind of server are removed.
+    # Remove settings that belong to the other kind of server.
     return {**dict.fromkeys(_OF_ONE_KIND), **start}
 
 

@@ -55,7 +55,7 @@ class WritingPage:
         file = request.query_params.get("file", "")
         text = form.get("text", _EXAMPLE)
         if file and request.method == "GET":
-            # The document is a file on this machine, so only the owner is allowed to read it.
+            # The document is a file on this machine, so let only the owner read it.
             expect_owner(visitor)
             folder = IdeaFolder(self._bridge.configuration.project.absolute())
             text = await compute_in_thread(folder.text, file)
@@ -63,8 +63,8 @@ class WritingPage:
         if request.method == "POST":
             try:
                 document, written = await compute_in_thread(_read, text)
-                # A person can save an idea only after the page has shown it, because the text might
-                # come from someone else.
+                # Save an idea only after the page has shown it to the person, because the text
+                # might come from someone else.
                 digest = content_hash(text)
                 values.update(written=written, seen=digest, **_shown(written))
                 if form.get("action") == "save" and form.get("seen") == digest:

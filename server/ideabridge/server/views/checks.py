@@ -353,7 +353,7 @@ def describe_module(findings: Findings, status: ModuleStatus) -> None:
         findings.add(f"server {status.name}", text, hint="\n".join(status.notes) or None)
     else:
         problem = (status.error or "no answer yet").removeprefix(f"server {status.name!r} ")
-        # An error already says that the server failed.
+        # The error itself already says that the server failed.
         if status.state != "failed" or status.error is None:
             problem = f"{status.state}: {problem}"
         findings.add(
@@ -522,8 +522,8 @@ class _StartedServer:
         """True if the program can be found without the host."""
         if self.program is None or any(sign in self.program for sign in "$%~"):
             return False
-        # Some hosts pass a command with spaces to a shell, so the program in such a command is not
-        # known.
+        # A command with spaces does not tell which program it is, because some hosts pass it to a
+        # shell.
         is_name = Path(self.program).name == self.program and " " not in self.program
         return is_name or Path(self.program).is_absolute()
 
@@ -587,8 +587,8 @@ def _servers_of(host: Host, places: HostEnvironment, problems: dict[Path, str]) 
             problems.setdefault(file.path, f"{file.path}: {document.damage}")
 
         servers = file.servers(document.content)
-        # A file that is not current is for an older version of the host, or belongs to another
-        # host. Only the import reads such files.
+        # A file that is not current is for an older version of the host, or for another host. Only
+        # the import reads it.
         if file.is_current:
             others += sum(name != SERVER_NAME for name in servers)
             started += [

@@ -92,8 +92,8 @@ def listed_runs(
         after: the id of a run; only runs that follow it in the list are returned.
         chosen: additional conditions.
     """
-    # Whether a run that is stored as running has been interrupted depends on its process, so a
-    # query cannot select it.
+    # No query can select interrupted runs, because whether a run that is stored as running has been
+    # interrupted depends on its process.
     if status is None:
         stored = []
     elif status == "interrupted":

@@ -135,7 +135,7 @@ def _beginning_of_question(
     content: JSONObject, reasons: str, room: Room, sums: str
 ) -> ShownQuestion:
     """Return the beginning of a question that does not fit in a place."""
-    # Only the beginning is formatted: a call can be megabytes in size, and formatting readable JSON
+    # Format only the beginning, because a call can take megabytes, and formatting readable JSON
     # takes a second per megabyte.
     part = Beginning(content, room.characters)
     text = readable_json(part.value, 2)
@@ -148,8 +148,8 @@ def _beginning_of_question(
     return ShownQuestion(
         content=beginning,
         reasons=first_reasons,
-        # The number is at least 1, because 0 would mean that the question is shown in full.
-        # Escaping can make the shown text as long as the whole text.
+        # The number is at least 1, because 0 would mean that the question is shown in full, and
+        # escaping can make the shown text as long as the whole one.
         omitted=max(1, omitted_content + omitted_reasons),
         sums=sums,
         whole=False,
@@ -174,7 +174,7 @@ def _line_of(content: JSONObject, room: Room) -> str | None:
     if Beginning(content, room.characters).is_cut:
         return None
     line = readable_json(content)
-    # A line break in a string is written as \\n, and begins another line where it is shown.
+    # A line break in a string is written as \\n, and begins another line when it is shown.
     lines = 1 + len(line) // _COLUMNS + line.count("\\n")
     if len(line) > room.characters or lines > room.lines:
         return None

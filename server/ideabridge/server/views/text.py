@@ -52,7 +52,7 @@ class Beginning:
     def _of(self, value: JSON) -> JSON:
         if isinstance(value, str):
             return self._of_text(value)
-        # Each member takes at least one character, so one is counted for it.
+        # Count one for each member, because it takes at least one character.
         self._left -= 1
         if isinstance(value, dict):
             members: dict[str, JSON] = {}

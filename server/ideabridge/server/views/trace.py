@@ -281,8 +281,8 @@ class Trace:
         if event.get("decision") == "approve":
             self._accept(decider_text(event), at)
         else:
-            # The proposed calls do not run, either because the plan was denied or because an edited
-            # plan runs instead.
+            # The proposed calls will not run, either because the plan was denied or because an
+            # edited plan runs instead.
             del self.bars[self.proposed :]
 
         self._add_calls(event, at)
@@ -338,7 +338,7 @@ class Trace:
                 if event.get("decision") == "retry":
                     bar.repeat(item, at)
                 else:
-                    # No `call_finished` follows: the decision ends the execution.
+                    # The decision ends the execution, so no `call_finished` follows.
                     bar.finish(item, event.get("error"), at)
                 self._note_decision(event, bar.number, at)
             case "question_answered":

@@ -57,8 +57,7 @@ class ValueTable:
             columns.append(_NAME_TITLE)
         self._column = max((len(text) for text in columns), default=0) + _GAP
 
-        # If a row leaves too little room for values beside the names, the values are placed below
-        # the names.
+        # If a row leaves too little room beside the names, put the values below them.
         self._is_beside = width - len(MARK) - self._column >= _NARROWEST
         self._indent = " " * (self._column if self._is_beside else _GAP)
 
@@ -93,8 +92,8 @@ def broken_lines(text: str) -> Iterator[str]:
     begin = 0
     for line_end in _LINE_END.finditer(text):
         end = line_end.end()
-        # A line break at the end of a string does not begin another line, because only the closing
-        # quote follows.
+        # A line break at the end of a string does not begin another line, because nothing but the
+        # closing quote follows.
         if end < len(text) - 1:
             yield text[begin:end]
             begin = end

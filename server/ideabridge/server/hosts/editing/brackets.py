@@ -224,7 +224,7 @@ def without_item(text: str, inside: Bracketed, item: TextItem) -> str:
     number = inside.items.index(item)
     comma = _comma(text, item.end, inside.gap_after(number))
     if comma is None and number > 0:
-        # The last item has no comma, so the comma before it is no longer needed.
+        # The last item has no comma, so remove the one before it, which is no longer needed.
         comma = _comma(text, inside.gap_before(number), item.start)
 
     end = item.end
@@ -234,8 +234,7 @@ def without_item(text: str, inside: Bracketed, item: TextItem) -> str:
         if is_beside:
             end = comma + 1
         else:
-            # The comma is removed separately, because a comment between the comma and the item
-            # stays.
+            # Remove the comma on its own, because a comment between it and the item stays.
             splices.append(Splice(comma, comma + 1, ""))
 
     if len(inside.items) == 1 and _is_alone(text, inside, item, end):
@@ -267,12 +266,12 @@ def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int
     starts_line = text[left - 1] in "\r\n"
     ends_line = text[right] in "\r\n"
     if starts_line and ends_line:
-        # The item is alone on its lines, which are removed with it.
+        # The item is alone on its lines, so remove them, too.
         return _before_break(text, left), end
 
     if starts_line and is_last and right == following:
-        # The closing bracket moves to the end of the previous line, unless it would become part of
-        # a comment.
+        # Move the closing bracket to the end of the previous line, unless it would become part of a
+        # comment there.
         before = _before_break(text, left)
         if _ends_in_line_comment(text, inside.gap_before(number), before):
             return start, end
@@ -281,11 +280,11 @@ def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int
     if is_last and not starts_line:
         if is_first:
             return start, end
-        # The whitespace after the previous item is no longer needed.
+        # Remove the whitespace after the previous item, which is no longer needed.
         return left, end
 
     if right == following and not ends_line:
-        # The next item moves to the place where this item starts.
+        # Let the next item begin where this one begins.
         return start, right
     return start, end
 

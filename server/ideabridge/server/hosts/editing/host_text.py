@@ -53,7 +53,7 @@ class _Notation:
 def _notation(format_name: FileFormat) -> _Notation:
     match format_name:
         case "toml":
-            # Imported here because most commands do not read TOML.
+            # Import these only when they are needed, because most commands do not read TOML.
             from ideabridge.server.hosts.editing import toml_text
             from ideabridge.server.hosts.salvage import plain_toml
 

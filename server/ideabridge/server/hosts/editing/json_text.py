@@ -196,7 +196,7 @@ def _dump(value: JSON | JSONObject, layout: Layout) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # UTF-8 cannot represent half of a surrogate pair, so it is written as an escape, which is
-        # ASCII.
+        # Write half of a surrogate pair as an escape, which is ASCII, because UTF-8 cannot
+        # represent it.
         text = json.dumps(value, indent=indent, separators=separators)
     return text

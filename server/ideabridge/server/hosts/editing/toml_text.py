@@ -104,7 +104,7 @@ def put_toml(text: str, change: EntryChange) -> str:
     table = newline.join(_table_lines(path, change.entry))
     parts = _parts(statements, path)
     if parts and parts[0].is_table:
-        # The new table takes the place of the first part, which no other part precedes.
+        # Put the new table in the place of the first part, because no other part comes before it.
         first, *others = parts
         ending = newline if text[: first.end].endswith("\n") else ""
         text = _without_parts(text, others)
@@ -171,7 +171,7 @@ def _statement(text: str, start: int, table: Keys) -> _Statement:
     value_start = _after_blanks(text, equals + 1)
     value_end = _value_end(text, value_start)
     path = (*table, *_path_of_key(text[place:equals]))
-    # A value can have several lines.
+    # End at the line after the value, because a value can have several lines.
     line_end = _next_line(text, value_end)
     return _Statement("pair", path, start, line_end, value_start, value_end)
 
@@ -257,7 +257,7 @@ def _parts(statements: Sequence[_Statement], path: Keys) -> list[_Part]:
     for pair in statements:
         if pair.kind != "pair" or not _is_below(pair.path, path):
             continue
-        # A pair inside one of the tables is already part of that table.
+        # A pair that is inside one of the tables is already part of that table.
         if not any(table.start < pair.start < table.end for table in tables):
             pairs.append(_Part(pair.path, pair.start, pair.end, is_table=False))
 
@@ -313,7 +313,7 @@ def _without_parts(text: str, parts: Sequence[_Part]) -> str:
         if part.is_table and has_blank_line_above:
             before = _without_break(before)
         if not after and not text.endswith("\n"):
-            # The last line had no line break, so the line that is now the last one has none.
+            # The last line had no line break, so leave none on the line that is now the last.
             before = _without_break(before)
         text = before + after
 
@@ -359,8 +359,8 @@ def _toml_value(value: JSON) -> str:
     if value is None:
         raise UneditableError("TOML has no null")
 
-    # JSON and TOML write strings and numbers in the same way, except that TOML escapes one more
-    # character.
+    # JSON and TOML write strings and numbers in the same way, except for one character that only
+    # TOML escapes.
     written = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     try:
         written.encode()
@@ -401,7 +401,7 @@ def _put_inline(text: str, start: int, path: Keys, entry: JSON) -> str:
         return _put_inline(text, item.value_start, tuple(rest), entry)
 
     if is_dotted:
-        # The earlier value can consist of several members, such as `a.x = 1, a.y = 2`.
+        # The earlier value may consist of several members, such as `a.x = 1, a.y = 2`.
         return _put_inline(_without_inline(text, start, path), start, path, entry)
     return with_value(text, inside, item, _inline_value(entry), one_line=True)
 
@@ -409,7 +409,7 @@ def _put_inline(text: str, start: int, path: Keys, entry: JSON) -> str:
 def _without_inline(text: str, start: int, path: Keys) -> str:
     """Return the text without the value at a path below the inline table that begins at `start`."""
     name, *rest = path
-    # Several members with dotted keys can begin with this key.
+    # More than one member with a dotted key can begin with this key.
     while True:
         inside = _members(text, start)
         item = inside.find(name)

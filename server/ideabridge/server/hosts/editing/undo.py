@@ -195,8 +195,7 @@ def undo_file(file: EditedFile) -> UndoneFile:
 
     replacement = replace_file(file.path, rewrite)
     if result.how in ("restored", "deleted") and replacement.backup is not None:
-        # The copy of the edited file is removed, because nobody needs it and it might contain
-        # secrets.
+        # Remove the copy of the edited file, because nobody needs it and it might contain secrets.
         replacement.backup.unlink(missing_ok=True)
     if result.how == "deleted":
         remove_empty_folders(file)
@@ -239,8 +238,8 @@ def remove_entry(
         after = text.without_entry(keys, name, parents=parents).data
         if added is not None and file_digest(now) == added.digest:
             before = text_of_bytes(path, format_name, former)
-            # If the edit replaced an entry with the same name, the previous bytes contain that
-            # entry, so they are not restored.
+            # If the edit replaced an entry of the same name, the previous bytes still contain that
+            # entry, so do not restore them.
             after = former if name not in before.entries(keys) else after
         return after
 
@@ -287,7 +286,7 @@ def _without_entries(
         current = text.entries(entry.keys).get(entry.name)
         if current != old and old is None:
             text = text.without_entry(entry.keys, entry.name, parents=entry.parents)
-            # The same change is repeated, so that both versions look alike around the entry.
+            # Make the same change here, so that both versions look alike around the entry.
             replayed = replayed.without_entry(entry.keys, entry.name, parents=entry.parents)
             continue
 
@@ -309,8 +308,8 @@ def _replay(file: EditedFile, former: bytes | None, now: HostText) -> list[HostT
     states = [text]
     for entry in file.entries:
         current = now.entries(entry.keys).get(entry.name)
-        # If a change cannot be repeated, the text stays as it is. Undoing then only loses some
-        # comments.
+        # If a change cannot be repeated, leave the text as it is. All that the undoing then loses
+        # is some comments.
         with suppress(HostFileError):
             if entry.removed or current is None:
                 text = text.without_entry(entry.keys, entry.name, parents=entry.parents)
@@ -407,7 +406,7 @@ def _write(change: Callable[[tuple[RecordedEdit, ...]], tuple[RecordedEdit, ...]
             try:
                 edits = _read()
             except DamagedNotesError:
-                # The file with the damaged notes is renamed, so that later edits can be noted and
+                # Rename the file with the damaged notes, so that later edits can be noted and
                 # undone.
                 path.replace(path.with_name("edits.damaged.json"))
                 edits = ()

@@ -161,7 +161,8 @@ def _replaced(target: Path, before: bytes | None, after: bytes | None, *, privat
                 os.chown(new, about.st_uid, about.st_gid)
 
         new.chmod(0o600 if private or about is None else stat.S_IMODE(about.st_mode))
-        # This check is the last chance to notice that another program has written the file.
+        # Check again, because this is the last chance to notice that another program has written
+        # the file.
         if _bytes_of(target) != before:
             return False
 

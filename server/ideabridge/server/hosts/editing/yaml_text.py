@@ -152,7 +152,7 @@ def remove_yaml(text: str, keys: Sequence[str], name: str) -> str:
         item = inside.find(name)
         if item is None:
             return text
-        # Between brackets, several items can have this name, so the search is repeated.
+        # Inside brackets, more than one item can have this name, so search again.
         return remove_yaml(without_item(text, inside, item), keys, name)
 
     if node.kind == "mapping":
@@ -164,7 +164,7 @@ def remove_yaml(text: str, keys: Sequence[str], name: str) -> str:
 
     for element, dash in zip(node.children, _dashes(text, node), strict=True):
         if _name_of(element) == name:
-            # Several elements in a sequence can have this name, so the search is repeated.
+            # More than one element of a sequence can have this name, so search again.
             return remove_yaml(_without_lines(text, dash, element.end), keys, name)
     return text
 
@@ -207,8 +207,8 @@ def _tree(text: str) -> _Node | None:
     for event in parser.parse(io.StringIO(text)):
         if type(event).__name__ in ("MappingEndEvent", "SequenceEndEvent"):
             ended = open_nodes.pop()
-            # The parser reports the next token as the end of a block, after any comments and blank
-            # lines. So the end of the block's last child is used instead.
+            # End the block at its last child, because the parser reports the end only at the next
+            # token, after any comments and blank lines.
             ended.end = event.end_mark.index if ended.flow else ended.children[-1].end
             continue
 
@@ -422,7 +422,7 @@ def _put_element(text: str, sequence: _Node, name: str, value: JSON) -> str:
     lines = _element_lines(value, indent)
     for element, dash in zip(sequence.children, dashes, strict=True):
         if _name_of(element) == name:
-            # This call raises an error if the element shares its line with something else.
+            # This raises an error if the element shares its line with something else.
             _indent_of(text, dash)
             new = newline_of(text).join(lines).removeprefix(indent)
             return spliced(text, [Splice(dash, _own_end(text, element.end), new)])
