@@ -15,7 +15,11 @@ from typing import Any, cast
 import anyio
 from mcp import Client, StdioServerParameters, types
 
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.configuration import load_configuration
+from ideabridge.bridge.modules.connection import own_version
 from ideabridge.server.asking.elicitation import AT_ONCE_S
+from ideabridge.server.server import Front
 from tests import preloaded
 
 HERE = Path(__file__).parent
@@ -84,6 +88,34 @@ async def over_stdio(
     parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
     async with Client(parameters, mode=mode, read_timeout_seconds=60, **keys) as client:
         yield client
+
+
+@asynccontextmanager
+async def in_memory(configuration: Path, mode: str, **keys: Any) -> AsyncGenerator[Client]:
+    """A client of a server in this process, with the same work in the background as `over_stdio`:
+    for tests that neither the transport nor a process of its own makes a difference to.
+    """
+    fronts: list[Front] = []
+
+    def changed() -> None:
+        for front in fronts:
+            front.announcements.poke()
+
+    loaded = load_configuration(configuration)
+    async with (
+        Bridge(loaded, on_tools_changed=changed, standing_rules=True) as bridge,
+        anyio.create_task_group() as group,
+    ):
+        front = Front(bridge, group, own_version())
+        fronts.append(front)
+        group.start_soon(front.announcements.run)
+        group.start_soon(front.running.relaying.elsewhere.run)
+        group.start_soon(front.direct_calls.run)
+        group.start_soon(front.direct_calls.end_sessions)
+        async with Client(front.server, mode=mode, read_timeout_seconds=60, **keys) as client:
+            yield client
+
+        group.cancel_scope.cancel()
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from tests.server.serving import (
     call,
     configured,
     http_process,
+    in_memory,
     over_stdio,
     refused,
     structured,
@@ -410,7 +411,7 @@ def handed_in(work: Handwork, idea: str) -> dict[str, Any]:
 )
 async def test_handwork_becomes_a_tool_for_other_input(tmp_path: Path, era: str, task: str) -> None:
     work = TASKS[task]
-    async with over_stdio(office(tmp_path), era) as client:
+    async with in_memory(office(tmp_path), era) as client:
         await by_hand(client, work)
         first = await published(client, work)
         assert first["version"] == 1
@@ -442,7 +443,7 @@ async def test_handwork_becomes_a_tool_for_other_input(tmp_path: Path, era: str,
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_wrong_program_comes_back_with_the_difference(tmp_path: Path, era: str) -> None:
     work = TASKS["sum by group"]
-    async with over_stdio(office(tmp_path), era) as client:
+    async with in_memory(office(tmp_path), era) as client:
         await by_hand(client, work)
         run = (await published(client, work))["needs_program"]["runs"][0]
         wrong = {**handed_in(work, run), "program": work.program.replace('"boss"', '"bob"')}
@@ -454,7 +455,7 @@ async def test_a_wrong_program_comes_back_with_the_difference(tmp_path: Path, er
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_whoever_asks_what_to_write_is_told_how_to_answer(tmp_path: Path, era: str) -> None:
-    async with over_stdio(office(tmp_path), era) as client:
+    async with in_memory(office(tmp_path), era) as client:
         calls = [{"_tool": "rows", "table": "†input.table"}]
         run = await call(
             client, "run_plan", calls=calls, input={"table": "sales"}, output="†results.0"
@@ -482,7 +483,7 @@ async def test_a_call_after_results_that_say_nothing_was_no_decision(
         ("label", {"issue_id": "I-101", "name": "late"}),
     ]
     looks = [("person", {"name": "ann"}), ("code", {"city": "Bern"})]
-    async with over_stdio(office(tmp_path), era) as client:
+    async with in_memory(office(tmp_path), era) as client:
         for calls, says in ((sends, False), (looks, True)):
             for name, arguments in calls:
                 await client.call_tool(name, arguments)
@@ -502,7 +503,7 @@ async def test_a_call_after_results_that_say_nothing_was_no_decision(
 @pytest.mark.parametrize("era", ERAS)
 async def test_another_name_gives_no_further_rounds(tmp_path: Path, era: str) -> None:
     work = TASKS["sum by group"]
-    async with over_stdio(office(tmp_path), era) as client:
+    async with in_memory(office(tmp_path), era) as client:
         await by_hand(client, work)
         run = (await published(client, work))["needs_program"]["runs"][0]
         wrong = {**handed_in(work, run), "program": work.program.replace('"boss"', '"bob"')}
@@ -526,7 +527,7 @@ async def test_the_list_of_runs_has_one_short_line_for_each_program(
     tmp_path: Path, era: str
 ) -> None:
     work = TASKS["sum by group"]
-    async with over_stdio(office(tmp_path), era) as client:
+    async with in_memory(office(tmp_path), era) as client:
         await by_hand(client, work)
         run = (await published(client, work))["needs_program"]["runs"][0]
         wrong = {**handed_in(work, run), "program": work.program.replace('"boss"', '"bob"')}
@@ -552,7 +553,7 @@ async def test_a_wrong_name_of_a_module_or_a_tool_is_refused_with_the_right_ones
 ) -> None:
     """Python has a module `time`, so the server with this name is `time_` in programs."""
     configuration = office(tmp_path, mcpServers={"time": time_module()})
-    async with over_stdio(configuration, era) as client:
+    async with in_memory(configuration, era) as client:
         now = {"_tool": "get_current_time", "_module": "time", "timezone": "Europe/Berlin"}
         run = await call(client, "run_plan", calls=[now], output="†results.0.timezone")
         assert run["status"] == "done", run
@@ -576,7 +577,7 @@ async def test_a_wrong_name_of_a_module_or_a_tool_is_refused_with_the_right_ones
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_declined_program_is_not_asked_for_again(tmp_path: Path, era: str) -> None:
     work = TASKS["sum by group"]
-    async with over_stdio(office(tmp_path), era) as client:
+    async with in_memory(office(tmp_path), era) as client:
         await by_hand(client, work)
         for declined in (False, "false"):
             made = await call(client, "publish_idea", idea="session", name="task", program=declined)
@@ -587,7 +588,7 @@ async def test_a_declined_program_is_not_asked_for_again(tmp_path: Path, era: st
 @pytest.mark.parametrize("era", ERAS)
 async def test_two_callers_hand_in_one_program_at_once(tmp_path: Path, era: str) -> None:
     work = TASKS["sum by group"]
-    async with over_stdio(office(tmp_path), era) as client:
+    async with in_memory(office(tmp_path), era) as client:
         await by_hand(client, work)
         run = (await published(client, work))["needs_program"]["runs"][0]
         versions: list[int] = []
@@ -604,7 +605,7 @@ async def test_two_callers_hand_in_one_program_at_once(tmp_path: Path, era: str)
 @pytest.mark.parametrize("era", ERAS)
 async def test_judging_goes_on_when_the_call_has_ended(tmp_path: Path, era: str) -> None:
     work = TASKS["sum by group"]
-    async with over_stdio(office(tmp_path), era) as client:
+    async with in_memory(office(tmp_path), era) as client:
         await by_hand(client, work)
         run = (await published(client, work))["needs_program"]["runs"][0]
         arguments = handed_in(work, run)
@@ -682,7 +683,7 @@ async def test_an_assistant_decides_on_each_call_that_no_recording_reached(
     tmp_path: Path, era: str
 ) -> None:
     work = TASKS["filter by label"]
-    async with over_stdio(office(tmp_path), era) as client:
+    async with in_memory(office(tmp_path), era) as client:
         await by_hand(client, work)
         session = (await call(client, "check_run"))["sessions"][0]["run"]
         await call(client, "publish_idea", **{**handed_in(work, session), "program": OTHERS_TOO})
@@ -707,7 +708,7 @@ async def test_an_assistant_decides_on_each_call_that_no_recording_reached(
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_save_as_says_in_one_line_that_a_program_would_help(tmp_path: Path, era: str) -> None:
-    async with over_stdio(office(tmp_path), era) as client:
+    async with in_memory(office(tmp_path), era) as client:
         calls = [{"_tool": "rows", "table": "sales"}]
         made = await call(client, "run_plan", calls=calls, save_as="look")
         # The author of a plan is believed.
@@ -754,7 +755,7 @@ async def test_what_a_result_says_changes_nothing(tmp_path: Path, era: str) -> N
         encoding="utf-8",
     )
     work = TASKS["newest file"]
-    async with over_stdio(
+    async with in_memory(
         configured(tmp_path, tools=[str(poisoned)], expose=["tools"], approval="allow_all"), era
     ) as client:
         await client.call_tool("list_files", {"folder": "docs"})

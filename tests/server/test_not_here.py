@@ -24,6 +24,7 @@ from .serving import (
     call,
     configured,
     http_process,
+    in_memory,
     over_stdio,
     plain,
     refused,
@@ -57,7 +58,7 @@ async def publish_all(folder: Path) -> None:
     everything = configured(
         folder, mcpServers={"shop": plain(folder, "shop", "buy")}, approval="allow_all"
     )
-    async with over_stdio(everything, "auto") as client:
+    async with in_memory(everything, "auto") as client:
         for name, plan in (
             ("order", BUY),
             ("outer", OUTER),
@@ -75,7 +76,7 @@ async def test_what_cannot_run_here_is_found_with_the_reason_and_not_listed(
     tmp_path: Path, mode: str
 ) -> None:
     await publish_all(tmp_path)
-    async with over_stdio(configured(tmp_path, tools=[]), mode) as client:
+    async with in_memory(configured(tmp_path, tools=[]), mode) as client:
         assert "published from runs; no MCP server is configured here" in (
             client.instructions or ""
         )
@@ -117,14 +118,14 @@ async def test_what_cannot_run_here_is_found_with_the_reason_and_not_listed(
 async def test_what_waits_for_its_server_stays_listed(tmp_path: Path, mode: str) -> None:
     await publish_all(tmp_path)
     broken = {"shop": {"command": "false"}}
-    async with over_stdio(configured(tmp_path, mcpServers=broken), mode) as client:
+    async with in_memory(configured(tmp_path, mcpServers=broken), mode) as client:
         assert (await all_tools(client)).keys() >= {"order", "outer", "adding"}
         assert "The MCP servers and own tools of the user are behind this one." in (
             client.instructions or ""
         )
 
     disabled = {"shop": {**plain(tmp_path, "shop", "buy"), "disabled": True}}
-    async with over_stdio(configured(tmp_path, mcpServers=disabled), mode) as client:
+    async with in_memory(configured(tmp_path, mcpServers=disabled), mode) as client:
         assert "outer" not in await all_tools(client)
         why = "order cannot be called here: it needs the server 'shop', which is disabled here."
         assert await refused(client, "order", x="b") == why
@@ -133,13 +134,13 @@ async def test_what_waits_for_its_server_stays_listed(tmp_path: Path, mode: str)
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_instructions_claim_nothing_that_is_not_there(tmp_path: Path, mode: str) -> None:
-    async with over_stdio(configured(tmp_path, tools=[]), mode) as client:
+    async with in_memory(configured(tmp_path, tools=[]), mode) as client:
         assert (client.instructions or "").startswith(
             "No MCP server and no tool of the user is configured here"
         )
 
     servers = {"shop": plain(tmp_path, "shop", "buy")}
-    async with over_stdio(configured(tmp_path, tools=[], mcpServers=servers), mode) as client:
+    async with in_memory(configured(tmp_path, tools=[], mcpServers=servers), mode) as client:
         assert (client.instructions or "").startswith(
             "The MCP servers of the user are behind this one. For more"
         )
@@ -177,7 +178,7 @@ async def test_the_file_that_is_not_trusted_is_the_reason(tmp_path: Path) -> Non
 
 async def test_the_most_used_that_can_be_called_are_listed(tmp_path: Path) -> None:
     await publish_all(tmp_path)
-    async with over_stdio(configured(tmp_path, listed_ideas=1), "auto") as client:
+    async with in_memory(configured(tmp_path, listed_ideas=1), "auto") as client:
         for _ in range(3):
             await refused(client, "order", x="b")
         assert [
@@ -189,7 +190,7 @@ async def test_the_most_used_that_can_be_called_are_listed(tmp_path: Path) -> No
 async def test_a_change_of_what_an_idea_needs_is_announced(tmp_path: Path, mode: str) -> None:
     await publish_all(tmp_path)
     heard = Heard()
-    async with over_stdio(configured(tmp_path, tools=[]), mode, message_handler=heard) as client:
+    async with in_memory(configured(tmp_path, tools=[]), mode, message_handler=heard) as client:
         assert "outer" not in await all_tools(client)
         run = (
             await call(

@@ -26,6 +26,7 @@ from tests.server.serving import (
     all_tools,
     call,
     http_process,
+    in_memory,
     over_stdio,
     refused,
     structured,
@@ -112,7 +113,7 @@ async def test_a_person_agrees_in_a_form(configuration: Path, era: str) -> None:
 
 async def test_a_person_refuses_in_a_form(configuration: Path, era: str) -> None:
     shown, keys = person("accept", decision="deny", reason="it is not ready")
-    async with over_stdio(configuration, era, **keys) as client:
+    async with in_memory(configuration, era, **keys) as client:
         said = await refused(client, "publish_idea", **await version_1(client))
         assert "the person refused to share it: it is not ready; nothing was published" in said
     assert len(shown) == 1
@@ -149,7 +150,7 @@ async def test_where_no_form_is_shown_it_waits_for_an_approval(
 
 
 async def test_a_person_refuses_at_a_terminal(configuration: Path, era: str) -> None:
-    async with over_stdio(configuration, era) as client:
+    async with in_memory(configuration, era) as client:
         arguments = await version_1(client)
         [approval] = (await call(client, "publish_idea", **arguments))["needs_person"]["approvals"]
         await at_terminal(configuration, "deny", approval)
@@ -160,7 +161,7 @@ async def test_a_person_refuses_at_a_terminal(configuration: Path, era: str) -> 
 
 
 async def test_what_an_assistant_decides_shares_nothing(configuration: Path, era: str) -> None:
-    async with over_stdio(configuration, era) as client:
+    async with in_memory(configuration, era) as client:
         arguments = await version_1(client)
         waiting = (await call(client, "publish_idea", **arguments))["needs_person"]
         approval = waiting["approvals"][0].partition(":")[2]
@@ -176,7 +177,7 @@ async def test_a_program_that_the_recordings_refuse_is_put_before_nobody(
     configuration: Path, era: str
 ) -> None:
     shown, keys = person("accept", decision="approve")
-    async with over_stdio(configuration, era, **keys) as client:
+    async with in_memory(configuration, era, **keys) as client:
         arguments = await version_1(client)
         wrong = {**arguments, "program": WORK.program.replace('"boss"', '"bob"')}
         assert '"to": "bob"' in await refused(client, "publish_idea", **wrong)
@@ -193,7 +194,7 @@ async def test_what_a_clients_model_wrote_waits_until_it_is_handed_in(
         {"calls": [], "output": {"Bern": 325, "Kiel": 75}},
         {"calls": [], "output": answer},
     )
-    async with over_stdio(configuration, era, **model.keys) as client:
+    async with in_memory(configuration, era, **model.keys) as client:
         schema = {"type": "object"}
         run = await call(
             client, "solve", task="Sum the sales by city for the boss.", output_schema=schema

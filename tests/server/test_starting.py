@@ -21,6 +21,7 @@ from .serving import (
     call,
     configured,
     http_process,
+    in_memory,
     over_stdio,
     refused,
     text,
@@ -60,7 +61,7 @@ def fresh(folder: Path, *, idle: float | None = None, **members: Any) -> tuple[S
 
 async def first_session(configuration: Path) -> None:
     """Let the store have every list of the server."""
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         assert "tally" in await all_tools(client)
         assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["greet"]
         assert "m://one" in [str(entry.uri) for entry in (await client.list_resources()).resources]
@@ -71,7 +72,7 @@ async def first_session(configuration: Path) -> None:
 async def test_lists_and_searches_start_nothing(tmp_path: Path, mode: str) -> None:
     server, configuration = fresh(tmp_path)
     await first_session(configuration)
-    async with over_stdio(configuration, mode) as client:
+    async with in_memory(configuration, mode) as client:
         assert "tally" in await all_tools(client)
         assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["greet"]
         assert "m://one" in [str(entry.uri) for entry in (await client.list_resources()).resources]
@@ -93,7 +94,7 @@ async def test_lists_and_searches_start_nothing(tmp_path: Path, mode: str) -> No
 async def test_reading_and_subscribing_start_it(tmp_path: Path, mode: str, use: str) -> None:
     server, configuration = fresh(tmp_path)
     await first_session(configuration)
-    async with over_stdio(configuration, mode) as client:
+    async with in_memory(configuration, mode) as client:
         match use:
             case "prompt":
                 got = await client.get_prompt("greet", {})
@@ -187,7 +188,7 @@ async def test_other_tools_are_announced_and_their_calls_are_checked(
     await first_session(configuration)
     server.change(tools=[tool("tally", "of"), tool("later")])
     heard = Heard()
-    async with over_stdio(configuration, mode, message_handler=heard) as client:
+    async with in_memory(configuration, mode, message_handler=heard) as client:
         assert "later" not in await all_tools(client)
         if mode == "legacy":
             refusal = await refused(client, "tally")
@@ -205,7 +206,7 @@ async def test_a_start_that_fails_names_the_log(tmp_path: Path) -> None:
     server, configuration = fresh(tmp_path)
     await first_session(configuration)
     server.change(fails="no licence was found")
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         for _ in range(2):
             refusal = await refused(client, "tally")
             assert refusal.count("no licence was found") == 1
@@ -232,7 +233,7 @@ async def test_a_subscription_of_a_client_keeps_it(tmp_path: Path, mode: str) ->
                 assert not (await client.call_tool("tick", {})).is_error
                 await anyio.sleep(0.1)
 
-    async with over_stdio(configuration, mode) as client:
+    async with in_memory(configuration, mode) as client:
         if mode == "legacy":
             params = types.SubscribeRequestParams(uri="m://one")
             await client.session.send_request(
