@@ -8,7 +8,14 @@ from typing import Any
 import anyio
 import pytest
 
-from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, read_plan
+from ideabridge.bridge import (
+    ApprovalRequest,
+    Bridge,
+    Configuration,
+    Decision,
+    Request,
+    read_plan,
+)
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import JournalError, OutcomeAsked, OutcomeDecided, decider_of
@@ -294,6 +301,27 @@ async def test_a_mind_is_told_instead(tmp_path: Path) -> None:
         again = await bridge.run(run.id)
         assert again.status == "needs_solution"
         assert unknown(None, Annotations()) in str(again.answer()["requests"])
+
+
+async def test_a_person_is_asked_while_the_program_of_a_mind_waits(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    begun = Payments(open=False)
+
+    async def write_program(_: Request) -> JSONObject:
+        return {"program": "import tools\nawait tools.pay(to='Ada')"}
+
+    async with Bridge(ALLOW, mind=write_program, toolbox=begun.toolbox, store=path) as bridge:
+        run_id = (await bridge.solve("pay Ada", output_schema={"type": "object"})).id
+        with anyio.fail_after(20):
+            await begun.begun.wait()
+
+    payments = Payments()
+    async with Bridge(ALLOW, mind=write_program, toolbox=payments.toolbox, store=path) as bridge:
+        run = await bridge.run(run_id)
+        assert await run.wait(30) == "needs_approval"
+        run.decide(only(run)["approval"], "value", by="Ann", value={"receipt": 7})
+        assert await run.wait(30) == "done"
+        assert (payments.paid, run.answer()["output"]) == ([], {"receipt": 7})
 
 
 async def test_a_run_with_a_given_value_can_be_published_as_its_plan(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ run from its journal, as any process would. From then on, the lease of the run s
 worker that is shutting down does not start any more calls. It hands over each of its runs when the
 running calls of the run have ended.
 
-A worker that dies leaves runs behind, and their leases lapse. `Recovery`, in any server or worker,
-returns these runs to the queue. The queue has no state of its own. It only decides the order in
-which runs get their turn.
+A worker that dies leaves runs behind, and their leases lapse. `Recovery` in a `front` server or a
+worker returns these runs to the queue. In a server with the role `alone`, it continues them there.
+The queue has no state of its own. It only decides the order in which runs get their turn.
 """
 
 from __future__ import annotations

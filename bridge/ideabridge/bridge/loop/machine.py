@@ -39,8 +39,9 @@ Invariants:
   after a crash by folding its journal: the effects that no event has acknowledged are still due.
 - An event that does not fit the state raises `JournalError` and changes nothing. It must not be
   journaled.
-- An effect stays due until the event that acknowledges it arrives, and no call is executed twice
-  unless a person decides so.
+- An effect stays due until the event that acknowledges it arrives. An acknowledged `Execute` is due
+  again only if a person decides `retry`. After a crash, `resume_events` also lists executions that
+  run again without a decision.
 - Between two Requests, every listed call has settled.
 
 The parts: `SolutionReader` reads and checks Solutions, `Planning` holds the plan of a lazy run,
@@ -940,9 +941,14 @@ def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Eve
     """Return two things that are needed to continue a run whose journal was folded: the executions
     to repeat; and the events to journal.
 
-    Executions in flight run again if their tool is repeatable. Their `CallStarted` is already in
-    the journal, so the caller does not journal it again. For all other executions, the next Request
-    says that the outcome is unknown; in the run of a plan, which has no mind, a person is asked.
+    An execution in flight runs again if its tool is repeatable, unless later rules would not let
+    the call run without a question. It also runs again if a room answers it, which continues from
+    its own journal, or if the Solution contains its result. Its `CallStarted` is already in the
+    journal, so the caller does not journal it again.
+
+    The outcome of every other execution in flight is unknown. In the run of a plan, and while a
+    program runs, a person is asked about it, unless the call is nested too deeply to be shown.
+    Otherwise the call fails, and the next Request says that its outcome is unknown.
     """
     again: list[Execute] = []
     # Withdraw these questions first, because the connections that were waiting for the answers

@@ -1,12 +1,15 @@
 """Recovery: takes up runs that a process left behind.
 
 A sweep is two indexed queries: for runs whose status is `running`, and for `interrupted` runs of
-the current configuration. If the driver of such a run is gone (its process has ended, or its lease
-has lapsed), this process takes the run up, at most `TAKEN_UP_AT_ONCE` runs per second. The first
-sweep, and the first sweep after a change to the configuration, cover the `running` runs of all
-configurations. The next sweeps also cover these runs, until each of them either has a driver that
-is known to be alive or was tried while the store worked. Otherwise, a run whose configuration no
-process has any more would be left behind if the store was busy during the first sweep.
+the current configuration. If nobody drives such a run (its lease was released or has lapsed, or its
+process has ended), this process takes the run up: with the role `alone` it continues the run, with
+the role `front` or `worker` it returns the run to the queue. `TAKEN_UP_AT_ONCE` limits how many
+runs it takes up at the same time.
+
+The first sweep, and the first sweep after a change to the configuration, cover the `running` runs
+of all configurations. The next sweeps also cover these runs, until each of them either has a driver
+that is known to be alive or was tried while the store worked. Otherwise, a run whose configuration
+no process has any more would be left behind if the store was busy during the first sweep.
 
 A run that cannot be taken up is reported once. If the store or this process failed, the run is
 tried again after a delay that doubles. If the run cannot continue under this configuration, it is

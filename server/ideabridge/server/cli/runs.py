@@ -219,9 +219,9 @@ async def resume(options: Options, run: RunArgument) -> int:
     """Continue a run that waits or whose process died, and follow it as `run` does.
 
     Finished calls do not run again. A call that was in flight runs again if its tool can safely run
-    twice; otherwise you are asked for its outcome, or, in a run of `solve`, the mind is told that
-    the outcome is unknown. The command needs the servers and tools of the run, including those of
-    --tools.
+    twice. Otherwise its outcome is unknown: you are asked for it if a plan or a program made the
+    call, or else the mind is told. The command needs the servers and tools of the run, including
+    those of --tools.
     """
     from ideabridge.server.cli.follow import follow, print_result
 
