@@ -33,28 +33,28 @@ LIMIT = pytest.StashKey[Any]()
 LONG_LIMIT = 3600
 """Seconds that a test with the marker `long` may take."""
 
-# No test reads or writes the keyring of this machine.
+# No test may read or write the keyring of this machine.
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
 
-# Every HTTP client of the tests and of the SDK would read the certificates of the system again,
-# which takes 30 ms; most tests talk to 127.0.0.1 without TLS.
+# Every HTTP client of the tests and of the SDK would otherwise read the system's certificates
+# again, which takes 30 ms, although most tests talk to 127.0.0.1 without TLS.
 httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)
 _transport = cast("Any", importlib.import_module("httpx._transports.default"))
 _transport.create_ssl_context = cache(_transport.create_ssl_context)
 
 preloaded.read_parameters_once()
 
-# The commands write the logs of servers into the state folder, whose real one no test touches.
+# The commands write the logs of servers into the state folder, so use one that is not the real one.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ideabridge-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
-# How long an example takes says something about the machine and what else it does, so no test of
-# generated examples fails for that. What is to be quick is measured by tests of its own.
+# How long an example takes depends on the machine and on what else it is doing, so no test of
+# generated examples fails because of that. What must be quick is measured by separate tests.
 settings.register_profile("ideabridge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ideabridge")
 
-# The files of thousands of stores are kept in memory, if there is room: each waits for the
-# disk otherwise.
+# Keep the files of thousands of stores in memory if there is room, because each would otherwise
+# wait for the disk.
 if Path("/dev/shm").is_dir() and shutil.disk_usage("/dev/shm").free > 4 * 1024**3:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
@@ -75,12 +75,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Most of what is imported and collected stays: to look for garbage would take a
+    # Most of what is imported and collected stays in use, so looking for garbage would waste a
     # tenth of the time.
     gc.disable()
-    # A shell starts a command in the background with Ctrl-C ignored, and the programs under test
-    # would inherit that.
-    # SIGHUP stays ignored under `nohup`, which the whole run is to survive.
+    # A shell starts a background command with Ctrl-C ignored, and the programs under test would
+    # inherit that. SIGHUP stays ignored under `nohup`, which the whole test run should survive.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(
@@ -91,7 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(preloaded.ADDRESS, None)
 
     if config.getoption("numprocesses", None):
-        # The workers share the process that forks scripts.
+        # Let the workers share the process that forks scripts.
         os.environ.update(preloaded.environment())
 
 
@@ -113,7 +112,7 @@ def pytest_collection(session: pytest.Session) -> None:
     workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     first = len(names) * int(worker.removeprefix("gw")) // workers
     for name in names[first:] + names[:first]:
-        # The collection reports a file that cannot be imported.
+        # A file that cannot be imported is reported by the collection.
         with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(name)
 
@@ -134,7 +133,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None
     def fail_and_end(number: int, frame: FrameType | None) -> None:
         __tracebackhide__ = True
         try:
-            # In a debugger, nothing fails.
+            # This does nothing in a debugger.
             fail(number, frame)
         except pytest.fail.Exception as limit:
             commands = processes.end_all()
@@ -146,18 +145,18 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    # The timer stops at the first failure. The end of a test that failed has the same
-    # limit, counted anew.
+    # The timer stops at the first failure. Give the rest of a failed test the same limit again.
     if LIMIT in item.stash and signal.getitimer(signal.ITIMER_REAL)[0] == 0:
         item.ihook.pytest_timeout_set_timer(item=item, settings=item.stash[LIMIT])
 
 
 def pytest_collection_finish() -> None:
-    # What was imported and collected stays until the end: the collector of garbage need
-    # not look at it.
+    # What was imported and collected stays until the end, so the garbage collector need not look at
+    # it.
     gc.collect()
     gc.freeze()
-    # Tests make much and keep little: by default, the collector takes a twentieth of their time.
+    # Tests create a lot and keep little. With its default thresholds, the collector takes a
+    # twentieth of their time.
     gc.set_threshold(5000, 20, 100)
     gc.enable()
 
@@ -178,9 +177,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    # Each test gets the seconds that slow checks may block a process, whatever the tests before
-    # it have used up. A fixture would take longer than the shortest tests, of which there are
-    # thousands.
+    # Give each test all the seconds for which slow checks may block a process, whatever the tests
+    # before it have used up. Do it here, because a fixture would take longer than the shortest
+    # tests, and there are thousands of these.
     cast("Any", schemas).blocking = schemas.Blocking()
 
 

@@ -99,7 +99,7 @@ class Disk:
 
     def command(self, *arguments: str) -> list[str]:
         """The command that runs `ideabridge ARGUMENTS...` on this disk."""
-        # -P: the folder of this script has modules with the names of Python's own.
+        # Pass -P, because the folder of this script has modules with the names of Python's own.
         return [sys.executable, "-P", str(SCRIPT), str(self.folder), *arguments]
 
     def __enter__(self) -> Disk:

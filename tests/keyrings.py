@@ -95,6 +95,6 @@ def without_backend(monkeypatch: pytest.MonkeyPatch) -> None:
 def use(monkeypatch: pytest.MonkeyPatch, backend: KeyringBackend) -> None:
     """Let this process find a backend until the test ends."""
     before = keyring.get_keyring()
-    # `setattr` alone would not undo what `set_keyring` does.
+    # `setattr` by itself would not undo what `set_keyring` does.
     monkeypatch.setattr(keyring.core, "_keyring_backend", before)
     keyring.set_keyring(backend)

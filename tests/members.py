@@ -35,12 +35,12 @@ class PreloadedMember(Member):
         try:
             os.kill(preloaded.number(self._process), number)
         except ProcessLookupError:
-            # It is about to be forked, or has just ended.
+            # The process is about to be forked, or has just ended.
             super().signal(number)
 
     def kill(self) -> None:
         """End the process with SIGKILL, if it runs."""
         self.signal(signal.SIGKILL)
         if self._process is not None:
-            # What started it ends after it.
+            # The process that started it ends after it.
             self._process.wait()

@@ -127,7 +127,7 @@ def wait_until_loaded() -> None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address())
         connection.sendall(ASK + bytes(4))
-        # It answers once it forks.
+        # The process answers as soon as it forks.
         connection.recv(4)
 
 
@@ -156,8 +156,7 @@ def number(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> int:
         found = int.from_bytes(connection.recv(4))
 
     if not found:
-        # As the number of a process, 0 stands for all of a group: a signal to it
-        # would end the tests.
+        # As a process id, 0 means all processes of a group, so a signal to it would end the tests.
         raise ProcessLookupError(f"no process is forked for {process.args}")
 
     return found
@@ -180,7 +179,7 @@ class Forking:
         signal.set_wakeup_fd(self.wakeup.fileno())
         signal.signal(signal.SIGCHLD, ignore)
         self.running: dict[int, socket.socket] = {}
-        # By the number of each forked process that runs: that of the process which asked for it.
+        # For the id of each forked process that runs, the id of the process that asked for it.
         self.starters: dict[int, int] = {}
         self.selector = selectors.DefaultSelector()
         for one in (self.listener, self.ended, sys.stdin):
@@ -222,7 +221,7 @@ class Forking:
 
         asked = connection.recv(int.from_bytes(size), socket.MSG_WAITALL)
         if len(asked) < int.from_bytes(size):
-            # Who asked was killed meanwhile.
+            # The process that asked has been killed in the meantime.
             connection.close()
             for stream in streams:
                 os.close(stream)
@@ -258,7 +257,8 @@ class Forking:
             os.dup2(stream, number)
             os.close(stream)
 
-        # How a stream is buffered, and whether it has positions, depends on what it leads to.
+        # How a stream is buffered, and whether it has positions, depends on what it is connected
+        # to.
         sys.stdout = os.fdopen(1, "w", closefd=False)
         sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
         os.chdir(folder)
@@ -288,7 +288,7 @@ def main() -> None:
     folder = tempfile.mkdtemp(prefix="preloaded-")
     path = str(Path(folder, "socket"))
     forking = Forking(path)
-    # Whoever starts a script may go on meanwhile.
+    # Print this first, because the process that starts a script may continue in the meantime.
     print(path, flush=True)
     process = os.getpid()
     try:
@@ -338,7 +338,7 @@ def renew_streams() -> None:
 
 
 def load_modules() -> None:
-    # GitPython, which mcp-server-git imports, would fail where there is no git.
+    # Without git, GitPython, which mcp-server-git imports, would otherwise fail.
     os.environ["GIT_PYTHON_REFRESH"] = "quiet"
     gc.disable()
     for name in MODULES:
@@ -358,7 +358,7 @@ def make_first() -> None:
     own_version()
     builtin_toolbox()
     Store.open(":memory:").close()
-    # A process with several threads cannot be forked safely.
+    # A process that has several threads cannot be forked safely.
     assert threading.active_count() == 1
 
 
@@ -372,7 +372,8 @@ def read_parameters_once() -> None:
 
     def parameters_of(callback: Any) -> tuple[list[Any], str | None]:
         parameters, context = read(callback)
-        # Typer adds further ones to the list of a whole application.
+        # Return a copy of the list, because Typer adds further parameters to that of a whole
+        # application.
         return [*parameters], context
 
     main._get_params_name_from_function = parameters_of

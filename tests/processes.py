@@ -43,7 +43,7 @@ def _children() -> dict[int, list[int]]:
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            # The name, in brackets, may contain brackets.
+            # Split after the name in parentheses, because it may itself contain parentheses.
             _, parent, *_ = (
                 path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
             )
@@ -66,7 +66,7 @@ def _below(parent: int, children: dict[int, list[int]]) -> dict[int, str]:
             continue
 
         if words:
-            # One that has ended has no words.
+            # A process that has ended has no words.
             commands[pid] = shlex.join(words)
 
         commands.update(_below(pid, children))

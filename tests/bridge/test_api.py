@@ -71,7 +71,7 @@ def plan_without_input() -> Plan:
 async def test_a_dry_run_tells_the_inputs_that_are_missing() -> None:
     async with Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
         told = await bridge.dry_run(plan_without_input())
-        # †input.to has another operand, and †input alone is there, empty.
+        # †input.to has another operand, and a bare †input exists but is empty.
         assert told["missing_inputs"] == [
             "†input.names",
             "†input.rows",
@@ -104,7 +104,7 @@ async def test_drawings_mark_what_changes_things_and_what_is_missing() -> None:
         assert mermaid.startswith("flowchart TD\n")
         assert "  class c1 changing\n" in mermaid
         assert '  c0 -->|"†state.n"| c1\n' in mermaid
-        # Nothing that Mermaid or HTML would read as its own stands in a label.
+        # No label contains anything that Mermaid or HTML would read as its own syntax.
         assert "#60;b#62;#124;#35;" in mermaid
         with pytest.raises(PlanError, match="expected 'mermaid' or 'text', found 'svg'"):
             await bridge.draw(plan_without_input(), cast("Any", "svg"))
@@ -171,7 +171,7 @@ async def test_whoever_iterates_sees_every_event_and_may_decide() -> None:
             *("run_started", "solution_proposed", "approval_asked", "call_decided"),
             *("call_started", "call_finished", "run_ended"),
         ]
-        # Whoever comes late, or again, has them all.
+        # A reader that comes late, or again, gets all events.
         assert await names(run) == seen
         assert await run.result() == "sent to Ada"
 
@@ -392,7 +392,7 @@ def test_an_exception_in_a_script_closes_the_bridge_and_comes_out_as_it_is() -> 
     before = {*threading.enumerate()}
     with pytest.raises(ZeroDivisionError):
         fail_in_a_script()
-    # A thread of the event loop that was told to end may still be about to.
+    # A thread of the event loop that was told to end may not have done so yet.
     for thread in {*threading.enumerate()} - before:
         thread.join(10)
         assert not thread.is_alive(), thread

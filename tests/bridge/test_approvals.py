@@ -33,7 +33,7 @@ def configured(approval: JSON) -> Configuration:
 def verdict(approval: JSON, one: Tool) -> tuple[str, str]:
     setting = configured(approval).approval_setting
     told = policy_named(setting)(one, {})
-    # The journal of a run gives the same.
+    # The settings from the journal of a run give the same verdict.
     again = policy_named(Settings.from_json(Settings(approval=setting).to_json()).approval)(one, {})
     assert again == told
     return told.verdict, told.why
@@ -62,7 +62,7 @@ def test_the_first_rule_that_holds_decides() -> None:
         "deny",
         "approval.rules[3] says deny for tool 'send' of server 'mail'",
     )
-    # Where no rule holds, the default: read-only calls run, all others ask.
+    # If no rule applies, the default does: read-only calls run, and all others ask.
     assert verdict(rules, of("look", read_only=True))[0] == "allow"
     assert verdict(rules, of("look"))[0] == "ask"
 
@@ -204,7 +204,7 @@ async def test_a_decision_about_another_call_is_refused() -> None:
         with pytest.raises(JournalError, match="bound to a different call"):
             run.runner.post(CallDecided(0, digests[1], "approve", decider_of("somebody")))
         assert [one["call"]["to"] for one in pending(run)] == ["ada", "eve"]
-        # Nothing of it stands in the journal.
+        # None of this is in the journal.
         again = await bridge.run(run.id)
         assert len(pending(again)) == 2
         assert SENT == []
@@ -240,7 +240,7 @@ async def test_a_callback_decides_on_calls_side_by_side_and_never_mixes_them_up(
 
         await all_asked.wait()
         if to == "ada":
-            # The first that was asked is the last that is answered.
+            # The call that asked first is answered last.
             await eve_decided.wait()
             return Decision("approve", by="Ann")
 
@@ -392,7 +392,7 @@ async def test_a_time_out_runs_on_over_a_restart(
         late_approvals = [one["approval"] for one in pending(late)]
 
     async with Bridge(configuration, toolbox=Toolbox(send), store=store) as bridge:
-        # Within the hour an approval is as it was.
+        # Within an hour, the approval is still as it was.
         run = await bridge.run(early.id)
         assert run.status == "needs_approval"
         run.decide(pending(run)[0]["approval"], "approve", by="Ann")

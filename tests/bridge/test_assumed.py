@@ -26,7 +26,7 @@ async def test_a_run_reports_what_it_assumed(tmp_path: Path) -> None:
         assert [(one["at"], one["taken"]) for one in run.assumed] == [("calls.0.b", 7)]
         assert run.noted == [{"at": "†input.n", "what": "zero, 0, which no earlier run had"}]
         assert run.answer()["assumed"] == run.assumed
-        # In a run of another process, it is read from the journal.
+        # A bridge in another process reads it from the journal.
         async with Bridge(toolbox=Toolbox(add), store=tmp_path / "s.sqlite") as other:
             assert (await other.run(run.id)).assumed == run.assumed
 

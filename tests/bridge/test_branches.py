@@ -78,7 +78,7 @@ async def test_the_branch_not_taken_is_skipped_without_an_error_however_the_solu
         whole.submit(0, {"calls": listed(room), "output": either})
         assert await whole.result() == {"either": room, "data": room}
         check(whole, room)
-        # A branch that was not taken gives no output.
+        # A branch that was not taken has no output.
         bad = await bridge.run_plan(
             read_plan({"calls": listed(room), "output": ["†state.yes", "†state.no"]})
         )
@@ -263,5 +263,5 @@ async def test_a_mind_sees_why_a_call_was_skipped() -> None:
         assert (
             "1 say: skipped (†data.boked.room: no earlier call added it. Did you mean 'booked'?)"
         ) in said
-        # Only those of the last Solution are listed, as with errors.
+        # Like errors, only the skipped calls of the last Solution are listed.
         assert run.skipped == []

@@ -272,7 +272,7 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
         assert await run.wait(30) == "done"
         assert run.answer()["output"] == {"half": 4.5}
         assert len(bridge.store.ideas.of_run(run_id)) == 3, "every Request is an idea"
-        # The same again is answered the same; another one is refused.
+        # Submitting the same Solution again returns the same result; a different one is refused.
         run.submit(
             1, {"calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}]}
         )
@@ -312,7 +312,7 @@ async def test_errors_name_a_call_by_its_place_in_its_solution_and_in_the_run() 
             "†state.half: call 0 of its solution, 2 of the run (divide), which writes it, failed"
             in told
         )
-        # What is read of a result later is by its place in the run.
+        # A result is read later by the place that it has in the run.
         run.submit(2, {"calls": [], "output": "†results.4"})
         assert await run.result() == "A"
 
@@ -417,7 +417,7 @@ async def test_the_views_follow_while_the_bridge_is_open_and_nobody_searches(
         run = await plan(bridge, {"calls": [{"_tool": "shout", "text": "x"}]})
         await run.result()
         with closing(sqlite3.connect(path)) as reader, anyio.fail_after(20):
-            # Another program sees no event of ours.
+            # This reader stands for another program, which cannot wait for an event of ours.
             while not reader.execute("SELECT tool FROM call_list").fetchall():  # noqa: ASYNC110
                 await anyio.sleep(0.01)
             words = "SELECT rowid FROM idea_words WHERE idea_words MATCH 'shout'"
@@ -888,7 +888,7 @@ async def test_what_a_failing_store_does_not_take_back_is_given_back_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ideabridge.bridge.runs.runs.LEASE_SECONDS", 0.05)
-    # It is given up before the store works again.
+    # The write is given up before the store works again.
     monkeypatch.setattr("ideabridge.bridge.store.writer.KEEPS_TRYING_SECONDS", 0.0)
     released = anyio.Event()
     started = anyio.Event()
@@ -922,7 +922,7 @@ async def test_what_a_failing_store_does_not_take_back_is_given_back_later(
         {"_tool": "send", "_each": [{"to": "a", "text": "b"}]},
         {"_tool": "send", "_each": []},
         {"_tool": "send", "to": "a", "text": "\ud800"},
-        # Another tool may stand in its place, but it must be there.
+        # The edit may name another tool, but that tool must exist.
         {"_tool": "shuot", "text": "a"},
         nested(300),
         "send it",

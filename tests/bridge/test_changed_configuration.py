@@ -119,7 +119,7 @@ async def test_a_change_that_the_run_does_not_need_leaves_it_decidable(
         assert run.status == "needs_approval"
         assert set(asked(run)) == {"git_push", "mail_send"}
         await decide(bridge, run, "git_push", "approve")
-        # Looser rules do not decide what was asked before.
+        # Looser rules do not decide on what was asked before.
         assert await run.wait(20) == "needs_approval"
         await decide(bridge, run, "mail_send", "approve")
         assert await run.wait(20) == "done"
@@ -128,7 +128,7 @@ async def test_a_change_that_the_run_does_not_need_leaves_it_decidable(
         assert record is not None
         assert record.fingerprint == bridge.fingerprint
 
-    # Another configuration again: the journal folds to the same end.
+    # Under yet another configuration, the journal leads to the same end.
     async with Bridge(modules.configured("mail"), store=store) as bridge:
         again = await bridge.run(run_id)
         assert (again.status, again.given()) == (
@@ -157,7 +157,7 @@ async def test_a_run_of_a_mind_goes_on_without_the_module_that_changed(
         assert "not run: its server 'git' starts differently from when the run began" in str(error)
         assert run.state == {"sent": "mail.mail_send"}
 
-    # The row of the run names the new configuration now, and `git` is refused all the same.
+    # The row of the run now names the new configuration, and `git` is still refused.
     async with Bridge(
         restarted(modules, "git", "mail", changed="git", approval="allow_all"), store=store
     ) as bridge:
@@ -196,7 +196,7 @@ async def test_a_call_of_a_module_that_changed_can_only_be_denied(
                 await decide(bridge, run, name, "approve")
 
         await decide(bridge, run, "git_push", "deny")
-        # The run no longer needs `git`, so it goes on.
+        # The run no longer needs `git`, so it continues.
         assert run.status == "needs_approval"
         await decide(bridge, run, "mail_send", "approve")
         assert await run.wait(20) == "done"
@@ -220,7 +220,7 @@ async def test_a_denied_call_leaves_a_run_that_still_needs_the_module_interrupte
         with pytest.raises(DecisionError, match="no approval"):
             await decide(bridge, run, "mail_send", "deny")
 
-    # With the module as it was, the run goes on; the denial is in its journal.
+    # With the module as it was, the run continues, and the denial is in its journal.
     async with Bridge(modules.configured("git", "mail"), store=store) as bridge:
         run = await bridge.run(run_id)
         assert set(asked(run)) == {"git_push"}
@@ -346,7 +346,7 @@ async def test_what_is_asked_beside_a_call_in_flight_can_be_denied(
             for one in run.approvals()
             if isinstance(one, dict)
         }
-        # `o`: how did `hang` end? `a`: may `mail_send` run?
+        # `o` asks how `hang` ended, and `a` whether `mail_send` may run.
         assert set(shown) == {"o", "a"}
         answer = run.answer()
         assert [one["approval"] for one in answer["approvals"]] == [shown["o"], shown["a"]]
@@ -391,7 +391,7 @@ async def test_stricter_rules_deny_what_waits(modules: Modules, store: Path) -> 
 async def test_stricter_rules_ask_about_what_was_allowed_and_has_not_begun(
     modules: Modules, store: Path
 ) -> None:
-    # `git_tag` is allowed, and waits only for its turn behind `git_push`, which asks.
+    # `git_tag` is allowed and only waits for its turn after `git_push`, which asks.
     loose = rules({"tool": "git_push", "then": "ask"})
     plan: JSONObject = {
         "calls": [{"_tool": "git_push", "repo": "a"}, {"_tool": "git_tag", "repo": "a"}]
@@ -424,7 +424,7 @@ async def test_what_a_person_approved_stays_approved_and_what_the_assistant_appr
     async with Bridge(modules.configured("git"), store=store) as bridge:
         run = await bridge.run_plan(plan)
         assert await run.wait(20) == "needs_approval"
-        # Both wait for their turn behind `git_push`.
+        # Both are waiting for their turn after `git_push`.
         approvals = [request.approval for request in run.pending()]
         await bridge.decide(run, approvals[1], Decision("approve", by=PERSON))
         await bridge.decide(run, approvals[2], Decision("approve", by=ASSISTANT))
@@ -460,7 +460,7 @@ async def test_stricter_rules_hold_for_the_calls_that_a_mind_makes_later(
         assert set(asked(run)) == {"mail_send"}
         assert modules.calls("git") == ["git_push"]
 
-    # The rules of before hold, too, when they are taken back.
+    # The earlier rules still apply to what they asked, even after they were withdrawn.
     async with Bridge(
         modules.configured("git", "mail", approval="allow_all"), store=store
     ) as bridge:
@@ -518,14 +518,14 @@ async def test_the_rules_hold_in_rooms(modules: Modules, store: Path) -> None:
     plan: JSONObject = {"calls": [{"_tool": "both", "_module": "idea:both", "_outputPath": "room"}]}
     run_id = await waiting(modules.configured("git", "mail", approval=ASKS_MAIL), store, plan)
     assert modules.calls("git") == ["git_push", "git_push"]
-    # `git` is not needed any more, and `mail` is denied now.
+    # `git` is no longer needed, and `mail` is now denied.
     denies = rules({"module": "mail", "then": "deny"})
     async with Bridge(
         restarted(modules, "git", "mail", changed="git", approval=denies), store=store
     ) as bridge:
         run = await bridge.run(run_id)
         [request] = run.pending()
-        # The room ends with the call that is denied.
+        # The room ends together with the call that is denied.
         with pytest.raises(FinishedRunError):
             await bridge.decide(run, request.approval, Decision("approve", by=PERSON))
 

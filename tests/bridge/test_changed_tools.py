@@ -175,7 +175,7 @@ async def test_plans_with_the_real_names_go_on_to_work() -> None:
             assert (await got(bridge, call))["arguments"]["owner"] == "other"
             assert (await got(bridge, {"_tool": "delete_all", **module}))["tool"] == "delete_all"
         assert "delete_all" not in [tool.name for tool in bridge.tools()]
-        # A call by the real name of a renamed tool is that tool, without the defaults.
+        # A call that uses the real name of a renamed tool calls that tool, without the defaults.
         with pytest.raises(Exception, match="owner"):
             await got(bridge, {"_tool": "create_issue", "title": "x"})
 
@@ -201,7 +201,7 @@ async def test_published_ideas_name_the_real_tool_and_need_no_configuration() ->
         run = await ended(cast("Run", (await bridge.start_idea("file_bug", {"title": "x"})).run))
         assert json.loads(cast("str", run.given()))["arguments"] == {**REAL, "title": "x"}
 
-    # Another default of today does not change what was published.
+    # A different default today does not change what has been published.
     tools: JSONObject = {"create_issue": {"defaults": {"repo": "other", "priority": "high"}}}
     async with opened(tools) as bridge:
         run = await ended(cast("Run", (await bridge.start_idea("file_bug", {"title": "x"})).run))
@@ -440,7 +440,7 @@ async def test_a_secret_is_filled_in_only_when_the_call_runs() -> None:
             await bridge.run_plan({"calls": [{"_tool": "list_issues"}], "output": "†results.0"})
         )
         told = cast("str", run.given())
-        # The server got the value, and its answer shows a placeholder.
+        # The server received the value, and its answer shows a placeholder instead.
         assert value not in told
         assert "${secret" not in told
         assert "Bearer " in told
@@ -448,7 +448,7 @@ async def test_a_secret_is_filled_in_only_when_the_call_runs() -> None:
         stored = b"".join(file.read_bytes() for file in Path.cwd().glob(f"{database.name}*"))
         assert value.encode() not in stored
 
-        # Text of a mind is never filled in.
+        # Text from a mind is never filled in.
         for call in (
             {"_tool": "list_issues", "owner": "${secret:BUGS}"},
             {"_tool": "create_issue", **REAL, "title": "Bearer ${secret:BUGS}"},

@@ -120,7 +120,8 @@ async def test_the_branch_is_the_same_whole_streamed_in_a_plan_and_read_from_the
         for run in runs:
             again = await bridge.run(run.id)
             names = [event.name async for event in again]
-            # One write: a crash between the two would leave a message of a call that runs again.
+            # Both events are in a single write, because after a crash between two writes, the
+            # message of a call that runs again would already be there.
             assert names[names.index("message_added") + 1] == "call_finished"
             assert (await again.result(), statuses(again)) == (expected, taken)
             forked = await bridge.fork(run.id, at=len([event async for event in again]) - 1)
@@ -337,9 +338,9 @@ def test_whatever_is_listed_routes_the_same_whole_and_streamed(listed: list[JSON
         if call["_tool"] == "book" or not needs or ("||" in value and len(needs) < 2):
             assert status == "done"
         elif place > 0 and "failed" not in [earlier for earlier, _ in whole[:place]]:
-            # The branch was not taken.
+            # This branch was not taken.
             assert status == "skipped"
         else:
-            # No code is listed before it that adds data, or code that might have
-            # done so has failed.
+            # The code that adds the data is not listed earlier, or code that might have added it
+            # has failed.
             assert status == "failed"

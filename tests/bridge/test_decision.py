@@ -84,7 +84,7 @@ STANDINGS: tuple[Standing | None, ...] = (
         for status in WAITING
     ),
 )
-# A machine that is busy draws slowly.
+# A busy machine generates examples slowly.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 MOSTLY = st.sampled_from((True, True, True, False))
 
@@ -294,14 +294,14 @@ def test_a_run_without_progress_is_taken_up_as_often_as_the_bound_says(
         assert step.handover is not None
         summary = StoredSummary(handover=step.handover)
         record = replace(record, status="running", summary=summary)
-        # A person has one more attempt.
+        # A person allows one more attempt.
         in_vain = MOST_TAKEN_UP if was_aside else in_vain + 1
         if progress:
             events += progress
             in_vain = 0
 
         if is_shut_down:
-            # As `Runs.release` leaves the row.
+            # This is how `Runs.release` leaves the row.
             record = replace(record, summary=StoredSummary())
             in_vain = 0
 

@@ -78,7 +78,7 @@ async def test_another_call_runs_in_the_place_of_a_plans() -> None:
     async with Bridge(ASKS, toolbox=office.toolbox) as bridge:
         reads: JSONObject = {"_tool": "draft", "title": "†state.ada", "_outputPath": "about"}
         run, approval = await waiting(bridge, sending(_activity="quietly"), reads)
-        # The plan names no `shred`; the old tool's module and activity do not carry over.
+        # The plan does not name `shred`, and the old tool's module and activity do not carry over.
         call: JSONObject = {**pending(run)["call"], "_tool": "shred", "what": "†state.secret"}
         del call["to"]
         run.decide(approval, "edit", by="Ann", call=call, reason="safer")
@@ -160,7 +160,7 @@ async def test_what_cannot_take_a_calls_place_is_refused_with_the_reason() -> No
             ),
             (run, {"_tool": 5, "title": "x"}, "expected the name of a tool"),
             (solved, {"_tool": "judge"}, "has no code"),
-            # A mind's run has the tools its caller gave it.
+            # A run of a mind has only the tools that its caller gave it.
             (solved, {"_tool": "draft", "title": "x"}, "unknown tool 'draft'"),
         ]
         for one, call, message in cases:
@@ -212,7 +212,7 @@ async def test_what_was_replaced_goes_on_after_a_restart_and_needs_its_tool_unti
         run.decide(approval, "edit", by="Ann", call={"_tool": "draft", "title": "it"})
         await office.begun.wait()
 
-    # `send` would be unknown now; `draft` says that it may run twice.
+    # The edited call needs `draft`, which may run again, so having `send` is not enough.
     for bare in (Toolbox(office.send), Toolbox(office.send, office.shred)):
         async with Bridge(ASKS, toolbox=bare, store=store) as bridge:
             with pytest.raises(InterruptedRunError, match="its tool 'draft' is missing here"):
@@ -223,7 +223,7 @@ async def test_what_was_replaced_goes_on_after_a_restart_and_needs_its_tool_unti
         assert await (await bridge.resume(run.id)).wait(30) == "done"
 
     assert office.ran == ["draft it", "draft it"]
-    # What has run needs its tool no more.
+    # A call that has run no longer needs its tool.
     async with Bridge(ASKS, toolbox=Toolbox(office.send), store=store) as bridge:
         again = await bridge.run(run.id)
         assert (again.status, again.answer()["state"]) == ("done", {"ada": "a draft of it"})

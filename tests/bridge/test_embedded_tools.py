@@ -124,7 +124,7 @@ async def test_tools_of_files_ask(tmp_path: Path) -> None:
         assert await status(bridge, CALL) == "done"
         assert await status(bridge, {"_tool": "wipe", "to": "x"}) == "needs_approval"
 
-    # Only the definition is the program's; the code is that of the file.
+    # Only the definition is the program's: the code comes from the file.
     definition = Toolbox(
         Tool("send", "Send.", OWN.tool("send").parameters, annotations=OWN.tool("send").annotations)
     )
@@ -192,8 +192,8 @@ async def test_a_run_that_another_program_takes_up_asks_there(tmp_path: Path) ->
         run = await bridge.solve("Send.")
         embedded = bridge.fingerprint
 
-    # The same tools, of a program that asks: as `serve`, the command line, and a bridge with
-    # an approver do.
+    # These are the same tools, but of a program that asks, as `serve`, the command line and a
+    # bridge with an approver do.
     async with Bridge(ASKS, toolbox=OWN, store=path) as bridge:
         assert bridge.fingerprint != embedded
         run = await bridge.run(run.id)
@@ -213,7 +213,7 @@ def test_the_setting_of_a_run_says_which_tools_are_meant() -> None:
     assert policy(Tool("send", "Send.", own.parameters, module="mail"), CALL).verdict == "ask"
     assert policy(Tool("send", "Send.", {"type": "object"}), CALL).verdict == "ask"
     assert fingerprint(bridge.configuration) != fingerprint(Configuration())
-    # A bridge without such tools is under the configuration as it is.
+    # A bridge without such tools has the fingerprint of its configuration alone.
     assert Bridge(toolbox=Toolbox(look)).fingerprint == Bridge().fingerprint
 
 

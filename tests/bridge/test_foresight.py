@@ -89,7 +89,7 @@ async def test_a_plan_that_cannot_work_with_its_input_runs_nothing(
     "call",
     [
         {"_tool": "count", "items": "†input.list"},
-        # A call listed before writes it, or it has no items.
+        # Either an earlier call writes it, or there are no items.
         {"_tool": "count", "items": "†state.x || †input.text"},
         {"_tool": "count", "items": "†input.text", "by": "†item", "_each": "†input.none"},
         {"_tool": "count", "items": "†input.list", "by": "††input.text"},
@@ -152,7 +152,8 @@ async def test_an_initial_state_that_violates_its_schema_runs_nothing() -> None:
                 "x", context=[{"type": "input", "input": {"n": "one", "m": 1}, "schema": STATE}]
             )
         assert RAN == []
-        # What is required may be written later; what is written is checked, and the end of it, too.
+        # A required member may be written later. What is written is checked immediately, and the
+        # state again at the end.
         good: JSON = {"type": "state", "state": {"n": 1}, "schema": STATE}
         write: JSON = {"_tool": "delete", "name": "a", "_outputPath": "m"}
         run = await bridge.run_plan(
@@ -216,8 +217,8 @@ def test_it_refuses_what_would_fail_and_nothing_else(
     refused = bool(machine.check(SolutionProposed(calls)).errors)
     would_fail = not catalogue.exact(made).is_valid({"x": one, "y": other})
     if not known and isinstance(one, str) and one.startswith("†"):
-        # Beside a reference, a text that begins with a dagger looks like one: its type is checked
-        # when it is resolved.
+        # Next to a reference, text that begins with a dagger looks like one, so its type is checked
+        # only when it is resolved.
         assert not refused or would_fail
     else:
         assert refused is would_fail

@@ -113,7 +113,7 @@ async def test_a_fork_with_another_input_keeps_what_had_run() -> None:
         assert ran.calls == ["look z"]
         fork = await bridge.fork(parent.id, places["run_started"], input={"name": "y"})
         assert await fork.result() == ["seen y", "me: seen y", "seen me: seen y"]
-        # Published like any run: what it did is what it told.
+        # It can be published like any other run.
         assert (await bridge.publish(fork.id, "looks")).plan is not None
 
 
@@ -163,7 +163,7 @@ async def test_a_turn_is_answered_anew_and_what_was_before_stays() -> None:
         fork = await bridge.fork(parent.id, places["finished 1"], solution=other)
         assert await fork.result() == "seen other"
         assert ran.calls == ["look other"]
-        # Its first step is the parent's, and its Requests are the ones the parent had.
+        # Its first step is its parent's, and so are its Requests.
         steps = [bridge.store.ideas.of_run(one.id) for one in (parent, fork)]
         assert len(steps[1]) == 2
         assert steps[0][0].id == steps[1][0].id
@@ -208,7 +208,7 @@ async def test_what_asks_now_asks_in_a_fork_and_what_was_decided_and_ran_stays(
         await parent.result()
         places = await numbered(parent)
         ran.calls.clear()
-        # Decided on exactly this call, whatever else is new.
+        # The decision was about exactly this call, so it holds whatever else is new.
         fork = await bridge.fork(parent.id, places["decided 1"], input={"name": "y"})
         assert await fork.wait() == "done"
         asked = await bridge.fork(parent.id, places["finished 0"])
@@ -225,7 +225,7 @@ async def test_what_asks_now_asks_in_a_fork_and_what_was_decided_and_ran_stays(
         assert ran.calls == ["send me", "look me: seen x"]
 
     async with Bridge(ASKS, toolbox=ran.toolbox, store=store) as bridge:
-        # It ran without a question, and is not run again with one.
+        # The call ran without a question in the parent, so it neither runs again nor asks now.
         ran.calls.clear()
         again = await bridge.fork(
             free.id, (await numbered(await bridge.run(free.id)))["finished 1"]
@@ -341,7 +341,8 @@ async def _fork_everywhere(bridge: Bridge, parent: Run) -> None:
                 assert child.runner.failure is None
                 child.answer()
 
-    # In words for people: no type of an event that does not fit, no phase of the machine.
+    # The messages are for people, so they name neither events that do not fit nor phases of the
+    # machine.
     assert not [text for text in refusals if "was taken up" in text or "the run is " in text]
 
 

@@ -79,7 +79,7 @@ def sending(*names: str) -> JSONObject:
     """A plan whose calls ask one after another."""
     calls: list[JSON] = []
     for number, name in enumerate(names):
-        # The second call reads the first one's result, so it asks after that.
+        # The second call reads the result of the first, so it asks only after that.
         text = f"†state.s{number - 1}" if number else ""
         calls.append({"_tool": "send", "to": name, "text": text, "_outputPath": f"s{number}"})
     return {"calls": calls}
@@ -379,7 +379,7 @@ def test_a_call_that_is_cancelled_before_its_grant_is_journaled_does_not_count()
     assert isinstance(first, AskApproval)
     assert isinstance(second, AskApproval)
     assert isinstance(third, AskApproval)
-    # The question about the third call is not asked yet.
+    # The question about the third call has not been asked yet.
     machine.receive(ApprovalAsked(0, first.approval, first.digest))
     machine.receive(ApprovalAsked(1, second.approval, second.digest))
     machine.receive(
@@ -455,7 +455,7 @@ async def test_a_fork_has_no_grants(bridge: Bridge, desk: Desk) -> None:
     desk.ran.clear()
     fork = await bridge.fork(run.id, begun)
 
-    # Call 1 had begun in the parent, with its grant; call 2 asks.
+    # Call 1 had already begun in the parent, under its grant, but call 2 asks.
     while (asked := await waiting(fork)).kind == "outcome":
         fork.decide(asked.approval, "value", by=AT_TERMINAL, value="b")
 
@@ -508,7 +508,7 @@ async def test_a_grant_is_counted_once_wherever_the_process_dies(
             run = await bridge.run(name)
             while await settled(run) == "needs_approval":
                 [asked] = run.pending()
-                # The only call that asks is the one after the two of the grant.
+                # The only call that asks is the one after the two that the grant covers.
                 if asked.kind == "call":
                     assert asked.call["to"] == "d"
                 run.decide(

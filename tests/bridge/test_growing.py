@@ -76,5 +76,6 @@ def test_what_has_not_changed_is_encoded_once(where: str, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(body, "encode", counted)
     anyio.run(run_of, 60, where)
-    # The schema and the task once; then in each step what it shows, its call, and the state.
+    # The journal contains the schema and the task once, and for each step what it shows, its call,
+    # and the state.
     assert len(encoded) < 4 * 60

@@ -131,7 +131,7 @@ async def test_with_instances_each_is_told_by_counts_and_a_few_names() -> None:
 
 
 async def test_one_plan_over_a_thousand_instances_fails_and_asks_in_each_by_itself() -> None:
-    # `i1` has nothing to give out, `i2` fails, `i3` is denied: no other instance is touched.
+    # `i1` has no output, `i2` fails and `i3` is denied, but no other instance is affected.
     states: JSONObject = {
         f"i{number}": {"name": str(number), "extra": number} for number in range(1000)
     }

@@ -156,7 +156,8 @@ async def test_a_run_taken_up_again_takes_what_was_offered_whatever_handlers_say
     async with bridge_of(store) as bridge:
         run = await begun(bridge, "shout", "hidden", output=True)
         made = await the_request(run)
-        # What the run had is a number; what is new to it stands there whole.
+        # Tools that the run already had are given as numbers, and only the new ones are written
+        # out.
         assert made.offered is not None
         assert [type(one) for one in cast("list[Any]", made.offered["tools"])] == [dict, dict]
 
@@ -275,7 +276,7 @@ async def test_a_handler_that_raises_interrupts_its_run_which_is_kept_until_it_w
 
     assert told in caplog.text
     async with bridge_of(store, own) as bridge:
-        # Whoever reads it here is told the same, and nothing breaks.
+        # A process that reads the run here gets the same reason, and nothing fails.
         again = await bridge.run(run.id)
         assert (again.status, again.answer()["reason"]) == ("interrupted", told)
 
@@ -373,7 +374,7 @@ async def test_reasoning_comes_before_the_calls_is_kept_and_changes_nothing(tmp_
         thought = "†input.names are to be counted; {not} read as anything"
         run.submit(0, {"thought_process": thought, "calls": [call("count", items="†input.names")]})
         await run.wait()
-        # Left out, it is a fault, but after the last Solution there is no mind to tell.
+        # Leaving it out is a fault, but after the last Solution, there is no mind to tell.
         run.submit(1, {"calls": [], "output": "one"})
         assert await run.result() == "one"
         proposed = [event async for event in run if isinstance(event, SolutionProposed)]
@@ -382,7 +383,7 @@ async def test_reasoning_comes_before_the_calls_is_kept_and_changes_nothing(tmp_
         assert thoughts_in(bridge.store.ideas.get(first.id, caller=SEES_ALL).idea) == thought
         run_id = run.id
 
-    # The setting is the run's, not the process's.
+    # The setting belongs to the run, not to the process.
     async with Bridge(store=store) as bridge:
         assert (await bridge.run(run_id)).machine.settings.thought_process
         plain = await bridge.solve("x")

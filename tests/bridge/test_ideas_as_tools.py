@@ -103,7 +103,7 @@ async def test_a_run_that_calls_an_idea_by_its_plain_name_is_published_with_the_
         assert [call["_module"] for call in plan["calls"]] == ["idea:shout"]
         assert publication.annotations["readOnlyHint"] is True
         assert await bridge.call_idea("twice", {"text": "you"}) == "you!"
-        # Nor can it be published as what it calls.
+        # Neither can it be published as the idea that it calls.
         itself: JSONObject = {"input": {"text": "x"}, "calls": calls, "output": "†state.loud"}
         with pytest.raises(PublicationError, match="it would call itself: shout -> shout"):
             await publish(bridge, "shout", itself, answer="plan")
@@ -137,7 +137,7 @@ async def test_a_tool_has_its_name_before_an_idea_and_the_error_names_the_idea()
             ]
             wanted = 'to call the published idea \'shout\', write "_module": "idea:shout"'
             assert wanted in error
-            # By its name alone, the tool is chosen.
+            # Its name alone selects the tool.
             chosen = TaskTools(bridge.offer, ["shout"], caller="local").present()
             assert [one.module for one in chosen.tools] == [None]
 

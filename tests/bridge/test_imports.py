@@ -195,7 +195,7 @@ async def test_an_imported_description_ends_with_that_it_was_not_checked_here(
             f"{kept}Imported: its author's description was not checked here. It replays a "
             "saved plan with your input."
         )
-        # Once more through a document, it is the same.
+        # Going through a document a second time changes nothing.
         again = await bridge.import_idea(bridge.export_idea("found", caller=SEES_ALL), publish=True)
         assert again.publication is not None
         assert again.publication.description == adopted.publication.description
@@ -261,14 +261,14 @@ async def test_an_import_cannot_close_a_circle_through_versions_that_are_still_t
         with pytest.raises(PublicationError, match="call itself: first -> first"):
             await bridge.import_idea(forged(document, plan=calling("first", 1)), publish=True)
 
-        # The second version of `second`, when there is none yet.
+        # This refers to version 2 of `second`, which does not exist yet.
         await bridge.import_idea(forged(document, plan=calling("second", 2)), publish=True)
         second = forged(document, name="second", plan=calling("first", 1))
         await bridge.import_idea(second, publish=True)
         with pytest.raises(PublicationError, match="call itself: second -> first -> second"):
             await bridge.import_idea(second, publish=True)
 
-        # An earlier version stays what it is: that is no circle.
+        # An earlier version never changes, so calling it is no circle.
         for plan in (plan_calling({"_tool": "look", "name": "a"}), calling("third", 1)):
             third = forged(document, name="third", plan=plan)
             adopted = await bridge.import_idea(third, publish=True, replace=["third"])
@@ -324,7 +324,7 @@ async def test_what_a_fresh_run_cannot_begin_with_is_refused_when_it_is_imported
     document = forged(await exported(), answer=answer, plan=plan_calling(LOOKING), recorded=told)
     async with here("look") as bridge:
         if guide is None and answer == "auto":
-            # Its plan answers.
+            # In this case, its plan answers.
             await bridge.import_idea(document, publish=True)
             return
         with pytest.raises(PublicationError, match=why):
@@ -353,7 +353,7 @@ async def test_the_same_document_makes_no_second_version() -> None:
         assert again.is_unchanged
         assert again.publication is not None
         assert again.publication.version == 1
-        # Nor does what is exported from here.
+        # Nor does a document that was exported from here.
         name = again.publication.name
         assert (await bridge.import_idea(bridge.export_idea(name), publish=True)).is_unchanged
         assert len(bridge.store.publications.versions(name, caller=SEES_ALL)) == 1

@@ -87,7 +87,7 @@ async def late(kind: str, folder: Path) -> AsyncGenerator[Late]:
 async def until(bridge: Bridge, condition: Callable[[ModuleStatus], bool]) -> ModuleStatus:
     """Wait for a status of the module."""
     with anyio.fail_after(20):
-        # Nobody is told of a try that has failed once more.
+        # There is no event for an attempt that has failed once more.
         while not condition(status := bridge.modules["bank"].status()):  # noqa: ASYNC110
             await anyio.sleep(0.005)
     return status
@@ -148,7 +148,7 @@ async def test_a_plan_and_a_call_have_it_tried_and_wait(kind: str, tmp_path: Pat
     async with late(kind, tmp_path) as bank, Bridge(bank.configuration()) as bridge:
         await bridge.modules.settled(30)
         with pytest.raises(ModuleConnectError, match=r"next try in|is tried now"):
-            # A call outside of a run waits for one try only, where the module never was up.
+            # If the module has never been up, a call outside of a run waits for only one attempt.
             await bridge.modules["bank"].call("pay", {"to": "Ada"})
 
         async def plan() -> None:
@@ -202,7 +202,7 @@ async def test_a_run_that_is_taken_up_too_early_waits(kind: str, tmp_path: Path)
         async with Bridge(bank.configuration(), toolbox=toolbox, store=store) as bridge:
             await bridge.modules.settled(30)
             again = await bridge.resume(run.id)
-            # The try for the run fails like the one before it, and the run waits for another.
+            # The attempt for the run fails like the one before it, and the run waits for another.
             await until(bridge, lambda status: status.next_try == 0)
             await until(bridge, lambda status: bool(status.next_try))
             assert again.status == "running"
@@ -233,7 +233,7 @@ async def test_what_refuses_us_is_not_hammered(tmp_path: Path) -> None:
             await bridge.modules.settled(30)
             status = await until(bridge, lambda status: status.state == "failed")
             assert "sign in" in status.why
-            # Nothing changes before a person signs in.
+            # Nothing changes until a person signs in.
             assert status.next_try is None
             once = len(seen)
             with pytest.raises(PlanError, match="sign in"):

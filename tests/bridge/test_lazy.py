@@ -93,8 +93,8 @@ async def test_a_plan_waits_and_its_calls_still_ask_once_it_is_accepted() -> Non
         assert (run.calls(), RAN) == ([], [])
         run.decide(entry["approval"], "approve", by="Ann")
         assert await run.wait(30) == "needs_approval"
-        # Accepting a plan is no blanket approval: what changes things asks with its
-        # references resolved.
+        # Accepting a plan does not approve every call in it: one that changes something asks when
+        # its references are resolved.
         asked = only(run)
         assert asked["call"] == {"_tool": "send", "_outputPath": "sent", "text": "Ada"}
         assert RAN == ["look Ada"]
@@ -137,7 +137,7 @@ async def test_an_edited_plan_is_live_checked_and_what_is_published() -> None:
             {"_tool": "look", "at": ["Bob"], "_outputPath": "name"},
             {"_tool": "look", "at": "†state.name.0", "_outputPath": "sent"},
         ]
-        # Without an output of its own, the plan's stays.
+        # If the edited plan has no output, the original one stays.
         run.decide(approval, "edit", by="Ann", plan={"calls": edited})
         assert await run.wait(30) == "done"
         assert (run.answer()["output"], RAN) == ("Bob", ["look ['Bob']", "look Bob"])
@@ -157,7 +157,8 @@ async def test_by_turns_a_denied_plan_comes_back_with_the_reason() -> None:
     async with Bridge(ASKS, toolbox=TOOLS) as bridge:
         run = await bridge.solve("Tell Ada.", planning="lazy")
         assert "accepted the whole plan" in context(run)
-        # A malformed plan asks nobody, and nothing of it runs: the next Request says what is wrong.
+        # Nobody is asked about a malformed plan, and none of it runs. The next Request says what is
+        # wrong.
         run.submit(0, {"calls": [{"_tool": "look", "at": "Bob"}, {"_tool": "sned"}]})
         assert (await run.wait(30), run.turn, RAN) == ("needs_solution", 1, [])
         assert "unknown tool 'sned'" in context(run)
@@ -184,7 +185,7 @@ async def test_by_turns_a_denied_plan_comes_back_with_the_reason() -> None:
         told = context(run)
         assert '"at": "Eve"' in told
         assert '"at": "Ada"' in told
-        # An output alone holds no calls: there is nothing to accept.
+        # An output alone has no calls, so there is nothing to accept.
         run.submit(3, {"calls": [], "output": "†state.name"})
         assert await run.wait(30) == "done"
         assert run.answer()["output"] == "Eve"
@@ -211,8 +212,8 @@ async def test_a_mind_that_streams_is_held_and_told_what_is_wrong() -> None:
         first = only(run)["approval"]
         run.decide(first, "deny", by="Ann", reason="no letters")
         assert await run.wait(30) == "needs_approval"
-        # The second was malformed and the third was cut off: nothing of either ran, and
-        # nobody was asked.
+        # The second plan was malformed and the third was cut off. Neither ran, and nobody was asked
+        # about them.
         assert len(mind.requests) == 4
         said = [
             "\n".join(str(one["content"]) for one in request.texts) for request in mind.requests
@@ -238,7 +239,7 @@ async def test_a_plan_that_waits_survives_restarts_and_a_decision_holds_for_it_a
         assert await run.wait(30) == "needs_solution"
         run.submit(1, PLAN)
         assert await run.wait(30) == "needs_approval"
-        # The same plan, proposed again, is another question.
+        # Proposing the same plan again is a new question.
         assert only(run)["approval"] != first["approval"]
         run_id, second = run.id, only(run)
 

@@ -145,7 +145,7 @@ async def test_a_mind_goes_on_from_the_call_without_a_value(tmp_path: Path) -> N
         steps = here.store.ideas.of_run(run.id)
         assert [one.meta.mind for one in steps] == ["plan", "scripted"]
 
-    # What the plan has done is not done again.
+    # The mind does not repeat what the plan has already done.
     assert RAN == ["find nobody", "send office@example.org"]
     [seen] = mind.seen
     for part in (

@@ -236,6 +236,6 @@ async def test_a_run_ends_when_its_minds_have_used_what_they_may(
         run = await bridge.solve("go on for ever", limits=limits)
         assert await run.wait() == "limit"
         assert run.answer()["reason"] == reason
-        # Everything done so far is kept.
+        # Everything that was done so far stays.
         assert run.machine.state == {"a": "a"}
         assert len(mind.answers) == 7

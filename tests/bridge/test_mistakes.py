@@ -191,7 +191,7 @@ async def test_daggers_that_are_no_references_stay_and_two_are_one_where_they_wo
         assert await output_of(bridge, output={"text": "Log is: ††state.log"}) == {
             "text": "Log is: †state.log"
         }
-        # Values are never scanned.
+        # Values are never searched for references.
         given: JSONObject = {"text": "Log is: †state.log", "path": "$.state.x"}
         read: JSONObject = {"_tool": "echo", "text": "†input.text"}
         assert await output_of(
@@ -358,7 +358,7 @@ async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwra
         ]
         output: JSON = ["†state.hello", "†state.rows.1.name", "†state.found", "†results.3"]
         told = await output_of(bridge, *calls, output=output)
-        # A class of its own with one member `result` stays what it is.
+        # An object of a class that has a single member `result` stays as it is.
         assert told == ["hello Ada", "Grace", {"result": "x"}, "hello Ada"]
         run = await bridge.run_plan({"calls": calls, "output": ["†state.hello.result"]})
         await run.wait(30)
@@ -368,18 +368,18 @@ async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwra
         assert by_name["rows"].output is not None
         assert by_name["rows"].output["type"] == "array"
         assert by_name["found"].wrapper is None
-        # Hosts are told what the module declares, marks included.
+        # Clients are told what the module declares, including the marks.
         async with anyio.create_task_group() as group:
             exposed = (await Front(bridge, group, "0").catalogue.find("greet", "local")).definition
             assert exposed["outputSchema"]["title"] == "greetOutput"
             group.cancel_scope.cancel()
-        # What comes of a direct call is what the module sent.
+        # A direct call returns exactly what the module sent.
         assert await bridge.modules["sdk"].call("greet", {"name": "Ada"}) == {"result": "hello Ada"}
         assert "Did you mean 'name'?" in await refused(bridge, {"_tool": "sdk.greet", "nam": "Ada"})
         assert "unknown tool 'git.greet'" in await refused(
             bridge, {"_tool": "git.greet", "name": "Ada"}
         )
-        # A type that is none of JSON is read as what it plainly means, and people are told.
+        # A type that JSON does not have is read as what it obviously means, and people are told.
         assert by_name["broken"].parameters["required"] == ["options"]
         assert any(
             "'broken' has an odd" in note and '"dict"' in note

@@ -51,7 +51,7 @@ def send(text: str) -> str:
 def bridged(
     folder: Path, mind: Prepared | None = None, approval: str | ApprovalRules = "allow_all"
 ) -> Bridge:
-    # The module never runs: what stands in its configuration is secret all the same.
+    # The module never runs, but the values in its configuration are still secret.
     module = ModuleConfiguration(
         command="no-such-program", env={"API_TOKEN": SECRET}, disabled=True
     )

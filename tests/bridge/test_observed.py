@@ -161,12 +161,12 @@ async def test_each_owner_learns_from_its_own_runs_alone(
         assert seen(bridge, "another") == observed_shape({"private": 1})
         assert seen(bridge, "nobody") is None
         assert seen(bridge, name="told") is None
-        # The last few are merged.
+        # The last few shapes are merged.
         await world.gives(bridge, [])
         await world.gives(bridge, None)
         assert seen(bridge) == {"type": ["null", "array"], "items": ISSUE}
 
-    # A restart keeps it; another definition of the tool knows nothing.
+    # A restart keeps the shape, but a tool with another definition does not have it.
     async with Bridge(toolbox=world.toolbox, store=store) as bridge:
         assert seen(bridge) == {"type": ["null", "array"], "items": ISSUE}
 

@@ -28,7 +28,7 @@ from ideabridge.tools.tool import Annotations
 
 pytestmark = pytest.mark.anyio
 
-# Several payments are in flight at once where a process ends here.
+# Several payments are in flight at the same time when a process ends here.
 ALLOW = Configuration(approval="allow_all", order="none")
 
 
@@ -150,7 +150,7 @@ async def test_a_given_value_is_a_literal_that_satisfies_the_tools_output_schema
         assert run.answer()["output"] == 7
 
     async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
-        # The journal folds to the same.
+        # The journal leads to the same result.
         assert (await bridge.run(run_id)).answer()["output"] == 7
 
 
@@ -175,7 +175,8 @@ async def test_the_question_outlives_restarts_and_each_crash_asks_anew(tmp_path:
     async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
         run = await bridge.run(run_id)
         again = only(run)["approval"]
-        # It was in flight once more: an answer to the first question does not hold for the second.
+        # The call was in flight again, so an answer to the first question does not answer the
+        # second.
         assert again != asked[0]
         with pytest.raises(DecisionError, match="is pending"):
             run.decide(asked[0], "skip", by="Ann")
@@ -349,15 +350,15 @@ async def test_a_fork_asks_what_its_parent_asks_and_with_the_same_reason(tmp_pat
         assert asked["why"].startswith("outcome unknown: the bank hung up, and")
         places = [event["event"] for _, event in bridge.store.runs.events(run.id)]
         for event in ("call_started", "outcome_asked"):
-            # An outcome is what came of the call, also where the fork begins before
-            # anybody was asked.
+            # The fork takes over the outcome of the call, even if it begins before anybody was
+            # asked.
             fork = await bridge.fork(run.id, places.index(event) + 1)
             await fork.wait()
             assert only(fork) == asked
             fork.decide(asked["approval"], "value", by="person", value={"receipt": 7})
             await fork.wait()
             assert fork.status == "done"
-        # What a person said of it in the parent is what came of it, too.
+        # What a person said about the call in the parent is also its outcome in the fork.
         run.decide(asked["approval"], "value", by="person", value={"receipt": 8})
         await run.wait()
         fork = await bridge.fork(run.id, places.index("call_started") + 1)

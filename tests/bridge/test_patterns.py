@@ -114,7 +114,7 @@ class Desk:
 async def a_session(
     desk: Desk, approval: str = "allow_all", store: Path | None = None
 ) -> AsyncGenerator[Session]:
-    # The calls of a group hold each other here: all must be able to be at work at once.
+    # The calls of a group wait for each other here, so all of them must be able to run at once.
     configuration = Configuration.model_validate({"approval": approval, "order": "none"})
     async with (
         Bridge(configuration, toolbox=desk.toolbox, store=store) as bridge,
@@ -179,7 +179,7 @@ async def test_a_failed_call_raises_by_cause_and_the_session_goes_on() -> None:
         assert rejected.value.errors[0]["call"] == {"_tool": "ecko", "x": 1}
         assert desk.sent == []
         assert await session.run({"_tool": "echo", "x": 1, "_each": [1, 2]}) == [1, 1]
-        # A failure that `p || q` catches is no error.
+        # A failure that `p || q` catches is not an error.
         caught = await session.run(held("a", "value || trouble", fails=True))
         assert isinstance(caught, dict)
         assert session.value("†state.trouble") == caught
@@ -212,7 +212,7 @@ async def test_all_give_their_values_in_order_and_write_as_one() -> None:
         group.start_soon(run_all)
         await desk.until("slow", "quick")
         desk.open("quick")
-        # Inside the group, what one has written is there for the others; outside it is not.
+        # What one call has written is visible to the others inside the group, but not outside.
         await desk.until("reader")
         desk.open("reader")
         run = session.underlying
@@ -282,7 +282,7 @@ async def test_a_failure_cancels_the_rest_and_names_what_happened_outside() -> N
         assert desk.sent == ["Ann", "Bob"]
         assert session.state == {"city": "Oslo"}
         assert "results" not in session.underlying.answer()
-        # A new group may write where the failed one wanted to.
+        # A new group may write to the path that the failed one was going to write to.
         desk.open("fine")
         assert await session.run_all([held("fine", "fine")]) == ["fine"]
         assert session.state == {"city": "Oslo", "fine": "fine"}
@@ -327,7 +327,7 @@ async def test_any_gives_the_first_success_and_the_others_never_write() -> None:
             with anyio.fail_after(20):
                 while not run.calls()[0].settled:
                     await run.runner.wait_changed()
-            # Two end in the same moment: one of them counts.
+            # Two calls end at the same moment, and only one of them counts.
             desk.open("good", "same")
         await desk.until("late", stopped=True)
         assert session.state in ({"city": "Oslo", "x": "good"}, {"city": "Oslo", "same": "same"})
@@ -583,7 +583,7 @@ async def test_what_loses_is_cancelled_at_its_server_too() -> None:
                 await session.run_race([{"_tool": "hang"}, {"_tool": "echo", "_module": "raw"}])
                 == "{}"
             )
-            # The server says which requests it was told to give up.
+            # The server says which requests it was told to cancel.
             told: JSON = "[]"
             while told == "[]":
                 told = await session.run({"_tool": "cancelled", "_outputPath": "told"})
@@ -629,7 +629,7 @@ async def test_a_session_taken_up_again_gives_what_is_done_and_goes_on(tmp_path:
         return [first, *group]
 
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
-        # As if the process had died: nobody leaves the session.
+        # Nobody leaves the session, as if the process had died.
         run_id = await _abandoned(bridge, script, desk)
 
     again = Desk()
@@ -643,7 +643,7 @@ async def test_a_session_taken_up_again_gives_what_is_done_and_goes_on(tmp_path:
 
         assert session.state == {"first": "first", "a": "a", "b": "b"}
         assert "first" not in again.begun
-        # The group went on where it stood: only what had not finished ran again.
+        # The group continued where it was: only what had not finished ran again.
         assert again.begun == ["b"]
         first = [
             one async for one in _so_far(session) if isinstance(one, CallFinished) and one.call == 1
@@ -673,7 +673,7 @@ async def test_what_was_malformed_and_corrected_is_so_again_when_the_session_is_
         with pytest.raises(RejectedSolutionError, match="Did you mean 'echo'"):
             await session.run({"_tool": "ecko", "x": 1})
 
-        # The same calls, as another pattern, are the correction.
+        # The correction has the same calls in another pattern.
         first = await session.run_all(alternatives)
         return [*first, *await session.run_all([held("a", "a"), held("b", "b")])]
 
@@ -756,7 +756,7 @@ async def _abandoned(
             ):
                 await runner.wait_changed()
 
-        # What is not driven here any more is journaled no more.
+        # A run that this process no longer drives is no longer journaled here.
         runner.abandon("the process died")
 
     with pytest.raises(InterruptedRunError):

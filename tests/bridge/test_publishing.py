@@ -128,7 +128,7 @@ async def test_a_run_is_published_with_its_own_outcome() -> None:
         with pytest.raises(PublicationError, match="its run is failed and gave no output"):
             await here.publish(first.id, "later", answer="recorded", caller="ann")
 
-        # Nothing that it did can be done again: it is what it was written as.
+        # Nothing that the run did can be repeated, so it is published as it was written.
         written = await here.publish(first.id, "written", caller="ann")
         assert written.answer == "plan"
         assert written.recorded == {"input": {"text": "a"}}

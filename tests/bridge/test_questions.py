@@ -324,7 +324,8 @@ async def test_the_time_a_person_takes_is_not_the_modules(era: str) -> None:
     bridges: list[Bridge] = []
 
     async def answer(request: ApprovalRequest) -> Decision:
-        # Longer than a call may take: another module uses all of that up meanwhile.
+        # The person takes longer than a call may take: in the meantime, a call to another module
+        # runs into its timeout.
         with pytest.raises(ModuleTimeoutError):
             await bridges[0].modules["other"].call("meet", {"who": "nobody"}, timeout=2.2)
         return Decision("value", value={"name": "Ann", "seats": 1})
@@ -401,7 +402,7 @@ async def test_a_question_of_one_of_two_calls_reaches_nobody_where_it_does_not_s
             )
             assert "run the call again" in notes[0]
 
-        # From now on its calls go one at a time, and each question finds its own.
+        # From now on, its calls run one at a time, and each question finds its own call.
         async with anyio.create_task_group() as group:
             for who in ("ann", "bob", "cy", "di"):
                 group.start_soon(meet, who)
@@ -426,7 +427,7 @@ async def test_the_late_question_of_a_call_that_was_given_up_reaches_nobody() ->
         state: Any = late.given()
         assert '\\"action\\": \\"cancel\\"' in state["got"]
         notes: Any = late.answer()["notes"]
-        # The call that was given up may not have come to its end here yet.
+        # The call that was given up might not have ended here yet.
         given_up = (
             "one of its earlier calls was cancelled, and the question may belong to that call"
         )
@@ -542,7 +543,8 @@ async def test_a_call_that_waited_for_an_answer_when_its_process_ended_runs_agai
     async with Bridge(configured(era), store=store) as bridge:
         run = await start(bridge, "book", who="ann")
         first = asked(run)["approval"]
-        # A call at work belongs to this process: the run is not handed on while it waits.
+        # A call that is running belongs to this process, so the run is not handed over while it
+        # waits.
         assert bridge.store.runs.get(run.id).driver is not None  # pyright: ignore[reportOptionalMemberAccess]
 
     async with Bridge(configured(era), store=store) as bridge:

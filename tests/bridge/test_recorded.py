@@ -149,7 +149,8 @@ async def test_a_run_that_was_recorded_before_ideas_stored_values_is_answered_ag
 
     state: JSON = {"type": "state", "state": {"title": "t"}}
     with recording(Path(__file__).with_name("recorded_before_values.json")) as mind:
-        # What a Request says about programs has changed since for other reasons.
+        # Turn programs off, because what a Request says about them has since changed for other
+        # reasons.
         async with Bridge(
             Configuration(programs=False), toolbox=Toolbox(page), mind=mind
         ) as bridge:

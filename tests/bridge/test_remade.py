@@ -109,7 +109,7 @@ async def test_each_request_of_ten_is_made_again_from_its_document(
             assert encode_text(again.schema) == encode_text(asked.schema)
             assert other.import_idea(document) == document["id"]
 
-    # Elsewhere, where the run is not, by Python and at the command line.
+    # Do the same in another store, which does not have the run, in Python and at the command line.
     async with Bridge(store=tmp_path / "other.sqlite") as bridge:
         for asked, idea in zip(mind.asked, ideas, strict=True):
             assert bridge.request_of(idea).texts == asked.texts
@@ -173,7 +173,7 @@ async def test_an_export_lacks_results_unless_they_are_asked_for(
     ):
         assert written in references
 
-    # Imported elsewhere, it says what is missing, also when it is exported again.
+    # Imported into another store, the idea says what is missing, even when it is exported again.
     with Store.open(tmp_path / "other.sqlite") as other:
         copy = other.import_idea(last)
         stored = other.ideas.get(copy, caller=SEES_ALL)
@@ -185,7 +185,8 @@ async def test_an_export_lacks_results_unless_they_are_asked_for(
             left_out,
         )
 
-    # The whole idea, imported where its run is not known, is not given on whole either.
+    # The whole idea, imported into a store that does not know its run, is not exported whole
+    # either.
     with Store.open(tmp_path / "third.sqlite") as third:
         third.import_idea(whole)
         assert "salary" not in json.dumps(third.export_idea(ideas[-1], caller=SEES_ALL))
@@ -274,7 +275,7 @@ def test_literals_that_a_mind_copied_from_results_are_left_out() -> None:
         {"reference": "solution.calls", "type": "literals", "bytes": len(encode([call]))},
     ]
     assert without_results(program, None)[0].solution == {"program": "(left out)"}
-    # What was left out once stays out.
+    # What has been left out once stays out.
     assert without_results(own, None) == (own, [])
 
 

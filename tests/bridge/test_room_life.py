@@ -88,7 +88,7 @@ async def test_cancelling_a_run_cancels_the_remote_calls_of_its_rooms() -> None:
             run,
             lambda: len(run.rooms) == 2 and all(list(one.calls()) for one in run.rooms.values()),
         )
-        # Both are with the module before it is asked anything else.
+        # Both calls have reached the module before it is sent anything else.
         assert isinstance(await bridge.modules["raw"].call("echo", {}), str)
         run.cancel("enough")
         with anyio.fail_after(20):

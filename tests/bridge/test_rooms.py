@@ -135,7 +135,7 @@ async def test_inline_latent_whose_references_are_not_known_yet_is_answered_by_a
     def think(text: str) -> JSONObject:
         if "Write the result of the call below" in text:
             assert "the text a" in text
-            # Inline: the context of here stands before the one who writes.
+            # The call is made inline, so the context of the run comes before the question.
             assert "summarise text a" in text
             return calls(output={"summary": "short a"})
         return calls(
@@ -150,7 +150,7 @@ async def test_inline_latent_whose_references_are_not_known_yet_is_answered_by_a
         assert await run.result() == "short a"
         assert len(mind.seen) == 2
         assert run.answer()["usage"] == {"requests": 2, "tokens": 0}
-        # The room has no tools, and its output is what the tool says it gives.
+        # The room has no tools, and its output is what the tool declares.
         properties = mind.schemas[1]["properties"]
         assert isinstance(properties, dict)
         assert isinstance(properties["calls"], dict)
@@ -208,7 +208,8 @@ async def test_module_explicit_an_idea_answers_with_its_plan() -> None:
         }
         run = await bridge.run_plan(read_plan(use))
         assert await run.result() == [{"text": "the text b"}, {"text": "the text the text b"}]
-        # Rooms are part of their run: the list of runs shows the two that were asked for.
+        # Rooms are part of their run, so the list of runs contains only the two that were asked
+        # for.
         assert [one["run"] for one in bridge.runs()] == [run.id, taught.id]
 
 
@@ -258,7 +259,7 @@ async def test_a_published_plan_with_a_clean_room_says_that_a_model_is_asked() -
         replay = await bridge.start_idea("describe", {"of": "c"})
         assert replay.run is not None
         assert await replay.run.result() == {"said": "c"}
-        # And so does a plan that calls it.
+        # So does a plan that calls it.
         using: JSONObject = {
             "_tool": "describe",
             "_module": "idea:describe@1",
@@ -309,7 +310,7 @@ async def test_ideas_that_would_call_each_other_in_a_circle_are_not_published() 
                 PublicationError, match=r"it would call itself: a -> (c -> b -> )?a"
             ):
                 await published(bridge, "a", circular)
-        # A version stays what it is: what calls that one comes to an end.
+        # A version never changes, so a plan that calls an earlier version comes to an end.
         calling = {"_tool": "a", "_module": "idea:a@1", "name": "†input.name", "_outputPath": "t"}
         plan: JSONObject = {**FETCHING, "calls": [calling], "output": {"text": "†state.t.text"}}
         assert (await published(bridge, "a", plan)).version == 2
@@ -327,7 +328,8 @@ async def test_ideas_in_a_circle_that_publication_did_not_see_end_by_their_depth
             "name": "†input.name",
             "_outputPath": "t",
         }
-        # As the import of a document does, which is checked piece by piece.
+        # The import of a document publishes in the same way, and checks the document piece by
+        # piece.
         bridge.store.publications.publish(
             NewPublication(
                 name="a",
@@ -584,7 +586,7 @@ async def test_another_process_may_answer_a_room_and_the_run_goes_on_there(tmp_p
         room = await second.run(str(request["run"]))
         room.submit(0, {"calls": [{"_tool": "fetch", "name": "x"}], "output": None})
         assert await room.root.wait() == "needs_solution"
-        # And back again.
+        # And then back to the first process.
         again = await first.run(str(request["run"]))
         again.submit(1, {"calls": [], "output": "by two"})
         assert await again.root.wait() == "done"
@@ -625,7 +627,7 @@ async def test_approvals_of_a_room_are_asked_of_the_run() -> None:
         ],
         "output": "†results.0",
     }
-    # The rooms of both items are open together.
+    # The rooms of both items are open at the same time.
     async with Bridge(UNORDERED, toolbox=own_tools(), mind=Mind(think)) as bridge:
         run = await bridge.run_plan(read_plan(plan))
         while len(run.approvals()) < 3:
@@ -743,7 +745,7 @@ async def test_a_room_whose_run_ended_without_it_is_ended_when_it_is_found(tmp_p
         room_id = str(the_request(run)["run"])
 
     with Store.open(path) as store:
-        # Its process was killed between this event and the end of the room.
+        # Its process was killed after this event, but before the room ended.
         driver = Driver(store, run.id, "dead")
         driver.take()
         driver.journal([RunEnded("cancelled")])
@@ -774,7 +776,8 @@ async def test_a_run_driven_here_goes_on_when_a_room_driven_elsewhere_ends(tmp_p
                 },
             )
             await gates.started["two"].wait()
-            # It sees that the room is at work there, and so does not let go of the run.
+            # This process sees that the other one is working on the room, so it does not take the
+            # run.
             assert (await first.run(run.id)).status == "running"
             gates.opened["one"].set()
             gates.opened["two"].set()

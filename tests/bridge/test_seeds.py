@@ -103,7 +103,7 @@ async def test_the_sentiment_of_two_texts_in_one_request() -> None:
             "②": {"text": "This is terrible.", "sentiment": "negative"},
         }
 
-    # The next Request shows each state as it stands now: a snapshot of where the instance is.
+    # The next Request shows the current state of each instance.
     assert '"sentiment": "negative"' in model.read(1)
 
 
@@ -149,7 +149,7 @@ async def test_the_agent_works_on_what_it_knows_before_the_whole_plan_is_known()
     pieces = [
         '{"calls": [{"_tool": "fetch", "page": "a", "_outputPath": "te',
         'xt"}, {"_tool": "summarise", "text": "†state.text", "_outputPath": "summary"}',
-        # The rest of the plan is written only after its first half has run.
+        # The rest of the plan is written only after the first half has run.
         summarised,
         ', {"_tool": "publish", "summary": "†state.summary", "_outputPath": "done"}], ',
         '"output": "†state.done"}',
@@ -205,7 +205,7 @@ async def test_a_person_corrects_a_call_and_the_model_learns_of_it() -> None:
         return f"sent to {to}"
 
     async def person(request: ApprovalRequest) -> Decision:
-        # Only what is ready to run is shown, with its references resolved.
+        # Only calls that are ready to run are shown, with their references resolved.
         assert request.call["text"] == "The report is ready."
         return Decision(
             "edit", call={**request.call, "to": "ann@example.org"}, reason="Ann is responsible"
@@ -265,8 +265,8 @@ async def test_the_model_sees_its_failed_call_with_the_error_and_repairs_it() ->
     model = Model(
         {
             "calls": [
-                # A structural error, an error at run time, one that depends on it, and a call
-                # that is none of it.
+                # A structural error, an error at run time, a call that depends on that error, and a
+                # call that none of this affects.
                 {"_tool": "divde", "a": 1, "b": 2},
                 {"_tool": "divide", "a": 1, "b": 0, "_outputPath": "ratio"},
                 {"_tool": "note", "text": "†state.ratio"},
@@ -286,7 +286,7 @@ async def test_the_model_sees_its_failed_call_with_the_error_and_repairs_it() ->
     async with Bridge(mind=model, toolbox=tools(divide, note)) as bridge:
         run = await bridge.solve("Divide.", output_schema=schema)
         assert await run.result() == {"ratio": 0.5}
-        # One failure never loses its siblings.
+        # A failed call does not take the others with it.
         assert run.machine.state == {"ratio": 0.5, "note": "kept"}
 
     told = model.read(1)
@@ -369,7 +369,7 @@ async def test_a_single_call_gives_its_result_and_the_program_goes_on_with_it() 
     async with Bridge(toolbox=sources.toolbox) as bridge, bridge.session() as session:
         first = await session.run(sources.call("main"))
         assert first == "from main"
-        # One at a time, with logic of the program's own in between.
+        # Make one call at a time, with the program's own logic in between.
         if "main" in str(first):
             assert await session.run(sources.call("mirror")) == "from mirror"
 
@@ -441,7 +441,7 @@ async def test_one_line_makes_one_call_all_of_them_any_or_a_race() -> None:
         with pytest.raises(CallFailedError, match="nobody there"):
             await bridge.call(sources.call("broken"))
 
-        # Each is a run of its own, with its journal and idea.
+        # Each is a run of its own, with its own journal and idea.
         runs = bridge.runs()
         assert len(runs) == 4
         assert all(len(bridge.store.ideas.of_run(run["run"])) == 1 for run in runs)
@@ -522,7 +522,8 @@ async def test_states_that_name_an_instance_keep_it_and_the_others_take_names_no
             "③": {"text": "This is terrible."},
             "④": {"text": "This is wonderful!"},
         }
-        # One state needs no name, nor do two messages of one instance make two.
+        # A single state needs no name, and two messages about one instance do not make two
+        # instances.
         alone = await bridge.solve("Judge it.", context=[POSITIVE])
         assert alone.state == {"text": "This is wonderful!"}
         named: JSON = {"type": "state", "state": {"more": 1}, "_instance": "a"}

@@ -114,7 +114,7 @@ async def test_an_error_holds_the_whole_call_and_what_is_shown_of_it_refers_to_t
         shown = context(run)
         assert text not in shown
         assert "†data.error.0.call.text" in shown
-        # What was written at length need not be written again.
+        # A mind need not write long text again.
         run.submit(
             1,
             {
@@ -123,7 +123,8 @@ async def test_an_error_holds_the_whole_call_and_what_is_shown_of_it_refers_to_t
             },
         )
         assert await run.result() == text.upper()
-        # A plan made of it holds the text itself: the call that failed is no part of it.
+        # A plan that is made from the run contains the text itself, because the failed call is not
+        # part of it.
         published = await bridge.publish(run.id, "loudly", answer="plan")
         assert published.plan is not None
         assert text in str(published.input_schema)
@@ -157,7 +158,7 @@ async def test_errors_beyond_a_bound_in_sum_are_counted_and_can_be_read() -> Non
         assert len(shown) < 60_000
         assert "text 20" in shown
         assert "more calls failed; there are 101 errors in total." in shown
-        # The error of the output belongs to no call, so it cannot be read there.
+        # The error of the output belongs to no call, so it cannot be read as the error of one.
         assert "†state.nowhere" in shown
         run.submit(
             1,

@@ -146,11 +146,12 @@ async def test_a_tool_that_is_allowed_always_asks_no_more(modules: Modules) -> N
             f"approve (the standing rule {rule.id} of {day[:10]}) by the person at the terminal"
         )
 
-        # Another tool of the server, and a tool of the same name elsewhere, ask.
+        # Another tool of the same server still asks, and so does a tool of the same name on another
+        # server.
         assert (await pushed(bridge, "b", name="tag")).status == "needs_approval"
         assert (await pushed(bridge, "b", module="mail")).status == "needs_approval"
 
-    # In the next process it still holds.
+    # The rule still applies in the next process.
     async with opened(modules) as bridge:
         assert (await pushed(bridge, "d")).status == "done"
 
@@ -169,7 +170,7 @@ async def test_calls_that_wait_already_are_approved_too(modules: Modules) -> Non
 async def test_a_withdrawn_rule_covers_no_further_call(modules: Modules) -> None:
     async with opened(modules) as bridge:
         done = await allow(bridge)
-        # As a command does it, in another process.
+        # This is what a command does in another process.
         with Store.open(":memory:") as store:
             others = StandingRules(bridge.configuration, store)
             [listed] = others.listed(SEES_ALL)
@@ -179,7 +180,7 @@ async def test_a_withdrawn_rule_covers_no_further_call(modules: Modules) -> None
         assert (await pushed(bridge, "b")).status == "needs_approval"
         journal = [event for _, event in bridge.store.runs.events(done.id)]
 
-    # What the rule has decided stays decided: folding the journal needs no rules.
+    # What the rule has decided stays decided, because folding the journal needs no rules.
     machine = Machine()
     for event in journal:
         machine.receive(event_from_json(event))
@@ -194,7 +195,7 @@ async def test_what_a_rule_decided_holds_after_a_crash(modules: Modules) -> None
         [listed] = rules_of(bridge).listed(LOCAL)
         rules_of(bridge).withdraw(listed.rule)
 
-    # The process dies after the decision on the first call, before the call starts.
+    # The process dies after the decision on the first call, but before the call starts.
     begun = next(n for n, event in enumerate(events) if event["event"] == "call_started")
     machine = Machine()
     for event in events[:begun]:
@@ -261,7 +262,7 @@ async def test_a_run_that_another_process_drives_is_decided_always(modules: Modu
         [listed] = rules_of(other).listed(LOCAL)
         assert made["always"] == listed.rule.id
 
-        # Somebody else was faster: the person's answer does not count, and no rule is given.
+        # Somebody else was faster, so the person's answer does not count and gives no rule.
         rules_of(other).withdraw(listed.rule)
         driven = await driver.run_plan(plan)
         with anyio.fail_after(30):
@@ -441,14 +442,14 @@ async def test_a_call_that_an_assistant_edited_is_asked_about(modules: Modules) 
     async with opened(modules) as bridge:
         run = await bridge.run_plan(plan)
         await run.wait()
-        # It runs after the first call, which still waits.
+        # It runs after the first call, which is still waiting.
         call = {"_tool": "push", "_module": "git", "repo": "edited"}
         edit = Decision("edit", call=call, by=assistant)
         await bridge.decide(run, asked(run)["push"].approval, edit)
         await allow(bridge)
         run_id = run.id
 
-    # From now on only persons decide, so that the assistant's decision no longer holds.
+    # From now on, only people decide, so the assistant's decision no longer counts.
     async with opened(modules, approval={"by": "person"}) as bridge:
         run = await bridge.run(run_id)
         denial = Decision("deny", by=AT_TERMINAL)
@@ -644,7 +645,7 @@ def test_there_is_a_most_of_rules(tmp_path: Path) -> None:
         path.write_text(json.dumps({"version": 1, "rules": stored}))
         with pytest.raises(StandingRuleError, match="which is the limit"):
             rules.give(rule(MAX_RULES))
-        # One that is given again changes nothing.
+        # Giving a rule a second time changes nothing.
         rules.give(rule(3))
         assert len(rules.listed(LOCAL)) == MAX_RULES
 

@@ -299,7 +299,7 @@ async def test_what_the_schema_does_not_know_is_left_out_and_the_mind_is_told() 
         run.submit(2, {"calls": [{"_tool": "shout", "text": "a"}]})
         await run.wait()
         assert "thought_process: found nothing, expected text (required)" in str(run.errors())
-        # There is nobody to tell any more.
+        # There is no mind left that could be told.
         run.submit(3, {"output": "done"})
         assert await run.result() == "done"
         assert run.errors() == []
@@ -420,5 +420,5 @@ def test_the_schema_of_a_program_says_what_is_accepted() -> None:
         assert validator.is_valid(solution) is is_valid
 
     plain = encode_text(solution_schema([], None))
-    # A few tokens, in every Request that offers programs.
+    # This takes only a few tokens in every Request that offers programs.
     assert len(encode_text(schema)) - len(plain) - len('"program":{"type":"string"},') < 45

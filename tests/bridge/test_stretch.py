@@ -101,7 +101,8 @@ def test_a_call_that_no_run_can_make_is_not_published() -> None:
         "climb", "", {"type": "object", "properties": {"tree": {"type": "string"}}}, module="trees"
     )
     plain = EndedCall(tool, {"tree": "oak"}, 0, "up")
-    # The server takes arguments that it does not declare. A plan takes them for a mistake.
+    # The server accepts arguments that it does not declare, but a plan would report them as
+    # mistakes.
     more = EndedCall(tool, {"tree": "elm", "hurry": True}, 1, "up")
     made = ended_run([plain, more], Settings(), "", "a test")
     assert list(made.unkept) == [1]

@@ -163,7 +163,7 @@ def nodes(depth: int) -> st.SearchStrategy[Node]:
 async def ended(run: Run, tree: Tree) -> None:
     async def cancel() -> None:
         await tree.until_all_stay()
-        # What has not ended now, in the middle of whatever it does, is cancelled.
+        # Everything that has not ended is cancelled now, whatever it is doing.
         run.cancel("enough")
 
     async with anyio.create_task_group() as group:
@@ -191,8 +191,8 @@ async def totals(roots: list[Node], most: int | None, folder: Path) -> None:
 
 @pytest.mark.later
 @given(st.lists(nodes(2), min_size=1, max_size=3), st.one_of(st.none(), st.integers(1, 200)))
-# A room whose Request costs more than is left ends the whole run, also beside a room
-# that never ends.
+# A room whose Request costs more than what is left ends the whole run, even beside a room that
+# never ends.
 @example(
     [
         Node(

@@ -128,7 +128,8 @@ async def test_no_refund_follows_a_payment_that_was_not_answered(
                 f", and the tool does not declare that it may run twice{CHOICES}"
             )
             assert entry["choices"] == ["retry", "skip", "value"]
-            # What does not depend on it went on, and the refund, which does, has not run.
+            # What does not depend on the payment continued, but the refund does depend on it and
+            # has not run.
             if kind == "stdio" or do != "die":
                 assert run.value("†state.seen") == "done: look Bob"
             if do == "hang":
@@ -162,7 +163,7 @@ async def test_a_retry_a_skip_and_a_restart(tmp_path: Path) -> None:
             asked = only(run)
         async with Bridge(bank.configuration(), store=store) as bridge:
             run = await bridge.run(run.id)
-            # The question outlives the process, with what happened.
+            # The question, including what happened, outlives the process.
             assert only(run) == asked
             run.decide(asked["approval"], "retry", by="Ann")
             assert await run.wait(20) == "needs_approval"
@@ -390,7 +391,7 @@ async def test_tries_are_bounded_and_configured(
         with pytest.raises(ModuleDownError, match=told):
             await bridge.modules["bank"].call("look", {"to": "Ada", "do": "die"})
         assert bank.ledger == ["look Ada"] * sends
-        # Nothing makes a payment be sent twice.
+        # Nothing makes ideabridge send a payment twice.
         with pytest.raises(ModuleDownError, match=r"exit code 3 while tool 'pay' was running$"):
             await bridge.modules["bank"].call("pay", {"to": "Bob", "do": "die"})
         assert bank.ledger.count("pay Bob") == 1
@@ -421,7 +422,8 @@ async def test_what_only_reads_is_caught_and_what_may_be_repeated_is_asked_about
         run = await bridge.run_plan(read_plan({"calls": calls}))
         assert await run.wait(20) == "needs_approval"
         assert run.calls()[0].status.value == "caught"
-        # It is harmless to run it twice, and not to take it for something that did not happen.
+        # Running the call twice would be harmless, but treating it as if it had not run would not
+        # be.
         assert only(run)["why"] == (
             "outcome unknown: server 'bank' ended with exit code 3 while tool "
             f"'put' was running{CHOICES}"

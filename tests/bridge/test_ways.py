@@ -128,12 +128,12 @@ async def test_a_solved_idea_begins_with_its_own_context_plan_and_tools_and_the_
         assert '"bellows"' in first
         assert "how it was solved before" in first
         assert '"anvil"' not in first.partition("how it was solved before")[0]
-        # Every run of it is an idea, made from the one that was published.
+        # Every run of it is an idea, derived from the one that was published.
         assert replay.run is not None
         steps = bridge.store.ideas.of_run(replay.run.id)
         assert [one.meta.parent for one in steps] == [told.idea_id, steps[0].id]
         assert [tool.name for tool in replay.run.machine.catalogue.tools] == ["look"]
-        # It can be published in its turn, and does not carry the old plan along.
+        # It can itself be published, and does not carry the old plan along.
         again = await bridge.publish(replay.run.id, "see", answer="solve")
         assert again.version == 2
         assert json.dumps(again.guide).count("how it was solved before") == 0
@@ -179,8 +179,8 @@ async def test_a_plan_nobody_asked_for_in_words_is_solved_by_its_description() -
         )
         assert await gave(await bridge.start_idea("see", {"at": "cog"})) == "I saw cog"
         assert "Say what is there." in mind.seen[0]
-        # Of an output that nobody described, anything is taken: what may be null is
-        # written in an object.
+        # If nobody described the output, anything is accepted. A value that may be null is wrapped
+        # in an object.
         anything: JSONObject = {
             key: value for key, value in LOOKING.items() if key != "output_schema"
         }
@@ -214,7 +214,7 @@ async def test_a_solved_idea_answers_calls_of_plans_and_of_minds_in_rooms() -> N
         assert room.kind == "solve"
         told = await bridge.publish(run.id, "outer", answer="plan")
         assert "A model is asked only for calls.0 (see)." in told.description
-        # A mind's own run offers it by name, and its rooms are answered by that mind.
+        # In its own run, a mind is offered the idea by name, and answers its rooms.
 
         def thinks(text: str) -> JSONObject:
             if "Ask another" in text:
@@ -234,7 +234,7 @@ async def test_an_idea_is_never_offered_inside_its_own_run() -> None:
         told = await bridge.publish(run, "see", answer="solve")
         assert told.guide is not None
         assert told.guide["tools"] == [[None, "look"]]
-        # One that may call it is not called by it.
+        # The idea does not offer another one that might call it.
         await bridge.publish(run, "other", answer="solve")
         call: JSONObject = {"_tool": "other", "_module": "idea:other", "at": "†input.at"}
         through = await looked(
@@ -244,7 +244,7 @@ async def test_an_idea_is_never_offered_inside_its_own_run() -> None:
             await bridge.publish(through, "see", answer="solve")
         with pytest.raises(PublicationError, match="it would call itself: see -> other -> see"):
             await bridge.publish(through, "see", answer="plan")
-        # Version 1 comes to stand again, and offers nothing that leads back.
+        # Version 1 is in use again, and offers nothing that leads back to it.
         bridge.store.publications.stand_for("see", 1)
         replay = await bridge.start_idea("other", {"at": "cog"})
         assert replay.run is not None
@@ -359,7 +359,7 @@ async def test_a_publication_from_elsewhere_needs_what_it_answers_by() -> None:
             store.publications.publish(dataclasses.replace(again, answer="solve"))
             with pytest.raises(PublicationError, match="publish it again"):
                 await bridge.start_idea("see", {"at": "a"})
-            # With its context and tools, a solved idea travels.
+            # A solved idea is exported together with its context and tools.
             await bridge.publish(await looked(bridge), "away", answer="solve")
             document = bridge.export_idea("away", caller=SEES_ALL)
         with Store.open(":memory:") as other:
@@ -407,7 +407,7 @@ async def test_an_absent_parameter_has_its_default() -> None:
         with pytest.raises(ValueMismatchError, match="text"):
             await bridge.start_idea("again", {"n": 2})
 
-        # In a plan of another idea, too.
+        # The same holds for the plan of another idea.
         called: JSONObject = {
             "_tool": "again",
             "_module": "idea:again",
@@ -417,13 +417,13 @@ async def test_an_absent_parameter_has_its_default() -> None:
         run = await bridge.run_plan({"calls": [called], "output": "†state.seen"})
         assert await run.result() == "cc."
         assert [one.faults for one in await bridge.verify(["again"])] == [[]]
-        # An imported plan has them as well, when it is checked with the input that it
-        # was recorded with.
+        # An imported plan has them as well, if it is checked with the input with which it was
+        # recorded.
         document: dict[str, Any] = bridge.export_idea("again", caller=SEES_ALL)
         document["publication"]["recorded"]["input"] = {"text": "a"}
         await bridge.import_idea(document, publish=True, edited=True, replace=["again"])
         assert await gave(await bridge.start_idea("again", {"text": "b"})) == "bb."
-        # A recorded answer is for exactly the input that it was recorded with.
+        # A recorded answer applies only to exactly the input with which it was recorded.
         await bridge.publish(await looked(bridge, plan), "once", answer="recorded")
         assert (
             await gave(await bridge.start_idea("once", {"text": "a", "n": 2, "ends": []})) == "aa"

@@ -127,7 +127,8 @@ async def test_a_result_is_kept_while_the_disk_fails_and_nothing_follows_from_it
                 with pytest.raises(UnwrittenRunError):
                     _ = run.state
 
-                # Also who asks for it anew is told the same, and the run stays whose it is.
+                # Asking for the run again returns the same object, so the run stays with this
+                # process.
                 assert (await bridge.run(run.id)) is run
                 assert shop.done == ["paid 7"]
 
@@ -172,7 +173,8 @@ async def test_clients_are_answered_while_another_program_keeps_the_store_locked
                         bridge.store.publications.page(caller=SEES_ALL)
                         await anyio.sleep(0.05)
 
-                    # What begins meanwhile is not acknowledged before it is in the store.
+                    # A run that begins in the meantime is not acknowledged until it is in the
+                    # store.
                     assert later == []
 
                 assert await run.wait() == "done"
@@ -315,7 +317,7 @@ async def test_the_end_of_a_run_is_in_its_journal_and_in_the_table_of_runs_at_on
                 if isinstance(event, RunEnded) and record is not None:
                     seen.append(record.status)
 
-            # The first that hears of an event, as another process may.
+            # This watcher is the first to learn about an event, as another process may be.
             run.runner.watchers.insert(0, look)
             shop.end.set()
             assert await run.wait() == "done"
@@ -357,7 +359,7 @@ async def test_a_run_that_waits_goes_on_before_its_lease_is_given_back(
         async with Bridge(ALLOW) as bridge:
             run = await bridge.solve("Say done.", output_schema={"type": "string"})
             assert run.status == "needs_solution"
-            # Another process could not take it now. This one can.
+            # Another process could not take it now, but this one can.
             run.submit(0, {"calls": [], "output": "done"})
             is_locked = False
             assert await run.result() == "done"

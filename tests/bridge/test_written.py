@@ -359,7 +359,7 @@ async def test_saving_twice_makes_no_version_and_a_change_makes_one() -> None:
             again = await bridge.save_idea(document)
             assert again.is_unchanged
             assert published(again).version == 1
-            # What is written again is the same idea.
+            # Writing it a second time results in the same idea.
             back = bridge.written_idea(name)
             assert back is not None
             assert (await bridge.save_idea(back)).is_unchanged
@@ -464,7 +464,7 @@ def test_a_stored_solution_satisfies_its_stored_schema(document: dict[str, Any])
     schema = written.idea.schema
     assert isinstance(schema, dict)
     Validator(schema, what="the solution").check(written.idea.solution)
-    # And so does the idea when it is read again from its parts.
+    # Reading it again from its parts gives the same idea, too.
     again = read_idea(
         {"context": written.idea.context, "schema": schema, "solution": written.idea.solution}
     )
@@ -577,7 +577,8 @@ async def test_a_plan_that_was_only_looked_at_is_published_as_it_was_written() -
 
 
 async def test_ideas_that_call_each_other_in_many_ways_are_looked_at_once() -> None:
-    # Without that, the time doubles with each idea: 22 would take longer than a test may.
+    # Otherwise, the time would double with each idea, and 22 ideas would take longer than a test
+    # may.
     async with Bridge() as bridge:
         calls: list[JSON] = []
         for number in range(22):
@@ -608,7 +609,7 @@ async def test_a_circle_of_ideas_is_refused_also_by_plain_names_and_before_all_a
             PublicationError, match="it would call itself: second -> third -> first -> second"
         ):
             await bridge.save_idea(calling("third"), name="second")
-        # A tool that it defines is not the idea with this name.
+        # A tool that the idea defines itself is not the idea with the same name.
         feel: JSON = {"type": "tool", "tool": {"name": "feel", "parameters": {"type": "object"}}}
         assert published(await bridge.save_idea(calling("feel", feel), name="feel")).version == 1
         assert (
@@ -661,7 +662,7 @@ async def test_the_name_of_a_missing_tool_is_not_taken_by_an_idea_of_another_use
         ):
             await bridge.start_idea("mine", {}, caller="user:alice")
 
-        # Who publishes it now has seen that idea, or can.
+        # The caller who publishes it now has seen that idea, or can see it.
         saved = await bridge.save_idea(
             {"context": ["again"], "solution": document["solution"]},
             name="second",

@@ -100,7 +100,7 @@ class Terminal:
                     break
                 self.seen += rest
             except OSError:
-                # Linux says so when the other side of a terminal is gone.
+                # This is what Linux reports when the other side of a terminal is gone.
                 break
 
         assert self._process.stdout is not None
@@ -125,7 +125,7 @@ def at_terminal(here: Path, *words: str, columns: int = 80) -> str:
     ):
         os.close(secondary)
         seen = b""
-        # Linux says so when the other side of a terminal is gone.
+        # This is what Linux reports when the other side of a terminal is gone.
         with contextlib.suppress(OSError):
             while part := os.read(primary, 65536):
                 seen += part

@@ -121,7 +121,7 @@ def test_of_a_folder_each_is_taken_or_refused_alone(
     assert main(["ideas", "add", "ideas", "--yes", "--json", *STORE]) == 1
     printed = capsys.readouterr()
     result = json.loads(printed.out)
-    # One that calls another is saved after it.
+    # An idea that calls another one is saved after it.
     assert [one["name"] for one in result["ideas"]] == ["double", "a_quadruple", "away"]
     assert [Path(one["file"]).name for one in result["refused"]] == ["bad.yaml", "laughs.yaml"]
     assert "a tag" in result["refused"][0]["error"]

@@ -93,7 +93,7 @@ def test_what_waits_is_listed_and_decided(here: Path, capsys: pytest.CaptureFixt
     assert f"{one['approval']} (approve, deny, edit), asked " in printed.out
     assert '      | text       "one"\n' in printed.out
     assert "ideabridge approvals decide DECISION RUN|APPROVAL..." in printed.err
-    # By a beginning of the run's id, and by the approval's own.
+    # Address the first by the beginning of the run's id, and the second by the id of the approval.
     assert main(["approvals", "decide", "deny", second[:10], "--reason", "not today"]) == 1
     assert f"{second}: done, 1 error" in capsys.readouterr().err
     assert not (here / "two.txt").exists()
@@ -159,7 +159,7 @@ def test_a_decision_that_a_rule_has_made_since_leaves_the_other_ones(
     write_trusted(here, {**configuration, "approval": {"rules": rules}})
     assert main(["approvals", "decide", "approve", run]) == 1
     printed = capsys.readouterr()
-    # The run has the call that was approved, and is followed to its end.
+    # The run contains the call that was approved, and is followed to its end.
     assert (
         "denied by policy: approval.rules[0] says deny for tool 'pay'); the run has no pending"
         in printed.err
@@ -175,7 +175,7 @@ def test_several_are_decided_at_once_and_what_is_left_is_told(
     runs = [told(capsys, "run", "plan.json", code=4)["run"] for _ in range(2)]
     again, other, *_ = listed(capsys)
     assert (again["call"]["text"], other["call"]["text"]) == ("a", "b")
-    # Two runs of one plan ask the same.
+    # Two runs of the same plan ask the same question.
     assert main(["approvals", "decide", "approve", again["approval"]]) == 2
     said = capsys.readouterr().err
     assert all(f"{run}:{again['approval']}" in said for run in runs)
@@ -217,7 +217,7 @@ def test_a_call_is_edited_and_mistakes_are_told(
         assert main(["approvals", "decide", *words]) == 2, words
         assert message in capsys.readouterr().err
 
-    # What was wrong with one is told, and it still waits.
+    # The command says what is wrong with the first edit, and the call keeps waiting.
     assert main(["approvals", "decide", "edit", run, "--call", '{"_tool": "note", "txt": 1}']) == 1
     assert "the edited call cannot run" in capsys.readouterr().err
     assert main(["approvals", "decide", "edit", run, "--call", edited]) == 0
@@ -277,7 +277,7 @@ async def test_a_run_of_a_server_that_is_up_is_decided(here: Path, ideabridge: R
             busy["run"]: True,
         }
         done = await anyio.to_thread.run_sync(ideabridge, "approvals", "decide", "approve", *of)
-        # The one is decided; the other is told of, with what can be done.
+        # One run is decided. For the other, the command says why not and what can be done.
         assert done.returncode == 1
         assert (
             f"run {busy['run']} is executed by another process; decide in the host that runs it"
@@ -333,7 +333,7 @@ def test_a_grant_at_the_terminal_survives_a_kill(
     terminal = Terminal(here, ["run", "pay.py"])
     terminal.read_until("e(dit): ")
     terminal.type('r 2 {"to": "a"}')
-    # What would restrict nothing is refused, and the person is asked again.
+    # A grant that would restrict nothing is refused, and the person is asked again.
     terminal.read_until("e(dit): ")
     assert "'to' restricts nothing" in terminal.seen.replace("\r\n", "")
     terminal.type('r 2 {"properties": {"to": {"enum": ["a", "b", "c", "d"]}}}')
@@ -404,7 +404,7 @@ def test_mistakes_with_grants_are_told(here: Path, capsys: pytest.CaptureFixture
     assert main([*decide, "--max", "0"]) == 1
     assert "grant.max: expected the number of further calls" in capsys.readouterr().err
     assert listed(capsys) == [first, second]
-    # The other call waits already, and is approved, too.
+    # The other call is already waiting, and is approved as well.
     assert main([*decide, "--parameters", '{"required": ["text"]}']) == 0
     assert (here / "b.txt").exists()
 

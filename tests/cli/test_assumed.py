@@ -80,7 +80,7 @@ def test_a_person_at_the_terminal_sees_all_of_the_value_they_take(here: Path) ->
         here, ["ideas", "call", "long", "-i", "path=note", "-i", "words=bye"], columns=400
     )
     terminal.read_until("t(ake) NUMBER...: ")
-    # A wide value continues in lines that are indented.
+    # A long value continues in indented lines.
     assert json.dumps(value) in terminal.seen.replace("\r\n  ", "")
     terminal.type("n")
     terminal.end()
@@ -101,7 +101,7 @@ def on_screen(folder: Path, columns: int, *words: str) -> list[str]:
             while data := os.read(primary, 65536):
                 printed += data
         except OSError:
-            # The terminal is gone with the command.
+            # The terminal disappeared together with the command.
             pass
 
         os.close(primary)

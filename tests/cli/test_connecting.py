@@ -47,7 +47,7 @@ def test_each_module_is_told_as_soon_as_it_is_known(mute: Path, words: list[str]
     assert process.stderr is not None
     with process.stdout, process.stderr:
         assert process.stderr.readline() == "connecting to 2 servers: mute, quick\n"
-        # The command still waits for the other module.
+        # The command is still waiting for the other module.
         assert " up" in next(
             line for line in process.stdout if "quick" in line and "from it" not in line
         )
@@ -83,7 +83,7 @@ def test_a_terminal_shows_which_modules_are_still_connecting(mute: Path) -> None
     code, out = terminal.end()
     assert code == 130
     assert [line.split()[:2] for line in out.splitlines()] == [["server", "state"], ["quick", "up"]]
-    # The line is gone at the end.
+    # At the end, the line has disappeared.
     assert not any("connecting" in line for line in terminal.screen())
 
 
@@ -94,5 +94,5 @@ def test_a_run_that_waits_for_a_module_says_so_at_a_terminal(mute: Path) -> None
     terminal.read_until("connecting to 1 server: mute (")
     terminal.interrupt()
     assert terminal.end() == (130, "")
-    # The line is gone at the end.
+    # At the end, the line has disappeared.
     assert not any("connecting" in line for line in terminal.screen())

@@ -103,7 +103,8 @@ def called(
             stderr.flush()
     finally:
         sys.excepthook = hook
-        # Without a reader, a command puts the null device in the place of a descriptor.
+        # When nobody reads its output, a command replaces the descriptor with the null device, so
+        # restore it.
         for number, descriptor in zip((1, 2), descriptors, strict=True):
             os.dup2(descriptor, number)
             os.close(descriptor)
@@ -111,7 +112,7 @@ def called(
             with contextlib.suppress(BrokenPipeError):
                 stdout.detach().close()
 
-    # `ideas export` writes UTF-8, whatever the encoding of standard output is.
+    # Decode standard output with the expected encoding, because `ideas export` always writes UTF-8.
     return Ended(
         code,
         raw_out.getvalue().decode(encoding, "replace"),
@@ -198,7 +199,7 @@ def test_every_command_says_why_a_store_is_none(here: Path) -> None:
                 assert ended.err.count("\n") == 1, (words, ended)
                 number += 1
 
-    # Some commands fail earlier, because of an argument.
+    # Some commands fail earlier because of an argument.
     assert number > 40
 
 
@@ -232,7 +233,7 @@ def test_a_store_that_cannot_be_written_is_told_by_every_command(
     access = os.access
 
     def refused(path: Any, mode: int, **more: Any) -> bool:
-        # The bits of files do not bind root.
+        # File permissions do not apply to root, so simulate them.
         is_inside = str(path).startswith(str(file.parent))
         return not (is_inside and mode & os.W_OK) and access(path, mode, **more)
 
@@ -342,7 +343,7 @@ def test_a_reader_that_has_gone_is_no_error(here: Path) -> None:
         assert ended.code in (0, usual.code), (words, ended)
         assert "rror" not in ended.err, (words, ended)
 
-    # The exit code of a failure stays.
+    # The exit code of the failure is not changed.
     assert called("run", "gone.json", "--json", out=ClosedPipe()).code == 2
 
 

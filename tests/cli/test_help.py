@@ -47,7 +47,7 @@ def test_help_is_plain_text_that_fits(
     assert lines[0].startswith(" ".join(["Usage: ideabridge", *path]))
     assert "Examples:" in lines
     assert max(map(len, lines)) <= columns
-    # Nothing of the library shows: frames, types, colours, marks of its own.
+    # Nothing from the library is visible: no frames, types, colours, or marks of its own.
     for sign in ("╭", "│", "\x1b", "<", "[required]", "[default", "[[", "x<="):
         assert sign not in shown.replace("< plan.json", "")
 
@@ -58,7 +58,7 @@ def test_every_example_is_a_command_line_that_is_understood(line: str) -> None:
     command: Any = GROUP
     while getattr(command, "commands", None):
         command = command.commands[words.pop(0)]
-    # Reads the words and runs nothing.
+    # This reads the words but runs nothing.
     with command.make_context("it", words):
         pass
 
@@ -169,5 +169,5 @@ def test_completion_offers_nothing_where_something_is_wrong(
 
 def test_completion_imports_nothing_heavy(offered: Callable[[str], list[str]]) -> None:
     assert offered("runs show ")
-    # The environment says now what is to be completed.
+    # The words to complete are now in the environment.
     assert not imported([]) & (HEAVY - {"pydantic"})

@@ -117,7 +117,7 @@ for path in sys.argv[1:]:
 
 
 def test_no_file_takes_more_time_than_its_length_needs(tmp_path: Path) -> None:
-    # A pattern that began anew at each place took minutes for the first two of these.
+    # A pattern that started again at every place took minutes for the first two of these.
     parts = ("/*", '"\\', '"', "//", ", ", "/", ",/**/", "*/")
     files = [
         put(tmp_path / f"{number}.json", part * (300_000 // len(part)))
@@ -132,7 +132,7 @@ def test_blanking_comments_moves_nothing(text: str) -> None:
     plain = blank_comments(text)
     assert [len(line) for line in plain.split("\n")] == [len(line) for line in text.split("\n")]
     with suppress(ValueError):
-        # What is JSON already stays as it is.
+        # Text that is already JSON stays as it is.
         json.loads(text)
         assert plain == text
 
@@ -270,7 +270,7 @@ def test_import_writes_once_and_keeps_the_rest(
     assert [one["file"] for one in answer["configurations"]] == [str(theirs)]
     written = json.loads(theirs.read_text(encoding="utf-8"))
     assert list(written) == ["order", "mcpServers"]
-    # The host starts it in this project.
+    # The host starts the server in this project.
     git: Answer = {"command": "local-git", "cwd": str(project)}
     assert written["mcpServers"] == {"old": {"command": "old"}, "git": git}
     backup = Path(answer["configurations"][0]["backup"])
@@ -382,12 +382,12 @@ def test_move_takes_the_servers_out_of_the_host(
     own = home / ".claude.json"
     shared = project / ".mcp.json"
     before = own.read_bytes(), shared.read_bytes()
-    # Nobody is here to be asked.
+    # There is nobody here who could be asked.
     assert main(["servers", "import", "claude-code", "--move"]) == 2
     assert "add --yes" in capsys.readouterr().err
     assert (own.read_bytes(), shared.read_bytes()) == before
     assert not (project / "ideabridge.json").exists()
-    # What had been copied before is moved, too.
+    # A server that was copied earlier is moved, too.
     assert main(["servers", "import", "claude-code", "web", "--write", "--json"]) == 0
     told(capsys)
     assert main(["servers", "import", "claude-code", "--move", "--yes", "--json"]) == 0
@@ -411,7 +411,7 @@ def test_move_takes_the_servers_out_of_the_host(
         in answer["stays"]
     )
     assert f"git: from now on, the host starts the one in {own} (user)" in answer["stays"]
-    # Installing makes a backup of its own, and the one of moving still undoes it.
+    # Installing makes a backup of its own, but the backup from moving can still be restored.
     assert main(["install", "claude-code", "--write"]) == 0
     for one in answer["moved_backups"]:
         Path(one["file"]).write_bytes(Path(one["backup"]).read_bytes())
@@ -455,7 +455,7 @@ SIX: dict[str, Any] = {
     "local": {"local": {"command": "local-server", "env": {"API_KEY": "s3cret-value"}}},
     "project": {
         "shared": {"command": "shared-server", "env": {"API_KEY": "${API_KEY}"}},
-        # It may be a command, so it is not moved out of the entry.
+        # The value may be a command, so it is not moved out of the entry.
         "leaky": {"command": "leaky-server", "args": ["--token", "s3cret-value; more"]},
         "broken": {"args": ["no command"]},
     },
@@ -505,11 +505,11 @@ def test_move_takes_every_server_to_the_file_of_its_owner(
     assert set(servers_in(mine)) == {"token", "plain", "local"}
     assert servers_in(theirs) == {"shared": SIX["project"]["shared"]}
     assert stat.S_IMODE(mine.stat().st_mode) == 0o600
-    # What moved is gone from each file of the host, and the rest is there.
+    # What was moved has gone from each file of the host, and everything else is still there.
     after = json.loads(own.read_text(encoding="utf-8"))
     assert after == {"mcpServers": {}, "projects": {str(project): {"mcpServers": {}}}}
     assert set(servers_in(shared)) == {"leaky", "broken"}
-    # No secret has come into another file of the project.
+    # No secret has got into any other file of the project.
     assert files_with("s3cret-value", project) == before == [".mcp.json"]
     assert len(answer["stays"]) == 2
     stays = next(line for line in answer["stays"] if line.startswith("leaky"))
@@ -540,7 +540,7 @@ def test_secrets_of_a_server_stay_out_of_a_project_and_what_may_be_a_command_too
         f"args.1 contains what looks like a secret, and {target} may be in a repository"
     )
     assert "s3cret-value" not in target.read_text(encoding="utf-8")
-    # They are secrets of this file, for these servers as they are.
+    # They are secrets of this file, for exactly these servers.
     configuration = load_configuration(target)
     owner = secret_owner(target)
     for server, name in (("token", "token-authorization"), ("local", "local-api-key")):
@@ -566,7 +566,7 @@ def test_an_import_again_changes_nothing_and_takes_no_name_of_another_secret(
     assert (reads("shop-api-key"), reads("shop-api-key-2")) == ("another", "s3cret-value")
     assert main(["servers", "import", "cursor", "--json"]) == 0
     assert verdicts(told(capsys)) == {"shop": "same"}
-    # A new value of the host replaces the old one, under the same name.
+    # A new value from the host replaces the old one under the same name.
     put(
         host,
         {"mcpServers": {"shop": {**entry, "args": ["--new"], "env": {"API_KEY": "n3w-value"}}}},
@@ -683,7 +683,7 @@ def test_a_move_is_undone(
 def test_a_file_that_cannot_be_edited_keeps_its_servers_and_no_other_does(
     home: Path, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # The alias would change with the entry.
+    # Changing the entry would change the alias, too.
     text = "mcpServers: &all\n  - name: a\n    command: x\nmore: *all\n"
     user = put(home / ".continue" / "config.yaml", text)
     put(project / ".continue" / "mcpServers" / "b.json", {"mcpServers": {"b": {"command": "y"}}})
@@ -797,7 +797,7 @@ def test_relative_paths_are_moved_where_they_mean_the_same(
     assert main([*words, "--config", str(other)]) == 1
     assert f"{place} has a relative path" in " ".join(capsys.readouterr().err.split())
     assert list(servers_in(own)) == ["here"]
-    # The user's own file starts them in the folder of each project, as the host does.
+    # Like the host, the user's own file starts them in the folder of each project.
     assert main(words) == 0
     assert servers_in(own_file(home)) == {"here": entry}
     assert servers_in(own) == {}
@@ -925,7 +925,8 @@ def test_what_is_no_regular_file_is_not_read(
     else:
         path.symlink_to("/dev/zero")
 
-    # Each of these read /dev/zero until memory was full, and waited for a writer of the pipe.
+    # Each of these used to read /dev/zero until memory was full, and to wait for a writer of the
+    # pipe.
     for words in (
         ["servers", "import", host],
         ["install", host, "--scope", "project", "--write"],

@@ -100,11 +100,11 @@ def test_every_byte_outside_the_entry_stays(
         ).data
         == before
     )
-    # What is new is in one piece, but for the comma of an entry with a comment.
+    # The new text is in one piece, except for the comma of an entry with a comment.
     rest = iter(after.data)
     assert all(byte in rest for byte in before)
 
-    # A second time, nothing is written.
+    # The second time, nothing is written.
     written = file.path.read_bytes()
     assert main(["install", name, "--scope", scope, "--write"]) == 0
     assert "already has it" in capsys.readouterr().err
@@ -198,7 +198,7 @@ def test_what_was_installed_starts(
     words = ["install", "claude-code", "--scope", scope, "--project", str(project)]
     assert main([*words, "--write", "--json"]) == 0
     entry = told(capsys)["entry"]
-    # A host starts the server of a project's file in the project, and others anywhere.
+    # A host starts the server of a project's file in the project, and other servers anywhere.
     parameters = StdioServerParameters(
         command=entry["command"],
         args=entry["args"],
@@ -247,7 +247,7 @@ def test_no_entry_names_a_cache(
     for runner in ("uvx", "pipx"):
         put(tools / runner, "#!/bin/sh\n").chmod(0o755)
     monkeypatch.setenv("PATH", str(tools))
-    # Any folder with this file is a cache, wherever it is.
+    # Any folder that contains this file is a cache, wherever it is.
     cache = home / "elsewhere"
     put(cache / "CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n")
     monkeypatch.setattr(sys, "prefix", str(cache / folder))

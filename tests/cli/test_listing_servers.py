@@ -51,7 +51,7 @@ def test_a_server_whose_tools_are_stored_is_not_started(
     assert listed["broken"]["state"] == "failed"
     assert server.starts == starts
 
-    # What was started has stored its list now.
+    # The server that was started has now stored its list.
     eager_starts = eager.starts
     assert shown(capsys)["always"]["state"] == "idle"
     assert eager.starts == eager_starts
@@ -61,7 +61,7 @@ def test_a_server_whose_tools_are_stored_is_not_started(
     assert "m: starts when it is used; tools as of 20" in printed.out + printed.err
     assert "connecting to 1 server: broken" in printed.err
 
-    # Another entry has no list.
+    # No list is stored for a different entry.
     servers["m"] = {**server.entry, "allow": ["tally"]}
     write_trusted(project, {"mcpServers": servers, "store": "s", "approval": "allow_all"})
     assert shown(capsys)["m"]["state"] == "up"
@@ -85,7 +85,7 @@ def test_the_names_of_changed_tools_stand_beside_the_real_ones(
     assert main(["servers", "list", "m"]) == 0
     printed = capsys.readouterr()
     assert "2: tally (shown as count_once), die (hidden)" in printed.out
-    # What matches nothing, and what cannot be used, is said wherever a configuration is read.
+    # What matches nothing, or cannot be used, is reported wherever a configuration is read.
     assert "mcpServers.m.deny[0]: 'count_once' is the name that" in printed.err
     assert main(["doctor"]) == 1
     findings = capsys.readouterr().out
@@ -108,7 +108,7 @@ def names_of(listed: dict[str, Any]) -> set[str]:
 def test_tools_are_listed_without_starting_servers_whose_lists_are_stored(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Its data is not a part of the project, so trust does not depend on it.
+    # The server's data is not part of the project, so trust does not depend on it.
     outside = project.parent / "outside"
     outside.mkdir()
     server = Starting(outside, start="eager")

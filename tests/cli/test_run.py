@@ -288,7 +288,7 @@ def test_approval_without_a_terminal(here: Path, ideabridge: Run) -> None:
     done = ideabridge("run", "note.json", typed="")
     assert done.returncode == 4
     assert "approval needed" in done.stderr
-    # Running the plan again would do again what was done: the run itself goes on.
+    # Running the plan again would repeat what was already done, so continue the run itself.
     run = done.stderr[done.stderr.index("run_") :].split(":")[0]
     assert f"ideabridge resume {run} " in done.stderr
     assert f"ideabridge approvals decide approve {run} " in done.stderr
@@ -345,7 +345,7 @@ def test_what_was_asked_and_answered_stays_on_the_screen(here: Path, columns: in
         '  | text       "hello"',
     ]
     assert '  | text         "again"' in lines[asked[1] : answered[1]]
-    # One table, at the end, with all its columns: a long error is cut, and nothing else.
+    # There is one table, at the end, with all its columns. Only a long error is cut.
     assert text.count(" calls, ") == 1
     assert lines[answered[1] + 1].startswith("3 of 3 calls, ")
     [failed] = [line for line in lines if line.startswith("✗")]
@@ -403,7 +403,7 @@ def test_a_lazy_plan_is_shown_and_asked_about_before_anything_runs(
     assert "0 note" in terminal.seen
     assert "! not read-only" in terminal.seen
     terminal.type("y")
-    # The plan is accepted; the call that changes things asks by itself.
+    # The plan is accepted, but the call that changes something still asks.
     terminal.read_until("e(dit): ")
     assert "hello" in terminal.seen
     assert not (here / "noted.txt").exists()
@@ -736,7 +736,7 @@ def test_one_module(with_modules: Callable[..., None], capsys: pytest.CaptureFix
     assert told(capsys)["result"]["time_difference"] == "+0.0h"
     assert main([*words, "-a", 'time="25:99"']) == 1
     assert "Invalid time" in capsys.readouterr().err
-    # What does not fit the tool's schema is named here, in the words of every other command.
+    # What does not fit the tool's schema is named here in the same words as in all other commands.
     assert main(words) == 2
     assert (
         "parameters of convert_time: time: found nothing, expected text (required)"

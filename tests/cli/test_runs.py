@@ -136,7 +136,7 @@ def test_what_must_not_run_twice_is_asked_about(
 ) -> None:
     killed(here, SEND)
     [run] = listed(capsys)
-    # Nobody sits here to answer: it waits.
+    # Nobody is at a terminal to answer, so the run waits.
     assert main(["resume", run["run"], "--json"]) == 4
     printed = capsys.readouterr()
     answer = json.loads(printed.out)
@@ -166,7 +166,7 @@ def test_a_person_says_what_came_of_it(
     try:
         terminal = Terminal(here, ["resume", run["run"], "--json"])
         terminal.read_until("v(alue) JSON: ")
-        # A letter alone is no value; the question comes again.
+        # A single letter is not a value, so the question is asked again.
         terminal.type(typed)
         if typed == "v":
             terminal.read_until("v(alue) JSON: ")
@@ -240,7 +240,7 @@ def test_a_list_of_runs_cuts_no_id(
     here: Path, columns: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     send = {"_id": "sent", "_tool": "send", "name": "x"}
-    # The title of a run names its tools: a long one.
+    # The title of a run names its tools, so this makes a long one.
     plan: dict[str, Any] = {
         "calls": [
             send,
@@ -251,7 +251,7 @@ def test_a_list_of_runs_cuts_no_id(
     write_own({})
     (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     assert main(["run", "plan.json", "--json"]) == 4
-    # The longest that is said of how a run stands, and the longest events.
+    # These are the longest texts about the state of a run, and the longest events.
     wrong = {"_tool": "pick", "data": "a", "path": "abs(@)"}
     failing: dict[str, Any] = {
         "calls": [wrong, {**wrong, "_outputPath": "a", "data": "word " * 40}]
@@ -305,9 +305,9 @@ async def test_a_host_is_told_that_a_run_was_left(here: Path) -> None:
     (here / "more.py").write_text(more, encoding="utf-8")
 
     async with over_stdio(here / "ideabridge.json", "2026-07-28", serve) as client:
-        # When the server starts, it takes up what was left until then.
+        # When it starts, the server resumes every run that was left behind before.
         assert structured(await client.call_tool("check_run", {})) == {"runs": []}
-        # Of another configuration, so that it does not take this one up by itself.
+        # The run belongs to another configuration, so the server does not resume it by itself.
         await anyio.to_thread.run_sync(killed, here, SEND, "--tools", "more.py")
         result = await client.call_tool("check_run", {})
         [run] = structured(result)["runs"]
@@ -316,5 +316,5 @@ async def test_a_host_is_told_that_a_run_was_left(here: Path) -> None:
             "the process that was working on it has ended",
         )
         assert "check_run with this run continues it" in text(result)
-        # Whoever asks for it takes it up: what must not run twice is asked about.
+        # Asking for the run resumes it, and the call that must not run twice becomes a question.
         assert (await call(client, "check_run", run=run["run"]))["status"] == "needs_approval"

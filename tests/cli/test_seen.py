@@ -46,7 +46,7 @@ async def streamed_with_a_room(folder: Path) -> tuple[list[str], Told]:
     ]
     mind = Scripted(
         [*first, f"{json.dumps(ROOM)}], ", '"output": null}'],
-        # The room asks again after a call that failed in it.
+        # The room asks again after a call in it has failed.
         solution([look("b")]),
         solution([], "said so"),
         solution([], "done"),
@@ -80,7 +80,7 @@ async def turns_with_an_edit(folder: Path) -> tuple[list[str], Told]:
         edited: JSON = {"_tool": "send", "text": "†edited"}
         assert await run.wait() == "needs_approval"
         run.decide(asked(run), "edit", by="me", call=edited, reason="shorter")
-        # Both were asked about at once.
+        # Both calls asked at the same time.
         assert await run.wait() == "needs_approval"
         run.decide(asked(run), "deny", by="me", reason="once is enough")
         assert await run.wait() == "needs_solution"
@@ -110,7 +110,7 @@ def test_the_id_of_a_request_is_that_of_what_is_shown(
 
             if not requests:
                 continue
-            # Whatever happened since, what the mind had is what it had.
+            # Whatever has happened since, the Request of the mind is still the same.
             assert main(["runs", "show", run, "--at", str(number), "--json"]) == 0
             moment = told(capsys)
             parts = {
@@ -131,6 +131,6 @@ def test_the_id_of_a_request_is_that_of_what_is_shown(
         assert main(["runs", "show", run, "--at", "2"]) == 0
         assert "as the mind saw it\n" in capsys.readouterr().out
 
-    # Nothing else was asked, and each Request is an idea.
+    # No other Request was sent, and each is an idea.
     assert shown == dict(seen)
     assert sorted(ideas) == sorted(shown)

@@ -101,7 +101,7 @@ def test_it_stops_and_leaves_nothing_behind(
     first = ideabridge("service", "install")
     assert first.returncode == 0, first.stderr
     token = ideabridge("service", "token").stdout
-    # Another installation keeps the token, so clients stay connected.
+    # Installing it again keeps the token, so that clients stay connected.
     words = ("service", "install", "127.0.0.1:9000", "--ui", "--metrics")
     assert ideabridge(*words).returncode == 0
     assert command_of(unit_of(home))[-2:] == ["--ui", "--metrics"]
@@ -144,7 +144,7 @@ def test_a_client_connects_to_the_service_from_the_users_own_file(
     servers = json.loads((home / file).read_text())["mcpServers"]
     assert servers["ideabridge"] == {key: values.get(word, word) for key, word in entry.items()}
     assert not any(project.iterdir())
-    # It is ideabridge itself, so it does not become a server behind ideabridge.
+    # This is ideabridge itself, so it does not become a server behind ideabridge.
     assert "it is ideabridge itself" in ideabridge("servers", "import", host).stderr
     assert ideabridge("uninstall", host).returncode == 0
     assert not (home / file).exists()

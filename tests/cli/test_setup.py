@@ -332,7 +332,7 @@ def test_a_file_that_several_hosts_read_counts_for_those_that_are_here(
     machine: Machine, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(project / ".mcp.json", json.dumps({"mcpServers": {"build": entry("build")}}))
-    # Visual Studio reads it on Windows. Elsewhere it says nothing about Visual Studio.
+    # Visual Studio reads this file on Windows. Elsewhere, it says nothing about Visual Studio.
     put(machine.home / ".mcp.json", "{}")
     assert main(["setup", "--dry-run", "--json"]) == 0
     answer = printed(capsys)
@@ -387,7 +387,7 @@ def test_the_users_own_file_gets_its_bytes_and_its_mode_back(
     put(machine.own, text).chmod(0o644)
     assert main(["setup", "--yes", "--json"]) == 0
     servers = {server["name"]: server for server in printed(capsys)["servers"]}
-    # `notes` of Claude Code is the user's `memo`, and the name `files` is taken.
+    # `notes` of Claude Code is the same server as the user's `memo`, and the name `files` is taken.
     assert servers["memo"]["state"] == "present"
     assert "notes" not in servers
     assert servers["files_claude_code"]["state"] == "new"

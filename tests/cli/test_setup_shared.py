@@ -94,7 +94,7 @@ def test_what_started_ideabridge_connects_to_the_service_that_is_there(
     url = f"http://{address}/mcp"
     assert entry_of("cursor", machine.home)["url"] == url
 
-    # Both setups are undone. The service was there before, so it stays.
+    # Undo both setups. The service existed before them, so it stays.
     assert main(["setup", "--undo", "--yes"]) == 0
     assert unit_of(machine.home).exists()
     assert entry_of("cursor", machine.home) is None

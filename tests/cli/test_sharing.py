@@ -120,7 +120,7 @@ def test_a_configured_secret_does_not_leave(
     (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     assert main(["run", "plan.json", "--json"]) == 0
     idea = told(capsys)["idea"]
-    # Configured afterwards: now it is refused at the door.
+    # The secret is configured only now, and is refused from here on.
     servers = {
         "vault": {"command": "vault", "env": {"PASSWORD": "${VAULT_PASSWORD}"}, "disabled": True}
     }
@@ -212,7 +212,7 @@ def test_what_fails_or_only_reads_once_is_not_suggested(
         for calls in (
             # A single call that only reads.
             [{"_tool": "add", "a": number, "b": 1}],
-            # It is planned well, and ends with an error each time.
+            # This is planned correctly, but fails each time.
             [{"_tool": "double", "n": number}, {"_tool": "double", "n": "†results.0.nothing"}],
         ):
             (here / "plan.json").write_text(json.dumps({"calls": calls}), encoding="utf-8")

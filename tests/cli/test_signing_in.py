@@ -112,7 +112,7 @@ async def test_a_user_of_the_server_signs_in(
         )
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
         assert "alice is signed in to tickets; the tokens are in " in done.stderr
-        # It is not the sign-in of the person at the terminal.
+        # This is not the sign-in of the person at the terminal.
         done = await apart(lambda: ideabridge("servers", "list"))
         assert done.returncode == 1
         assert "tickets: these users are signed in: alice" in done.stderr

@@ -53,7 +53,7 @@ def test_a_person_at_a_terminal_sees_the_tools_by_their_parameters(project: Path
     terminal.interrupt()
     code, _ = terminal.end()
     assert code == 130
-    # No call was made: there is no table of calls to leave.
+    # There was no call, so no table of calls is left.
     assert not [line for line in terminal.screen() if "0 of 0 calls" in line]
 
 
@@ -141,7 +141,7 @@ def test_the_doctor_tells_what_is_there_and_what_is_wrong(
     assert "no-such-program" in shown.out
     assert "missing.py" in shown.out
     assert "has ideabridge in" in shown.out
-    # The third one is the program of the client.
+    # The third one is the client's own program.
     assert "3 of these are wrong" in shown.err
 
     (project / "ideabridge.json").write_text('{"aproval": {}}')

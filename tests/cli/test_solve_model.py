@@ -57,7 +57,8 @@ async def test_a_stopped_solve_hangs_up_leaves_no_process_and_says_how_it_stands
                 child = int(await anyio.to_thread.run_sync(told.read_text))
                 assert process.stderr is not None
                 said = b""
-                # The call of the answer's beginning is done; the rest of it does not come.
+                # The call at the beginning of the answer has ended, but the rest of the answer
+                # never arrives.
                 while b"count done" not in said:
                     said += await process.stderr.receive()
 
@@ -74,7 +75,7 @@ async def test_a_stopped_solve_hangs_up_leaves_no_process_and_says_how_it_stands
     run = text[text.index("run_") :].split(":")[0]
     shown = ideabridge("runs", "show", run).stdout
     assert "the run ends: cancelled: stopped at the terminal" in shown
-    # What a person ended stays ended, and that is told.
+    # A run that a person has ended stays ended, and the command says so.
     again = ideabridge("resume", run)
     assert (again.returncode, again.stdout) == (2, "")
     assert f"run {run} has ended (cancelled); there is nothing to resume" in again.stderr

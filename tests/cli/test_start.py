@@ -49,7 +49,7 @@ def test_help_imports_nothing_heavy() -> None:
     ],
 )
 def test_help_of_commands_imports_nothing_heavy(words: list[str]) -> None:
-    # Typer itself reads parameters with pydantic.
+    # Typer itself uses pydantic to read parameters.
     assert not imported(words) & (HEAVY - {"pydantic"})
 
 
@@ -138,7 +138,8 @@ def test_no_colours_in_pipes(ideabridge: Run, project: Path) -> None:
 
 
 def test_shell_completion(ideabridge: Run) -> None:
-    # Named, not guessed from the processes above: a build machine may have no shell there.
+    # Name the shell instead of letting it be guessed from the parent processes, because there may
+    # be none on a build machine.
     script = ideabridge(env={"_IDEABRIDGE_COMPLETE": "source_bash"})
     words = ideabridge(
         env={

@@ -176,7 +176,7 @@ def test_nothing_but_reading_is_possible(sql: str, store: Path) -> None:
 
 def test_all_views_the_words_and_the_schema_can_be_read(store: Path) -> None:
     with Store.open(store) as writing, writing.transaction():
-        # Another process writes meanwhile.
+        # In the meantime, another process is writing.
         writing.settings.set("a", b"b")
         views = query(store, "SELECT name FROM sqlite_master WHERE type = 'view'", {}).rows
         for (name,) in views:
@@ -219,7 +219,8 @@ def test_ctrl_c_ends_a_query(store: Path, monkeypatch: pytest.MonkeyPatch) -> No
         nonlocal looks
         looks += 1
         if looks == 2:
-            # Python handles the signal where it next runs: in what SQLite calls.
+            # Python handles the signal as soon as it runs again, which is in a function that SQLite
+            # calls.
             raise KeyboardInterrupt
         return clock()
 

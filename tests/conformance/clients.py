@@ -47,7 +47,7 @@ def run(revision: str, scenario: str | None) -> tuple[dict[str, Outcome], float]
     if scenario is not None:
         chosen = ["--scenario", scenario, "--spec-version", revision]
 
-    # The suite splits the command at spaces.
+    # The suite splits the command at spaces, so join it with spaces.
     command = [
         "--command",
         " ".join(preloaded.python(CLIENT)),

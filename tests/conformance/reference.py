@@ -775,7 +775,7 @@ async def serve_stdio() -> None:
                         and isinstance(message, types.JSONRPCRequest)
                         and message.method == "server/discover"
                     ):
-                        # A server of the handshake era does not know it.
+                        # A server of the handshake era does not know this method.
                         error = types.ErrorData(
                             code=types.METHOD_NOT_FOUND, message="Method not found"
                         )
@@ -807,7 +807,7 @@ def serve_http() -> None:
 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    # Whoever reads the port may connect at once.
+    # Listen before printing the port, because whoever reads it may connect immediately.
     listener.listen()
     print(listener.getsockname()[1], flush=True)
     app = SERVER.streamable_http_app()
@@ -817,7 +817,7 @@ def serve_http() -> None:
 
 
 def main() -> None:
-    # A state that comes back changed is refused.
+    # A state that was changed by the client is rejected.
     SERVER.middleware.append(
         RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=NAME)
     )

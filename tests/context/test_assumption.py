@@ -83,7 +83,7 @@ def test_a_description_names_parts_of_parameters_and_of_the_output() -> None:
     ]
     explained: list[JSON] = [{"at": path, "by": [1, 2]} for path in at]
     sentence = evidence_sentence(explained, ["send"])
-    # The last place is in no call of the plan, which only a damaged plan says.
+    # The plan has no call at the last of these places, which can happen only in a damaged plan.
     assert sentence == (
         "May assume to.0.name of send, total of the output, the output, "
         "calls.7.n (made from 1 run)."
@@ -111,7 +111,8 @@ def test_a_person_chooses_among_the_values_that_are_known_whole() -> None:
 
     assert [one.value for one in assumption.choices] == ["ann", {"a": 1}]
     assert assumption.choices[0].text == '"ann" (always "ann")'
-    # What was taken is always a choice, and it is not needed whole: the call holds it.
+    # The value that was taken is always a choice. It need not be shown in full, because it is in
+    # the call.
     long = read_assumption(_assumed(["calls", "0", "to"], "a" * 300, "bob"))
     assert [one.value for one in long.choices] == [MISSING, "bob"]
     assert read_assumption(_assumed(["calls", "0", "to"], "ann", "a" * 300)).choices == ()

@@ -167,7 +167,7 @@ def test_the_value_of_any_message_may_stand_in_data() -> None:
     assert (state.type, state.value, state.instance) == ("state", {"a": 1}, "①")
     own = read_message({"type": "forecast", "data": [1]})
     assert (own.type, own.kind, own.value) == ("data", "forecast", [1])
-    # The member that bears the name of the type wins.
+    # The member that has the name of the type takes precedence.
     assert read_message({"type": "forecast", "forecast": 1, "data": 2}).value == 1
 
 

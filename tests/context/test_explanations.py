@@ -255,7 +255,7 @@ def test_a_plan_is_read_with_what_it_sends() -> None:
                 "_tool": "a",
                 "list": [1, {"k": {"†explained": by, "runs": 3, "why": "w", "recorded": "v"}}],
             },
-            # A key of the plan itself cannot pass for one of ours.
+            # A key that the plan itself has cannot be mistaken for one of ours.
             {"_tool": "b", "††explained": "no"},
         ],
         "output": {"†explained": ["†input.n"], "cut": True, "recorded": "text"},

@@ -71,7 +71,7 @@ def test_results_are_whole_within_the_limits_and_the_rest_is_announced(
     state_text = str(draft.texts[0]["content"])
     assert json.dumps(kept, ensure_ascii=False) in state_text, "what the author wrote is whole"
 
-    # The same rule, written down again: what was read first, then what is newest.
+    # This is the same rule, written down a second time: first what was read, then what is newest.
     left = shown.request
     whole = set[str]()
     for reference, (_, _, value) in sorted(
@@ -240,7 +240,7 @@ def test_data_that_calls_have_added_counts_as_results() -> None:
     pages = [added(f"{number} {'x' * 3000}", kind=f"p{number}") for number in range(30)]
     calls = [result_of(page.value, number) for number, page in enumerate(pages)]
     text = text_of(*calls, *pages, shown=Shown(4096, 32_768))
-    # The newest ones are whole, the others are announced.
+    # The newest ones are shown in full, and the others are announced.
     assert text.count("x" * 3000) == 10
     assert [number for number in range(30) if f"here to a preview: †data.p{number};" in text] == [
         *range(13)
@@ -257,7 +257,7 @@ def test_what_the_author_wrote_of_data_is_whole_beside_what_a_call_has_added() -
     assert ("o" * 9000 in text, "p" * 9000 in text) == (True, True)
     assert ("s" * 9000 in text, "l" * 9000 in text) == (False, False)
     assert '"shortened": "†data.page.parts.second"' in text
-    # Without calls, all is the author's.
+    # Without calls, the author wrote everything.
     assert "s" * 9000 in text_of(own, more, shown=Shown(4096, 32_768))
 
 

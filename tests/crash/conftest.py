@@ -2,7 +2,7 @@
 
 import sys
 
-# Processes are forked, stopped and watched as Linux lets one do it.
+# These tests fork, stop and watch processes in the way that Linux allows.
 collect_ignore = (
     [] if sys.platform == "linux" else ["test_kills.py", "test_leases.py", "test_groups.py"]
 )

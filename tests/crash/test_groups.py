@@ -98,7 +98,7 @@ async def test_an_unknown_outcome_fails_the_group_and_nothing_of_it_is_committed
                 (1, "unknown")
             ]
             assert session.state == {"before": 1}
-            # The session goes on.
+            # The session continues.
             assert await session.run({"_tool": "look", "name": "again"}) == "again"
 
         assert desk.ran == ["look again"]

@@ -121,7 +121,8 @@ def test_of_many_that_take_up_a_run_at_once_one_gets_it(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     with processes(4, path) as (dead, *others):
         run_id = begun(dead)
-        # Its lease holds for another 15 seconds; that the process is gone is known at once.
+        # The lease would hold for another 15 seconds, but it is known at once that the process is
+        # gone.
         dead.kill()
         for other in others:
             other.tell(f"resume {run_id}")
@@ -178,7 +179,7 @@ def test_a_driver_that_slept_while_another_went_on_writes_nothing(
     with processes(2, path, lease=0.4) as (sleeper, other):
         run_id = begun(sleeper)
         sleeper.stop()
-        # It may be alive: its lease is waited out.
+        # The process might be alive, so the others wait until its lease has expired.
         other.tell("recover")
         assert other.says() == "started first"
         if finished:
@@ -187,7 +188,7 @@ def test_a_driver_that_slept_while_another_went_on_writes_nothing(
             other.tell("go")
             assert other.says() == "ended done"
         before = contents(path, run_id)
-        # Its call ends the moment it wakes.
+        # Its call ends at the moment when it wakes.
         sleeper.tell("go")
         sleeper.wake()
         assert sleeper.says() == "ended interrupted"
@@ -197,7 +198,7 @@ def test_a_driver_that_slept_while_another_went_on_writes_nothing(
         if finished:
             assert after == before
         else:
-            # But for the heartbeats of the other.
+            # Nothing but the heartbeats of the other process has changed.
             assert str(after).partition("lease_until")[0] == str(before).partition("lease_until")[0]
             assert after[1:] == before[1:]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
             other.tell("go")
@@ -212,7 +213,7 @@ def test_a_clock_that_is_an_hour_off_does_not_steal_a_live_run(tmp_path: Path, h
     with processes(2, path, lease=1, ahead=(0, hour)) as (one, two):
         run_id = begun(one)
         for _ in range(2):
-            # It waits for a heartbeat of the driver, which it sees.
+            # The second process waits until it sees a heartbeat of the driver.
             two.tell(f"resume {run_id}")
             assert two.says() == f"not mine: run {run_id} is currently driven by another process"
         one.tell("go")
@@ -251,7 +252,7 @@ def test_a_live_process_of_this_system_keeps_its_runs_however_late_its_heartbeat
             assert before is not None
             busy.tell("block 2")
             assert busy.says() == "blocking"
-            # Until its lease has lapsed by every clock, several times over.
+            # Wait until the lease has expired several times over, by any clock.
             while time.time() < before.lease_until + 1:
                 other.tell(f"resume {run_id}")
                 assert (
@@ -273,13 +274,13 @@ def lease(until: float, driver: str = "elsewhere", seconds: float = 15.0) -> Lea
 def test_a_lease_lapses_when_it_was_seen_unchanged_for_as_long_as_it_holds() -> None:
     now = [0.0]
     watch = Watch(lambda: now[0])
-    # Whatever time stands in it.
+    # The time that is written in the lease does not matter.
     assert watch.seconds_until_lapse(lease(until=0.0)) == 15
     for second in range(1, 15):
         now[0] = second
         assert watch.seconds_until_lapse(lease(until=0.0)) == 15 - second
 
-    # A heartbeat.
+    # This is a heartbeat.
     assert watch.seconds_until_lapse(lease(until=-3600.0)) == 15
     for second in range(15, 29):
         now[0] = second
@@ -287,7 +288,7 @@ def test_a_lease_lapses_when_it_was_seen_unchanged_for_as_long_as_it_holds() -> 
 
     now[0] = 29
     assert watch.seconds_until_lapse(lease(until=-3600.0)) == 0
-    # Another driver, or the same in another epoch.
+    # This is another driver, or the same one in another epoch.
     assert watch.seconds_until_lapse(lease(until=-3600.0, driver="other")) == 15
     assert watch.seconds_until_lapse(lease(until=-3600.0, driver="other")._replace(epoch=2)) == 15
     assert watch.seconds_until_lapse(lease(until=-3600.0)._replace(driver=None)) == 0
@@ -361,7 +362,7 @@ def test_only_a_process_of_this_system_that_is_no_more_is_surely_gone() -> None:
     assert not is_gone(name)
     host, boot, space, pid, started, token = name.split("|")
     assert is_gone("|".join((host, boot, space, pid, f"{started}0", token)))
-    # Another boot, or a container: its processes are not ours to see.
+    # The processes of another boot, or of a container, cannot be seen from here.
     assert not is_gone("|".join((host, "other", space, pid, f"{started}0", token)))
     assert not is_gone("|".join((host, boot, "pid:[1]", pid, f"{started}0", token)))
     assert not is_gone("a name of another kind")
@@ -376,7 +377,7 @@ def test_only_a_process_of_this_system_that_is_no_more_is_surely_gone() -> None:
     assert ended.stdout is not None
     theirs = ended.stdout.read().decode().strip()
     os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
-    # It has ended, and nobody has collected it yet.
+    # The process has ended, but nobody has collected it yet.
     assert is_gone(theirs)
     ended.communicate()
     assert is_gone(theirs)

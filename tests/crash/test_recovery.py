@@ -121,7 +121,7 @@ async def test_what_fails_because_everything_is_cancelled_is_no_outcome(tmp_path
         try:
             await anyio.sleep_forever()
         except anyio.get_cancelled_exc_class():
-            # As a call does whose module is closed at the same time.
+            # This happens to a call whose module is closed at the same time.
             ended.append(text)
             raise RuntimeError("the connection was closed") from None
         return text
@@ -165,7 +165,7 @@ async def test_another_tool_interrupts_and_the_right_one_goes_on(tmp_path: Path)
         ):
             await bridge.resume(run_id)
 
-        # Told once: the next start says nothing of it.
+        # It is reported only once, so the next start does not mention it.
         await desk.recover(bridge)
         assert len(desk.troubles) == 1
 
@@ -225,7 +225,8 @@ async def test_what_a_process_died_before_noting_is_noted(tmp_path: Path) -> Non
             await bridge.run_plan(read_plan(ASKING)),
         )
         await done.wait(30)
-        # The note of how it stands comes after the event: so a kill between the two leaves it.
+        # The status is written after the event, so a process that is killed in between leaves this
+        # behind.
         for run in (done, asking):
             epoch = bridge.store.leases.acquire(run.id, "somebody", 0, 0)
             assert epoch is not None
@@ -234,7 +235,7 @@ async def test_what_a_process_died_before_noting_is_noted(tmp_path: Path) -> Non
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         await desk.recover(bridge)
         assert desk.troubles == []
-        # Who waits for the end of a run hears of it.
+        # A task that waits for the end of a run is told about it.
         assert sorted(desk.taken_up) == sorted([done.id, asking.id])
         told = {entry["run"]: entry["status"] for entry in bridge.runs()}
         assert told == {done.id: "done", asking.id: "needs_approval"}
@@ -254,8 +255,8 @@ async def test_what_comes_between_reading_and_taking_a_run_is_seen(
         runs = bridge.store.runs
 
         def late() -> AbstractContextManager[None]:
-            # Another process takes the run up, ends it and returns its lease: after its journal was
-            # read here, and before its lease is taken.
+            # Another process resumes the run, ends it and returns its lease, after its journal was
+            # read here and before its lease is taken.
             monkeypatch.setattr(bridge.store, "transaction", transaction)
             epoch = bridge.store.leases.acquire(run_id, "somebody", 15, 0)
             assert epoch is not None
@@ -418,7 +419,7 @@ async def test_looking_at_runs_at_work_changes_nothing(
         before = one.store.runs.get(run.id)
         await looks(50)
         assert one.store.runs.get(run.id) == before
-        # Nor is the driver that looks itself in its own way.
+        # Neither is that of a driver that looks for itself.
         async with sweeping(one, busy, monkeypatch) as own_looks:
             await own_looks(50)
 
@@ -463,8 +464,8 @@ async def test_runs_of_another_configuration_are_left_to_its_own_servers(
             await looks(50)
             assert (other.troubles, bridge.store.runs.get(run_id)) == ([], before)
 
-        # A server that starts under another configuration says so, and one of its own takes it
-        # up all the same.
+        # A server that starts under another configuration says so, but a server under the run's own
+        # configuration still resumes it.
         await other.recover(bridge)
         assert len(other.troubles) == 1
 
@@ -524,7 +525,7 @@ async def test_a_store_error_while_a_run_is_taken_up_leaves_it_to_the_next_try(
             nonlocal failed
             failed += 1
             if failed == 1:
-                # The lease is taken already.
+                # By now, the lease has been taken.
                 raise StoreFullError("no space is left")
             note(*arguments)
 
@@ -557,7 +558,7 @@ async def test_a_run_of_another_configuration_is_taken_up_when_its_lease_lapses_
     path = tmp_path / "store.sqlite"
     [run_id] = await left_behind(path)
     with Store.open(path) as store:
-        # A driver of another machine, which cannot be seen.
+        # This driver is on another machine, so it cannot be seen from here.
         assert store.leases.acquire(run_id, "elsewhere|boot|space|1|1|1:0.3", 0.3, 1) is not None
 
     desk = Desk(open=True)
@@ -667,14 +668,14 @@ async def test_a_server_takes_up_what_the_one_before_left(tmp_path: Path) -> Non
         "calls": [{"_tool": "pulse", "pipe": str(pipe), "_outputPath": "a"}],
         "output": "†state.a",
     }
-    # Open for both: whoever writes does not wait for a reader.
+    # Open the pipe for reading and writing, so that a writer does not wait for a reader.
     descriptor = os.open(pipe, os.O_RDWR)
     try:
         async with Bridge(load_configuration(configuration)) as bridge:
             run = await bridge.run_plan(read_plan(plan))
             assert await anyio.to_thread.run_sync(os.read, descriptor, 100) == b"first"
         async with over_stdio(configuration, "auto") as client:
-            # Nobody has asked for the run: it goes on by itself.
+            # The run continues by itself, although nobody has asked for it.
             assert await anyio.to_thread.run_sync(os.read, descriptor, 100) == b"again"
             answer = await call(client, "check_run", run=run.id, wait_s=20)
             assert answer["output"] == "alive"

@@ -73,7 +73,8 @@ class Damaged:
         if self.host != "opencode":
             harmless |= {"without_break", "zero_bytes"}
         if self.host == "gemini-cli":
-            # A line without `type`, such as the first one, is known only where it stands alone.
+            # A line without `type`, such as the first one, is recognised only if it is a line of
+            # its own.
             harmless -= {"without_break"}
         return set(self.damages) <= harmless
 
@@ -138,7 +139,7 @@ class Damaged:
         for record in log.lines:
             assert isinstance(record, dict)
             is_prompt = isinstance(record["message"]["content"], str)
-            # A person may have gone back to an earlier place.
+            # A person may have gone back to an earlier place in the conversation.
             is_rewound = is_prompt and self._often()
             record["parentUuid"] = self.random.choice(parents) if is_rewound else parents[-1]
             parents.append(record["uuid"])
@@ -265,8 +266,8 @@ def late(log: Damaged) -> None:
 
 
 def gone(log: Damaged) -> None:
-    # Without the lines of a result and of the next call, nothing shows that a later result with
-    # the same id belongs to another call.
+    # Without the lines of a result and of the next call, nothing shows that a later result with the
+    # same id belongs to another call.
     is_ambiguous = log.is_silent and log.numbered
     log.is_silent = True
     if len(log.lines) > 1 and not is_ambiguous:

@@ -106,7 +106,7 @@ def compressed(path: Path, lines: list[Any]) -> Path:
     assert zstd is not None
     plain = "".join(json.dumps(each) + "\n" for each in lines).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The host appends frames.
+    # Write several frames, because the host appends frames.
     frames = [plain[start : start + 3000] for start in range(0, len(plain), 3000)]
     path.write_bytes(b"".join(zstd.compress(frame) for frame in frames))
     return path

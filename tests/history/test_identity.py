@@ -97,7 +97,7 @@ def test_a_result_of_an_unread_call_goes_to_no_other_call(tmp_path: Path) -> Non
     assert [(call.result, call.missing) for call in found.calls] == [
         (None, "the log has no result")
     ]
-    # The parent says whose result it is; and no two calls have an id such as this one.
+    # The parent says whose result this is, and no two calls have an id like this one.
     line: Any = log.lines[-1]
     first: Any = log.lines[0]
     line["parentUuid"] = first["uuid"]
@@ -240,7 +240,7 @@ async def test_a_fork_of_codex_adds_only_its_own_calls(
     origin.asks("What is o-17?")
     origin.calls("call_0", "shop", "describe", {"order": "o-17"}, whole)
 
-    # The fork has the lines of its origin, with the time at which it was made.
+    # The fork contains the lines of the original, with the time at which the fork was made.
     later = START + timedelta(hours=2)
     fork = Codex(uuid7(later.timestamp()), later)
     stamp = fork.clock.tick(0)

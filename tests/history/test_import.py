@@ -99,7 +99,7 @@ async def test_a_conversation_becomes_a_run_that_can_be_read_as_a_function(
     )
     function = read_function(bridge.store, one.run, "local")
     assert [(one.call.name, one.value) for one in function.run.machine.history] == [
-        # Not as the protocol wraps it.
+        # The results are not wrapped, as they are in the protocol.
         ("find_orders", ["o-17", "o-99"]),
         ("describe", "Order o-17: 12 EUR"),
         ("send", "sent to ann: Order o-17: 12 EUR"),
@@ -159,7 +159,7 @@ async def test_results_have_the_form_that_calls_here_have(bridge: Bridge, home: 
         mcpMeta=structured,
     )
     log.calls("2", "mcp__shop__describe", {"order": "o-17"}, text("Order o-17: 12 EUR"))
-    # Older versions keep the text of structured content, or the text alone.
+    # Older versions keep either the text of structured content or only the text.
     log.calls("3", "mcp__shop__find_orders", {"customer": "ann"}, '{"result": ["o-17", "o-23"]}')
     log.calls("4", "mcp__shop__code", {"order": "o-17"}, '{"result": "17"}')
     log.calls("5", "mcp__shop__code", {"order": "o-17"}, text("17"))
@@ -355,7 +355,8 @@ async def test_an_odd_time_costs_one_record_its_time_and_nothing_else(
     put(home, log)
     put(home, told("bob", "o-31"))
     report = await taken(bridge)
-    # NaN and infinity are no JSON, so their lines, one with a call, are none either.
+    # NaN and infinity are not JSON, so the lines that contain them are ignored, including one with
+    # a call.
     is_json = not isinstance(odd, float) or math.isfinite(odd)
     calls = 3 if is_json else 2
     found = {(one.conversation, one.calls, one.why) for one in report.runs}

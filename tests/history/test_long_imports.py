@@ -61,7 +61,7 @@ async def test_an_import_waits_while_another_process_writes(bridge: Bridge, home
     sessions(home, 3)
     other = sqlite3.connect(home / "store.sqlite", check_same_thread=False, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    # Longer than the event loop may wait for a lock.
+    # Hold the lock for longer than the event loop may wait for it.
     timer = Timer(0.5, lambda: other.execute("COMMIT"))
     timer.start()
     report = await taken(bridge)
@@ -166,7 +166,7 @@ async def test_calls_of_removed_runs_are_found_again(bridge: Bridge, home: Path)
     sessions(home, 2)
     first = await taken(bridge)
     assert (await taken(bridge)).runs == []
-    # A store keeps its newest run.
+    # A store always keeps its newest run.
     assert bridge.store.prune(bridge.store.prunable(before="2099-01-01")).runs == 1
     (again,) = (await taken(bridge)).runs
     assert again.run in [run.run for run in first.runs]

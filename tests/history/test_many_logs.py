@@ -34,7 +34,7 @@ def check(log: Damaged, home: Path) -> None:
     times = Counter[int]()
     for call in calls:
         if call.doubt:
-            # A byte of its line could not be read, so its arguments may be others.
+            # One byte of its line could not be read, so its arguments might be wrong.
             continue
         number = log.number_of(call.arguments)
         assert number is not None, said

@@ -137,7 +137,7 @@ def test_gemini_messages_that_are_written_again_have_each_call_once(tmp_path: Pa
         {"$set": {"lastUpdated": "2026-11-20T09:00:09.000Z"}},
         message("m3", 5, toolCalls=[made(5, name="read_file"), made(6, name="mcp_slack_post")]),
         message("m4", 7, toolCalls=[made(7, name="log", displayName="log (git MCP Server)")]),
-        # The history was shortened; the results that were read before are whole.
+        # The history was shortened, but the results that were read earlier are complete.
         {"$set": {"messages": [message("m2", 2, toolCalls=[made(2, result=[])]), asked]}},
     ]
     (found,) = of_gemini(tmp_path, lines)
@@ -294,7 +294,7 @@ def test_a_damaged_page_costs_only_what_it_held(tmp_path: Path) -> None:
         try:
             conversations = opencode.read_log(path, NAMES)
         except OSError:
-            # The page had the sessions themselves.
+            # The page contained the sessions themselves.
             continue
 
         skipped = sum(len(conversation.skipped) for conversation in conversations)

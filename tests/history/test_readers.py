@@ -125,7 +125,7 @@ def test_claude_code_errors_and_calls_without_results_are_marked(tmp_path: Path)
     log = ClaudeCode()
     log.calls("t1", "mcp__git__log", {"n": "x"}, "MCP error -32602: n is no number", is_error=True)
     log.uses("t2", "mcp__git__log", {"n": 1})
-    # Another line of the same answer has the same call again.
+    # Another line of the same answer contains the same call again.
     log.lines.append(log.lines[-1])
     failed, open_ = of_claude(log, tmp_path).calls
     assert failed.error == "MCP error -32602: n is no number"

@@ -119,7 +119,7 @@ async def test_the_same_arguments_take_three_times(home: Path) -> None:
         await did(bridge, {"_tool": "send", "to": "ann", "text": "hi"})
         (one,) = bridge.suggest()
         assert one.signature == 'send(to="ann", text="hi")'
-        # A run that was made again in the same way is no evidence.
+        # Repeating a run in the same way proves nothing.
         assert one.command == f"ideabridge ideas publish {one.occurrences[0].ref} send"
         assert bridge.suggest(least=4) == []
 
@@ -214,7 +214,7 @@ async def test_a_suggestion_and_what_its_command_publishes_agree(parts: bool, ho
         (one,) = bridge.suggest()
         schema = await publish_as_the_command_says(bridge, one)
         assert promised(one) == kept(schema)
-        # A part of a run is lifted as a session, in which values are copied from results.
+        # A part of a run is lifted like a session, in which values are copied from results.
         assert one.required == (["customer"] if parts else ["customer", "order", "to", "text"])
         assert schema["required"] == one.required
 

@@ -66,7 +66,7 @@ class Machine:
         shared = self.project / "ideabridge.json"
         targets = Destinations(
             Destination(read_host_text(own), is_own=True, is_shared=False),
-            # Secrets in plain text are the subject of other tests.
+            # Other tests deal with secrets in plain text.
             Destination(read_host_text(shared), is_own=False, is_shared=False),
         )
         environment = HostEnvironment(self.project, self.home, {}, platform)

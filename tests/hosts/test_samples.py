@@ -21,8 +21,8 @@ FILES = sorted(SAMPLES.glob("*/*.expected.json"))
 NOT_READ: Expected = {"missing": True}
 
 CHOSEN: dict[str, Expected] = {
-    # A variable takes the place of what the host reads elsewhere. Where it is not set, the server
-    # fails alone, and says which one it needs.
+    # A variable stands for what the host reads from elsewhere. If the variable is not set, only
+    # this server fails, and says which variable it needs.
     "amazon-q/02 from-file": {
         "entry": {"command": "pages-mcp", "env": {"PAGES_TOKEN": "${TOKEN}"}},
         "variables": ["TOKEN"],
@@ -57,8 +57,8 @@ CHOSEN: dict[str, Expected] = {
         "entry": {"command": "node", "args": ["${WORKSPACE_FOLDER_WEB}/server.js"]},
         "variables": ["WORKSPACE_FOLDER_WEB"],
     },
-    # The values in a file of variables of a project stay there: a repository may contain the
-    # configuration that receives the server.
+    # The values in a project's file of variables stay there, because the configuration that
+    # receives the server may be in a repository.
     "cursor/04 with-file": {
         "entry": {
             "command": "npx",
@@ -84,10 +84,10 @@ CHOSEN: dict[str, Expected] = {
         "variables": ["TIDE_URL", "TIDE_TOKEN"],
     },
     "vscode/04 missing": {"unusable": "envFile"},
-    # A plugin's servers come and go with the plugin.
+    # The servers of a plugin come and go with it.
     "claude-code/07 database-tools": NOT_READ,
     "claude-code/08 plugin-api": NOT_READ,
-    # The variable has this value in servers of Claude Code alone.
+    # Only in servers of Claude Code does the variable have this value.
     "claude-code/12 plugin-forge": {
         "entry": {
             "command": "uv",
@@ -104,7 +104,7 @@ CHOSEN: dict[str, Expected] = {
         },
         "off": True,
     },
-    # A command line without a shell's characters has only one meaning.
+    # A command line without a shell's special characters has only one meaning.
     "cline/07 file-server": {
         "entry": {
             "command": "node",
@@ -125,11 +125,11 @@ CHOSEN: dict[str, Expected] = {
     "goose/09 wrapped": {
         "entry": {"command": "npx", "args": ["-y", "@tools/wrapped"], "timeout": 120}
     },
-    # No command in a value is ever run, not even `echo`.
+    # A command in a value is never run, not even `echo`.
     "crush/01 githost": {"unusable": "$("},
     "crush/01 streaming-service": {"unusable": "$("},
     "gemini/03 several": {"unusable": "url"},
-    # The server answers that it needs a sign-in.
+    # The server itself answers that it needs a sign-in.
     "gemini/05 cloud": {
         "entry": {
             "type": "http",
@@ -162,13 +162,13 @@ CHOSEN: dict[str, Expected] = {
         "entry": {"type": "http", "url": "https://api.orchard.example/mcp"},
         "notes_about": ["oauth.redirectUri"],
     },
-    # Off for all but one agent: off here, where there are no agents.
+    # The server is off for all but one agent, so it is off here, where there are no agents.
     "opencode/04 my-mcp-bar": {
         "entry": {"command": "bun", "args": ["x", "my-mcp-command-bar"], "disabled": True},
         "off": True,
     },
-    # Nobody but the host expands the values of `env`. A text such as this in one is a mistake in
-    # the file, and surely means the variable.
+    # Only the host expands the values of `env`. Text like this in one of them is a mistake in the
+    # file, and certainly means the variable.
     "opencode/05 from-environment": {
         "entry": {
             "command": "${TOOLS}/bin/tide",
@@ -176,7 +176,7 @@ CHOSEN: dict[str, Expected] = {
             "env": {"A": "x${A_PART}y", "LITERAL": "$NOT_EXPANDED", "BRACED": "${NOT_EITHER}"},
         }
     },
-    # Only the entry is read, not the editor's other settings.
+    # Only the entry is read, not the other settings of the editor.
     "zed/04 plain": {"entry": {"command": "plain-server"}},
     "zed/04 on-the-other-side": {
         "entry": {"command": "/opt/tools/bin/side-server", "args": ["--port", "0"]},

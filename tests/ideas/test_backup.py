@@ -118,8 +118,8 @@ def test_a_backup_is_one_state_while_others_write(address: str, tmp_path: Path) 
         ids = {one.id for one in back.ideas.page(limit=1000).items}
 
     assert ids >= set(written[: min(acknowledged, 1000)])
-    # Each idea follows the one before: a later one without an earlier one would be no
-    # state of the store.
+    # Each idea was saved after the one before it, so a later one without an earlier one would be a
+    # state that the store never had.
     assert ids == set(written[: len(ids)])
 
 
@@ -177,7 +177,7 @@ def test_a_backup_that_fails_leaves_no_file(
         with pytest.raises(StoreAccessError, match="cannot be written"):
             store.back_up(tmp_path / "no" / "such" / "folder")
 
-        # A dump that lost its end is noticed.
+        # A dump whose end is missing is noticed.
         folder = tmp_path / "bin"
         folder.mkdir()
         script = folder / "pg_dump"
@@ -204,7 +204,7 @@ def test_a_store_of_version_1_is_migrated_and_can_be_restored(address: str, tmp_
         fill(store, 10)
         before = told(store)
 
-    # The body of version 1 was text, whose names pg_restore did not find.
+    # In version 1, the body was text, and pg_restore did not find the names in it.
     run_sql(
         address,
         "CREATE OR REPLACE FUNCTION json_extract(document text, "

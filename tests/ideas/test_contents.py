@@ -125,7 +125,7 @@ def test_whatever_two_stores_do_all_that_is_kept_is_whole(acts: list[tuple[str, 
                 store.close()
                 stores[which] = Store.open(path)
             else:
-                # The newest run stays.
+                # The newest run always stays.
                 for run in ("first", "second"):
                     old_run(store, f"{run} {turn}", idea_of(number, 80 + number, output=turn))
                 store.prune(store.prunable(before="2021-01-01"))

@@ -54,7 +54,7 @@ def save_run(store: Store, number: int) -> None:
     store.runs.append(
         run, epoch, [begun, {"event": "call_finished", "call": 0, "value": "né\0e " * number}]
     )
-    # Some share the beginning of long contexts.
+    # Some contexts are long and have the same beginning.
     messages = number % 20 * 8 if number % 4 == 3 else number % 5
     saved = ""
     for step in range(3):
@@ -149,7 +149,7 @@ def test_a_copy_that_was_interrupted_goes_on(
         ):
             Store.open(places[1])
 
-        # The source is used meanwhile.
+        # The source is in use at the same time.
         source.runs.create("later", kind="plan", caller="local", title="", fingerprint="")
         source.ideas.tag(source.ideas.page(1).items[0].id, ["later"])
         source.copy_to(target)

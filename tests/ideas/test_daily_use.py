@@ -164,7 +164,7 @@ def calling_modules(store: Store, run_name: str, *modules: str) -> None:
 def test_when_modules_were_used_last(store: Store) -> None:
     run(store, "first", MONDAY, "done")
     calling_modules(store, "first", "files", "mail")
-    # The same idea again: its row still names the first run.
+    # This is the same idea again, so its row still names the first run.
     run(store, "again", TUESDAY, "done")
     calling_modules(store, "again", "files", "mail")
     run(store, "others", WEDNESDAY, "done", caller="bob")
@@ -188,7 +188,7 @@ def test_when_modules_were_used_last(store: Store) -> None:
     }
     assert used(100, caller=SEES_ALL)["files"] == at(WEDNESDAY)
     assert used(100, caller="carol") == {}
-    # Only the newest are examined.
+    # Only the newest runs are examined.
     assert used(1, caller=SEES_ALL) == {"files": at(WEDNESDAY)}
 
 

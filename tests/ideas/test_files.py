@@ -116,7 +116,7 @@ def test_a_locked_store(tmp_path: Path) -> None:
         ):
             with pytest.raises(StoreBusyError, match="another process keeps it locked"):
                 call()
-        # Reading goes on.
+        # Reading still works.
         assert store.settings.get("k") is None
 
 
@@ -175,7 +175,8 @@ def test_a_closed_store(tmp_path: Path) -> None:
 def test_the_log_is_moved_into_the_file_while_the_store_is_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fixed: bool
 ) -> None:
-    # Without the WAL-reset bug by SQLite itself, with it by `checkpoint_locked`.
+    # SQLite itself makes the checkpoints if it does not have the WAL-reset bug, and
+    # `checkpoint_locked` does so if it has.
     if fixed and not database.IS_FIXED:
         pytest.skip("this SQLite has the WAL-reset bug")
 
@@ -186,7 +187,7 @@ def test_the_log_is_moved_into_the_file_while_the_store_is_in_use(
     with Store.open(path) as store:
         for number in range(3 * watch.COMMITS):
             store.settings.set("k", bytes([number % 256]) * 50_000)
-        # Each of the commits writes 13 pages.
+        # Each commit writes 13 pages.
         assert log.stat().st_size < 2 * watch.COMMITS * 13 * 4096
         assert path.stat().st_size > 50_000
 
@@ -212,7 +213,7 @@ def test_a_save_interrupted_while_it_waits_gives_the_lock_back(tmp_path: Path) -
             other.execute("BEGIN IMMEDIATE")
 
             def release() -> None:
-                # The signal has come: the save gets the lock, and is interrupted then.
+                # The signal has arrived: the save now gets the lock, and is then interrupted.
                 os.read(reading, 1)
                 other.execute("COMMIT")
 

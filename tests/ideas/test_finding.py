@@ -70,7 +70,7 @@ def filled(store: Store) -> Store:
     [
         ({"tool": "send"}, ["tuesday", "monday"]),
         ({"module": "mail"}, ["monday"]),
-        # Of a run the hit is its last idea, whichever step made the call.
+        # The hit for a run is its last idea, whichever step made the call.
         ({"tool": "look"}, ["steps"]),
         ({"outcome": "failed"}, ["tuesday"]),
         ({"mind": "model"}, ["steps"]),
@@ -154,7 +154,7 @@ def test_a_reference_to_the_input_stands_where_a_literal_would() -> None:
     shape = shape_in(plan("x"))
     for given in ("†input", "†input.x", '†input["odd || key"].x', "††input.x"):
         same = shape_in(plan(given)) == shape
-        # What may be an alternative is not looked into.
+        # Text that may contain an alternative is not examined.
         assert same is ("||" not in given)
         assert is_literal(given) is given.startswith("††")
 
@@ -170,7 +170,7 @@ def test_a_reference_to_the_input_stands_where_a_literal_would() -> None:
         "output": "x",
     }
     assert shape_in(several) == shape_in(listed)
-    # A place that holds a reference is none that a tool would have to be given.
+    # A place that contains a reference is not one that the caller of a tool would have to fill in.
     assert not is_literal(["†input.x", "a"])
     assert is_literal(["a", 1])
 
@@ -189,7 +189,7 @@ def test_what_was_done_over_and_over_is_told_until_it_is_published(store: Store)
         last = do("often", f"text {number}", f"o{number}")
         do("seldom", f"text {number}", f"s{number % 2}") if number < 2 else None
 
-    # The same to the letter counts as often as it was done.
+    # Repeating exactly the same work counts every time.
     for number in range(4):
         do("same", "text", f"e{number}")
 
@@ -263,7 +263,7 @@ def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
             run=f"r{number // 3}" if number % 4 else None,
             step=number if number % 4 else None,
             title=str(number),
-            # Not in the order of saving, and some at one time.
+            # Use times that are not in the order of saving, some of them equal.
             time=f"2026-01-{1 + source.randrange(12):02d}T08:00:00.000+00:00",
             outcome=source.choice(["done", "failed", ""]),
             mind=source.choice(["turns", ""]),
@@ -276,7 +276,7 @@ def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
             meta=meta,
         )
         made.append((meta, calls))
-        # The steps of a run are taken up together, or some after others.
+        # Some steps of a run are indexed together, and some later than others.
         if number % batch == batch - 1:
             store.ideas.index()
 
@@ -331,7 +331,7 @@ def test_lists_are_by_time_in_whatever_order_ideas_are_saved(store: Store) -> No
     source = random.Random(3)
     times = list[tuple[str, int]]()
     for number in range(500):
-        # Many of one time.
+        # Many ideas have the same time.
         time = f"2026-01-{1 + source.randrange(20):02d}T08:00:00.000+00:00"
         saved(
             store,

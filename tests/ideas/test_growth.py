@@ -138,7 +138,7 @@ async def test_the_definitions_of_26_tools_are_stored_once(tmp_path: Path) -> No
         defined = 'SELECT count(*) FROM contents WHERE body LIKE \'{"name":"look_%\''
         assert rows(path, defined) == [(26,)]
         assert rows(path, "SELECT max(length(body)) FROM events") < [(300,)]
-        # And read whole: by the bridge, and by whoever reads the view.
+        # The events are read whole, both by the bridge and through the view.
         first = next(bridge.store.runs.events(run.id))[1]
         assert [one["name"] for one in cast("list[Any]", first["tools"])] == [
             f"look_{n}" for n in range(26)
@@ -188,7 +188,8 @@ def test_events_are_read_as_they_were_journaled(tmp_path: Path) -> None:
                     event = {"output": None, **event}
                 assert one == event
 
-    # One store: to make one takes longer than to write some events into it.
+    # Use one store for all examples, because creating one takes longer than writing some events
+    # into it.
     with Store.open(tmp_path / "ideas.db") as store:
         check()
 
@@ -202,7 +203,8 @@ def test_pruning_keeps_what_journals_refer_to_and_nothing_else(store: Store) -> 
     found = store.prunable(before="2021-01-01")
     pruned = store.prune(found)
     assert (found.runs, pruned.runs) == (2, 2)
-    # Definition, messages, Solution and settings of the one, and what the idea alone had.
+    # What the old run had in common with the young one stays; what only the old one had, and what
+    # only its idea had, is gone.
     left = str(rows(store.path, "SELECT group_concat(body) FROM contents"))
     assert [
         word in left for word in ("shared", "only young", "only old", "young", '"old"', "word")
@@ -284,7 +286,7 @@ async def test_a_result_of_a_megabyte_is_stored_once(
         assert await run.result() == expected
 
     assert len(text) < in_use(path) < 1.5 * len(text)
-    # Read again by another process: of the run, and of its idea.
+    # Another process reads them again, from the run and from its idea.
     async with Bridge(Configuration(), store=path, toolbox=toolbox) as bridge:
         again = await bridge.run(run.id)
         assert again.given() == expected

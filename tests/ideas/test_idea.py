@@ -69,8 +69,8 @@ def test_a_copy_of_an_idea_with_other_parts_has_an_id_of_its_own() -> None:
 
 
 def test_a_big_integer_beside_a_large_float_has_one_id() -> None:
-    # The exact encoder and the fast one write 1e16 differently: an id must not depend on which
-    # part needs which.
+    # The exact encoder and the fast one write 1e16 differently, but an id must not depend on which
+    # parts need which encoder.
     idea = Idea([{"role": "user", "content": "x"}, 1e16], {"maximum": 2**70}, None)
     whole = encode({"context": idea.context, "schema": idea.schema, "solution": None})
     assert idea.id == hashlib.sha256(whole).hexdigest()
@@ -88,7 +88,7 @@ def test_saved_and_exported_ideas_are_exact(idea: Idea) -> None:
         stored = store.ideas.get(idea.id, caller=SEES_ALL)
         assert (stored.id, stored.request_id) == (idea.id, idea.request_id)
         assert stored.idea.id == idea.id
-        # repr tells 1 from 1.0, True from 1, and one key order from another.
+        # `repr` distinguishes 1 from 1.0, True from 1, and different orders of keys.
         assert repr(stored.idea) == repr(idea)
         text = json.dumps(store.export_idea(idea.id, caller=SEES_ALL), ensure_ascii=False)
         assert other.import_idea(json.loads(text)) == idea.id
@@ -284,8 +284,8 @@ def test_the_output_schema_comes_back_from_a_composed_one(schema: JSONObject) ->
     composed = solution_schema([send], schema)
     assert "reference" in str(composed["$defs"])
     _, found = function_schemas(Idea([], composed, None))
-    # Composing may rename a definition and say `enum` of one value as `const`; these say nothing
-    # that it changes.
+    # Composing may rename a definition and write an `enum` with one value as `const`. These schemas
+    # contain nothing that it changes.
     assert found is not None
     names = found.get("$defs")
     name = next(iter(names)) if isinstance(names, dict) else ""

@@ -21,7 +21,7 @@ from tests.ideas.values import idea_of, publish
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
-# Put together here, so that no scanner of this repository takes them for real.
+# These are put together here so that no scanner of this repository takes them for real tokens.
 TOKENS = {
     "a GitHub token": "ghp_" + "a1B2" * 9,
     "a GitLab token": "glpat-" + "x" * 20,

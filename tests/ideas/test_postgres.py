@@ -208,7 +208,7 @@ def test_processes_that_start_together_create_one_schema(address: str) -> None:
 
 def test_the_views_are_read_by_sql_alone(address: str) -> None:
     with Store.open(address) as store:
-        # More messages than a context holds without lists.
+        # These are more messages than a context contains without lists.
         idea = Idea(
             [said(f"message {number} {'x' * 200}") for number in range(300)],
             {"type": "object"},
@@ -399,7 +399,7 @@ def test_of_a_commit_without_an_answer_the_server_is_asked(
                 store.runs.append("r", epoch, [{"n": 1}])
             store.runs.append("r", epoch, [{"n": 1}])
         else:
-            # The server has committed it, so it is not an error.
+            # The server has committed the write, so this is not an error.
             assert store.runs.append("r", epoch, [{"n": 1}]) == 2
         assert cutting.cut == ""
         store.runs.append("r", epoch, [{"n": 2}])
@@ -434,7 +434,7 @@ async def test_a_server_that_crashes_and_comes_back_goes_on() -> None:
             async with store.writer() as writer:
                 await writer.perform(lambda: store.runs.append("r", epoch, [{"n": 0}]))
                 own.stop("immediate")
-                # The event loop is not blocked for longer than it takes to be refused.
+                # The event loop is blocked only for as long as the refusal takes.
                 with pytest.raises(
                     StoreAccessError,
                     match=r"the server cannot be reached|connection to the server is lost",

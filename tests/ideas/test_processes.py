@@ -51,7 +51,7 @@ with Store.open(sys.argv[1]) as store:
 
     answers = {process.communicate("go\n")[0] for process in children}
     assert [process.returncode for process in children] == [0, 0, 0]
-    # The three agree on the setting one of them made.
+    # All three agree on the setting that one of them made.
     assert len(answers) == 1
     with Store.open(path) as store:
         assert len(store.ideas.page(1000).items) == 160
@@ -145,13 +145,13 @@ while True:
     process = child(path, body)
     assert process.stdout is not None
     acknowledged = 0
-    # Past the checkpoints, so that some of it is in the file and some in the log.
+    # Go past the checkpoints, so that some of it is in the file and some in the log.
     while acknowledged < 1500:
         acknowledged = int(process.stdout.readline())
 
     process.kill()
     for line in process.stdout.read().splitlines(keepends=True):
-        # The last line may be cut.
+        # The last line may be incomplete.
         acknowledged = int(line) if line.endswith("\n") else acknowledged
 
     process.wait()
@@ -177,8 +177,8 @@ def test_a_store_opened_twice_keeps_its_locks(tmp_path: Path) -> None:
         with Store.open(path) as second:
             second.settings.set("second", b"1")
 
-        # Had the second given up the first one's locks, this process would be the only one by the
-        # locks, and take the log away at its end.
+        # If the second connection had released the locks of the first, this process would appear to
+        # be the only one, and would remove the log at its end.
         other = child(
             path, "with Store.open(sys.argv[1]) as store: store.settings.set('other', b'1')"
         )

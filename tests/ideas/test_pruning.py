@@ -222,8 +222,8 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
                 status=made.status,
                 parent=parent,
             )
-            # A journal whose tools and messages others have too, and which refers to
-            # what ideas hold.
+            # This journal shares its tools and messages with others, and refers to contents of
+            # ideas.
             listed: list[JSON] = [
                 {"name": f"tool {one}", "description": "x" * 200} for one in made.ideas
             ]
@@ -270,7 +270,7 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
             elif not held:
                 assert f"r{n}" not in left
 
-            # Never a part of a family.
+            # Never only a part of a family is left.
             assert {f"r{one}" in left for one in family} == {f"r{n}" in left}
 
         for run in left:
@@ -334,7 +334,7 @@ def test_an_idea_saved_without_a_run_does_not_go_with_a_run_that_made_it_too(sto
     store.ideas.tag(tagged.id, ["mine"])
     publish(store, "published", published.id)
     for step, idea in enumerate((tagged, published, old), 1):
-        # As an import does whose run is of another store.
+        # An import whose run is in another store saves ideas like this.
         store.ideas.save(
             idea, IdeaMeta(run="elsewhere", step=step, time="2020-01-01T00:00:00.000+00:00")
         )
@@ -355,8 +355,8 @@ def test_an_idea_saved_without_a_run_does_not_go_with_a_run_that_made_it_too(sto
 
 
 def test_a_message_that_reads_as_a_list_of_messages_takes_none_of_them_away(store: Store) -> None:
-    # The schema and this message have the first two rows, the messages of the long
-    # context the next.
+    # The schema and this message have the first two rows, and the messages of the long context have
+    # the rows after them.
     stretches, _ = contents.stretches_of(list(range(3, 203)))
     hostile = Idea([list[JSON](stretches[0])], {}, 1)
     long = Idea([said(f"part {number}") for number in range(200)], {}, 2)
@@ -406,7 +406,7 @@ def test_ideas_without_a_run_are_pruned_by_when_they_were_saved(store: Store) ->
 
 def test_what_would_go_is_counted_and_the_file_gets_smaller(file_store: Store) -> None:
     for number in range(60):
-        # Texts without pieces in common.
+        # These texts have no pieces in common.
         text = random.Random(number).randbytes(10_000).hex()
         old_run(file_store, f"run{number:02}", idea_of(text))
         age(file_store.path, f"run{number:02}", 1 + number // 3)
@@ -431,14 +431,15 @@ def test_what_is_needed_by_the_time_it_would_go_stays(store: Store) -> None:
     with Store.open(store.path) as other:
         other.ideas.tag("r0", ["mine"])
         publish(other, "mine", other.ideas.get("r1", caller=SEES_ALL).id)
-        # Taken up again, answering a call of another, forked, and with a new idea.
+        # These runs have been resumed, have answered a call of another run, have been forked, and
+        # have a new idea.
         assert other.leases.acquire("r2", "driver", 1000, time.time()) is not None
         other.runs.create("room", kind="solve", caller="", title="", fingerprint="", parent="r3")
         parent = other.runs.get("r4")
         assert parent is not None
         other.runs.create_fork("fork", [{"event": 1}], parent=parent, at=1, fingerprint="")
         other.ideas.save(idea_of("more"), IdeaMeta(run="r5", step=2))
-        # The same idea again, elsewhere.
+        # The same idea has been made again by another run.
         other.runs.create("again", kind="plan", caller="", title="", fingerprint="")
         other.ideas.save(idea_of("idea 6"), IdeaMeta(run="again", step=1))
 
@@ -474,7 +475,7 @@ def test_others_save_and_search_between_all_its_transactions(
 
     saved: list[Idea] = []
     with Store.open(store.path) as other:
-        # It remembers the rows of all messages, which are to go.
+        # This process remembers the rows of all messages, which are about to be deleted.
         mine = Idea([*long, said("mine")], {"type": "object"}, {"calls": []})
         other.ideas.save(mine, IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
         newest(store)
@@ -537,7 +538,7 @@ def test_two_prunings_at_once_leave_the_store_whole(
                     with contextlib.suppress(KeyboardInterrupt):
                         other.prune(other.prunable(before="2021-01-01"))
                 elif cut_off and now == place + cut_off:
-                    # The other ends after so many of its transactions.
+                    # The other process ends after this many of its transactions.
                     raise KeyboardInterrupt
 
             between[:] = [meanwhile]
@@ -552,7 +553,7 @@ def test_two_prunings_at_once_leave_the_store_whole(
 
         check_whole(str(path))
         if next(count) <= place:
-            # It paused less often.
+            # The pruning paused less often than that.
             assert place > 8
             break
 
@@ -577,7 +578,7 @@ print(len(store.ideas.get(store.ideas.page(1).items[0].id, caller=SEES_ALL).idea
     with Store.open(path) as store:
         pruned = store.prune(store.prunable(before="2021-01-01"))
         assert pruned.ideas == 1
-        # The messages, the schema, and lists of messages.
+        # These are the messages, the schema and the lists of messages.
         assert pruned.contents > 100
         idea, count = process.communicate("go\n")[0].split()
         assert (process.returncode, count) == (0, "100")
@@ -637,7 +638,8 @@ def test_a_pruning_that_is_killed_leaves_the_store_whole(tmp_path: Path, place: 
             f"young{n}" for n in range(20)
         }
         assert len({one.id for one in store.ideas.page(1000).items}) == 20 + 2 * (len(left) - 20)
-        # The next one goes on with what was left behind, though none of it is anybody's any more.
+        # The next pruning continues with what was left behind, although nothing refers to it any
+        # more.
         store.prune(store.prunable(before="2021-01-01"))
         assert kept(store) == {f"young{n}" for n in range(20)}
         connection = sqlite3.connect(path)
@@ -697,7 +699,7 @@ def test_the_command_line_shows_asks_and_prunes(
     told = capsys.readouterr().err
     assert "1 run" in told
     assert "tagged: 1" in told
-    # Nobody is there to be asked.
+    # There is nobody here who could be asked.
     assert main(["ideas", "prune", "--older-than", "90d", *words]) == 2
     assert "--yes" in capsys.readouterr().err
     assert main(["ideas", "prune", "--older-than", "2019-01-01", "--yes", *words]) == 0

@@ -243,7 +243,7 @@ def test_a_published_idea_travels(store: Store) -> None:
         other.import_idea(document, with_publication=True)
         arrived = other.publications.get("traveller", caller=SEES_ALL)
         assert (arrived.version, arrived.idea_id) == (2, idea)
-        # The author's words, then ours.
+        # The author's words come first, and then ours.
         assert arrived.description.startswith("far. ")
         assert "Imported: " in arrived.description
         assert (

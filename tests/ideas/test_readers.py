@@ -73,7 +73,7 @@ def test_lists_messages_and_words_are_read_by_sql_alone(file_store: Store) -> No
 
 def test_what_others_add_to_the_store_keeps_up_and_hinders_nothing(file_store: Store) -> None:
     file_store.ideas.save(idea_of("before"), IdeaMeta(title="before"))
-    # Search tables with triggers on ours, a view and an index of their own.
+    # These are search tables with triggers on ours, and a view and an index of the user's own.
     utils("enable-fts", file_store.path, "contents", "body", "--create-triggers")
     utils("enable-fts", file_store.path, "runs", "title", "--create-triggers")
     utils(
@@ -134,7 +134,7 @@ def test_closing_does_not_wait_for_a_store_that_another_process_locks(tmp_path: 
         store.close()
         assert time.monotonic() - began < 2
 
-    # The other one indexed what was left.
+    # The other process has indexed what was left.
     assert utils(
         "query", store.path, "SELECT rowid FROM idea_words WHERE idea_words MATCH 'first'"
     ) == [{"rowid": 1}]

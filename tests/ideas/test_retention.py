@@ -95,7 +95,7 @@ def test_what_is_published_tagged_unfinished_or_part_of_something_younger_stays(
     newest(store)
     assert rounds(store) == ("deleted", 3)
     assert kept(store) == {"published", "tagged", "waiting", "parent", "room", "newest"}
-    # Nobody made it here by running something: whoever imported it looks for it.
+    # No run made this idea here, and whoever imported it is looking for it.
     assert store.ideas.get(imported, caller=SEES_ALL).idea == idea_of("imported")
     check_whole(store.path)
 
@@ -126,7 +126,7 @@ def test_a_clock_that_is_years_ahead_deletes_nothing(store: Store) -> None:
     for hours in range(0, 24 * 6, 5):
         assert retention.round(ahead + hours * 3600, "server") == ("none", 0)
 
-    # And set right again.
+    # The clock is correct again.
     assert retention.round(NOW + DAY, "server") == ("none", 0)
     assert kept(store) == {"a month old", "newest"}
 
@@ -144,7 +144,8 @@ def test_one_server_does_a_round_and_another_goes_on_where_it_ended(tmp_path: Pa
         met: list[tuple[str, int]] = []
 
         def meanwhile(_seconds: float) -> bool:
-            # The store is free between two steps, and the other server leaves the round alone.
+            # The store is free between two steps, and the other server does not interfere with this
+            # round.
             step = next(steps)
             other.ideas.save(idea_of(f"meanwhile {step}"), IdeaMeta(run="newest", step=step + 2))
             met.append(other.retention(HALF_A_YEAR, quick).round(later, "other"))
@@ -155,7 +156,7 @@ def test_one_server_does_a_round_and_another_goes_on_where_it_ended(tmp_path: Pa
             one.retention(HALF_A_YEAR, meanwhile).round(later, "one")
         assert met == [("none", 0)] * 6
         assert 20 < len(kept(other)) < 90
-        # The server was killed: its lease runs out.
+        # The server was killed, so its lease expires.
         assert other.retention(HALF_A_YEAR, quick).round(later + 601, "other")[0] == "deleted"
         assert kept(other) == {"newest"}
         assert len(one.ideas.search("meanwhile", 100, caller=SEES_ALL)) == 1

@@ -75,7 +75,7 @@ def test_long_values_come_back_byte_for_byte_wherever_they_stand(
         )
         assert stored.id == idea.id
         assert [event for _, event in store.runs.events("run")] == events
-        # And to those who read the file.
+        # The same is true for programs that read the file.
         told = run_sql(store.path, "SELECT event FROM journal ORDER BY sequence")
         assert [json.loads(text) for (text,) in told] == events
         messages = run_sql(store.path, "SELECT message FROM idea_messages ORDER BY place")
@@ -105,7 +105,7 @@ def test_a_long_text_is_stored_once_by_every_database(store: Store) -> None:
     assert (count - before[0], size - before[1]) == (1, len('{"new":1}'))
     store.ideas.save(second, IdeaMeta())
     after = run_sql(store.path, "SELECT count(*), sum(length(body)) FROM contents")[0]
-    # The changed pieces, and the list.
+    # Only the changed pieces and the list are new.
     assert after[1] - size < 3 * ropes.LONGEST_PIECE
     assert after[0] - count < 6
     store.ideas.save(Idea([], {}, long), IdeaMeta())
@@ -141,7 +141,7 @@ def test_pruning_keeps_the_pieces_in_use_and_removes_all_others(store: Store) ->
     store.prune(store.prunable(before="2021-01-01"))
     assert store.ideas.get(kept.id, caller=SEES_ALL).idea == kept
     assert next(store.runs.events("young"))[1]["context"] == other.context
-    # What is left is what a new store of the same has.
+    # What is left is what a new store with the same content has.
     left = {row[0] for row in run_sql(store.path, "SELECT body FROM whole_contents")}
     pieces = {
         piece.decode()
@@ -186,7 +186,7 @@ def test_a_state_that_grows_adds_what_is_new(shape: Callable[[int], JSON], tmp_p
     sizes: list[int] = []
     steps = 60
     with Store.open(path) as store:
-        # It begins with 300 KB.
+        # The state has 300 KB at the beginning.
         for step in range(steps + 1):
             idea = Idea(
                 [{"type": "state", "state": shape(300 + step)}], {}, {"calls": [], "output": None}

@@ -117,7 +117,8 @@ def test_one_driver_at_a_time(store: Store) -> None:
     assert store.leases.acquire("run", "second", 30, 1029.0) is None
     assert store.leases.renew("run", first, 30, 1029.0)
     assert store.leases.acquire("run", "second", 30, 1031.0) is None
-    # A clock that is ahead by an hour takes nothing; who has seen the lease lapse, does.
+    # A clock that is an hour ahead takes no lease: only a process that has seen the lease expire
+    # can do so.
     assert store.leases.acquire("run", "second", 30, 5000.0) is None
     before = store.runs.get("run")
     assert before is not None
@@ -247,7 +248,7 @@ def test_failed_runs_are_found_and_counted(store: Store) -> None:
     assert store.daily_use.newest_runs("bob", failed, newest=10) == 0
     assert store.daily_use.newest_runs(SEES_ALL, RunFilter(), newest=10) == 5
     assert store.daily_use.newest_runs("ann", RunFilter(words="wr"), newest=10) == 1
-    # Older runs are not looked at.
+    # Older runs are not examined.
     assert store.daily_use.newest_runs(SEES_ALL, failed, newest=3) == 1
 
 
@@ -359,7 +360,7 @@ def test_a_rolled_back_run_is_forgotten(store: Store) -> None:
     with pytest.raises(UnknownRunError):
         store.runs.append("run", 1, [{}])
 
-    # Another run now has the row the first one had.
+    # Another run now has the row that the first one had.
     begin(store, "other")
     assert list(store.runs.events("other")) == []
 
@@ -425,7 +426,7 @@ def test_the_beginning_of_a_run_is_bounded(store: Store) -> None:
     assert store.runs.beginning("run", 2, 1000) == events
     assert store.runs.beginning("run", 1, 1000) == events[:1]
     assert len(store.runs.beginning("run", 5, 20_000)) == 3
-    # What is larger is not read in part.
+    # Events that are too large are not read in part.
     assert store.runs.beginning("run", 3, 1000) == []
     assert store.runs.beginning("run", 2, 50) == []
     with pytest.raises(UnknownRunError):

@@ -97,7 +97,7 @@ def test_pages_hold_every_idea_once(store: Store) -> None:
         seen += [record.id for record in page.items]
         after = page.next
         if len(seen) == 8:
-            # What is added meanwhile does not move the pages after.
+            # Adding an idea in the meantime does not move the pages after it.
             store.ideas.save(idea_of("later"), IdeaMeta())
 
         if after is None:

@@ -51,7 +51,7 @@ def test_a_backup_is_whole_while_others_write(file_store: Store, tmp_path: Path)
         assert len(copy.ideas.search("before", 500, caller=SEES_ALL)) == 200
         copied = {one.id for one in copy.ideas.page(1000).items}
 
-    # What was saved before it began is in it, and nothing in it was never saved.
+    # What was saved before the copy began is in it, and nothing is in it that was never saved.
     assert saved[0] in copied
     everything: set[str] = set()
     after: str | None = None
@@ -115,8 +115,8 @@ def test_another_process_writes_all_the_while(
 
 def test_another_process_writes_while_ideas_are_pruned(tmp_path: Path) -> None:
     with Store.open(tmp_path / "ideas.db") as store:
-        # Every transaction of the pruning waits for the other process. These are enough for some
-        # thirty, among them two that delete ideas.
+        # Every transaction of the pruning waits for the other process. These runs are enough for
+        # about thirty of them, including two that delete ideas.
         save_old(store, 10)
         with written_meanwhile(store):
             assert store.prune(store.prunable(before="2021-01-01")).ideas >= 9
@@ -152,7 +152,7 @@ def test_a_backup_that_is_killed_leaves_no_file_or_a_whole_one(tmp_path: Path) -
     words = disk.command(
         "store", "backup", str(target), "--store", str(path), "--project", str(tmp_path)
     )
-    # Near its beginning, and in the middle.
+    # Kill it once near its beginning and once in the middle.
     for writes in (20, 80):
         before = disk.hits()
         disk.slow(0.002)
@@ -166,7 +166,7 @@ def test_a_backup_that_is_killed_leaves_no_file_or_a_whole_one(tmp_path: Path) -
         assert left
         assert all(file.name.startswith("copy.partial-") for file in left)
 
-    # One that is being written is not a left-over, and those of killed ones are.
+    # A file that is being written is not a left-over, but those of processes that were killed are.
     disk.slow(0.002)
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     disk.wait_for_hits(disk.hits() + 5)

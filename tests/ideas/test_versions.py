@@ -45,7 +45,7 @@ N: JSONObject = {"type": "number"}
             obj(a={"type": "array", "items": W}),
             ["a.items: was string, is integer"],
         ),
-        # What a schema does not say is not compared, and bounds are lines of the diff alone.
+        # What a schema does not say is not compared, and bounds appear only as lines of the diff.
         (obj(a={}), obj(a=S), []),
         (obj(a=S), obj(a={**S, "minLength": 2}), []),
         (obj(a={"anyOf": [S, {}]}), obj(a=W), []),
@@ -207,7 +207,7 @@ def test_a_change_is_told_in_lines(store: Store) -> None:
     back = store.change("tool@2", "tool@1", caller=SEES_ALL)
     assert back.breaking == ["input: b: is removed"]
     assert '- calls.0: {"_tool":"count","items":"†input.a"}' in back.lines
-    # Ideas nobody published are compared by what they hold.
+    # Ideas that nobody has published are compared by their content.
     ideas = [store.publications.get("tool", version, caller=SEES_ALL).idea_id for version in (1, 2)]
     assert store.change(*ideas, caller=SEES_ALL).lines == ['~ context.0.content: "x" -> "y"']
 

@@ -389,7 +389,7 @@ def programs(draw: st.DrawFn) -> Program:
         branch = name in ("card", "told") and draw(st.integers(0, 5)) == 0
         flag = draw(st.sampled_from(flags)) if branch else None
         joined = not hand and not (flag and flag[0] == mine) and draw(st.integers(0, 3)) > 0
-        # What is copied, or decides, must have been seen: nothing of this Request.
+        # What is copied, or decides, must have been seen, so nothing from this Request is used.
         if joined:
             start = place - 1
             while start > 0 and steps[start].joined:
@@ -403,7 +403,7 @@ def programs(draw: st.DrawFn) -> Program:
             )
 
         if flag is not None:
-            # Both give other members, so nothing later reads them.
+            # The two return different members, so nothing later reads them.
             tools.append("either")
             steps.append(Step("card", parameters, joined, "told", flag))
         else:

@@ -72,7 +72,7 @@ async def look_at(bridge: Bridge, worlds: list[World], number: int, task: Task) 
     )
     assert checked(confirmed) == "confirmed"
     for world in worlds[-3:]:
-        # Members that the program does not read are no parameters of the tool.
+        # Members that the program does not read are not parameters of the tool.
         given = {
             key: value
             for key, value in task.given(world).items()

@@ -77,8 +77,8 @@ def test_runs_count_once_if_their_data_are_the_same() -> None:
         Record("r", "ann", "run", "t", {AT: 1}, {"†input.a.0": 1, "†input.a": one}) for one in lists
     ]
 
-    # A position is selected from the whole list, so this is the data: 1.0 is 1, and [1, 3]
-    # is another list.
+    # A position is selected from the whole list, so the list is the data: 1.0 is the same as 1, but
+    # [1, 3] is another list.
     assert [learn([literal], {}, records[:n])[0][0].runs for n in (1, 2, 3)] == [1, 1, 2]
     different = [_record(n, a=n) for n in range(5)]
     assert [learn([_literal("†input.a")], {}, different[:n])[0][0].runs for n in (1, 2, 3, 5)] == [
@@ -198,7 +198,7 @@ async def test_a_person_who_confirms_a_replay_teaches_the_idea(tmp_path: Path) -
             "seen": {},
         }
 
-        # The name has learned, so the question about its call gives no such reason any more. The
+        # The name has learned, so the question about its call no longer gives this reason, but the
         # version still does.
         arguments = {"path": str(tmp_path / "note"), "words": "again"}
         run = (await bridge.start_idea("noted", arguments)).run

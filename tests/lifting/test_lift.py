@@ -178,7 +178,7 @@ async def test_a_followed_value_that_is_passed_is_taken_and_nothing_about_it_is_
         answer = await answered(bridge, "owner_length", {"name": "benjamin", "title": "four"})
         assert answer.value == 4
         assert "calls.1.title" not in answer.assumed
-        # A wrong type is refused as for any parameter.
+        # A wrong type is rejected, as for any other parameter.
         with pytest.raises(IdeabridgeError):
             await called(bridge, "owner_length", {"name": "benjamin", "title": 4})
 
@@ -289,7 +289,7 @@ async def test_parameters_are_renamed_merged_fixed_described_and_made(bridge: Br
         assert isinstance(calls, list)
         first, second, third = (call for call in calls if isinstance(call, dict))
         assert (first["name"], second["shelf"]) == ("†input.who", "ann")
-        # The shelf followed the name, and follows what is passed in its place.
+        # The shelf was copied from the name, so it follows whatever is passed in its place.
         draft = bridge.lift(run.id, parameters=decided)
         assert [(one.at, one.given) for one in draft.explained] == [
             (("calls", "1", "shelf"), "†input.who")
@@ -395,7 +395,7 @@ async def test_a_person_takes_where_a_value_comes_from(bridge: Bridge) -> None:
         assert lifting["choices"] == {"take": take}
         answer = await answered(bridge, "owner_length", {"name": "benjamin"})
         assert answer.value == len("benjamin-owner")
-        # A person settles where values come from. The level that was seen is new, and may have
+        # A person decides where values come from. The level that was seen is new, and might have
         # decided about the call.
         assert answer.assumed == ["calls.1"]
         await bridge.publish(run.id, "kept", choices={"take": {"calls.0.name": "keep"}})
@@ -501,7 +501,7 @@ async def test_a_new_kind_of_value_beside_what_is_read_is_named(bridge: Bridge) 
         run = await solved(bridge, "x", {"name": "anna"}, turns, NUMBER)
         await bridge.publish(run.id, "owner_length")
         answer = await answered(bridge, "owner_length", {"name": "bartholomew"})
-        # The size is beyond that of the run, and nothing shows that it decided nothing.
+        # The size is outside the range of the run, and nothing shows that it decided nothing.
         assert answer.noted == ["†results.0.size"]
 
 
@@ -707,7 +707,7 @@ async def test_a_step_that_a_mind_answers_asks_a_mind_for_that_step_alone(writte
             (room,) = run.rooms.values()
             room.submit(0, turn(output="a"))
         assert await run.result() == "a"
-        # What a mind wrote for one input is asked of a mind again.
+        # A mind wrote this for one input, so a mind is asked for it again.
         published = await here.publish(run.id, "initial")
         assert "A model is asked only for calls.1 (shorten)." in published.description
         assert published.annotations["readOnlyHint"] is True

@@ -42,12 +42,13 @@ async def _steps_of_lifting(calls: int) -> int:
 
 @pytest.mark.anyio
 async def test_lifting_twice_as_many_calls_takes_about_twice_the_work() -> None:
-    # The first lifting in a process also fills caches.
+    # The first lifting in a process also fills caches, so do not measure it.
     await _steps_of_lifting(2)
     few = await _steps_of_lifting(60)
     many = await _steps_of_lifting(240)
 
-    # Four times the calls: linear work gives 4, quadratic work gives up to 16.
+    # With four times the calls, linear work takes 4 times as long, and quadratic work up to 16
+    # times.
     assert many < 5 * few, (few, many)
 
 
@@ -82,7 +83,7 @@ def test_runs_that_are_long_together_are_not_read_to_be_offered() -> None:
         )
         assert looked == 1
 
-        # To read the long run alone takes more than a million.
+        # Reading the long run alone takes more than a million steps.
         assert steps < 200_000, steps
 
 
@@ -143,7 +144,8 @@ def _memory_of_order(calls: int) -> int:
         finally:
             tracemalloc.stop()
 
-    # The first change waits for all that was seen, and each of the others for the change before it.
+    # The first change waits for everything that was seen, and each other change for the one before
+    # it.
     assert kept[calls] == set(range(calls))
     assert kept[calls + 1 :] == [{place} for place in range(calls, 2 * calls - 1)]
     return peak
@@ -206,7 +208,8 @@ def test_a_long_text_is_looked_through_only_where_a_value_may_begin() -> None:
     explain_literal("x", values, "text")
     steps = instructions_of(lambda: explain_literal(words, values, "text"))
 
-    # A value may have up to twelve words: to look up every part takes more than 100,000.
+    # A value can have up to twelve words, so looking up every part would take more than 100,000
+    # steps.
     assert steps < 200 * 200, steps
 
 

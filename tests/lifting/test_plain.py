@@ -106,7 +106,7 @@ async def test_a_result_that_a_session_neither_reads_nor_returns_is_open(bridge:
     draft = bridge.lift(await by_hand(bridge, read, counted, stored))
     assert open_points(draft) == []
     points = open_points(draft, output_counts=False)
-    # Nobody makes a call that changes something for what it returns.
+    # A call that changes something is not made for its result.
     assert [(point.kind, point.at) for point in points] == [
         ("dropped_result", "calls.0"),
         ("dropped_result", "calls.1"),
@@ -205,7 +205,7 @@ async def test_what_differs_between_runs_and_nothing_explains_is_open(bridge: Br
         )
         for address, value in (("dora.example", 700), ("eva.example", 800))
     ]
-    # The address differs, because another one was asked for.
+    # The address is different because a different one was asked for.
     assert kinds(bridge, *runs) == [("varies", "calls.1.value")]
 
 
@@ -222,7 +222,7 @@ async def test_words_that_a_mind_wrote_after_results_are_open_wherever_they_stan
         run = await by_hand(bridge, PAGE, {"_tool": "store", "key": "k-1", "value": value})
         assert [kind for kind, _ in kinds(bridge, run)] == ["own_words"], value
 
-    # Around an earlier value, too.
+    # The same holds for words around an earlier value.
     words = "Seen at dora.example today"
     run = await by_hand(bridge, PAGE, {"_tool": "store", "key": "k-1", "value": words})
     assert kinds(bridge, run) == [("computed", "calls.1.value")]
@@ -258,8 +258,8 @@ async def test_a_constant_part_out_of_a_result_is_assumed_until_three_runs_agree
         if isinstance(one, dict) and one["at"] == ["calls", "1", "path"]
     ]
     assert why == COPIED_PART
-    # The folder is the recorded one, so all explanations agree; another file may be the
-    # second one now.
+    # The folder is the recorded one, so all explanations agree, but its second file may now be a
+    # different one.
     assert (
         "calls.1.path" in (await answered(bridge, "second_letter", {"files_path": "/ann"})).assumed
     )

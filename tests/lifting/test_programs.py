@@ -120,8 +120,7 @@ async def answers(
         if not all(
             same(run.given(), answer) for run, (_, answer) in zip(runs, known_inputs, strict=True)
         ):
-            # Text that holds JSON, written as an output that may be an object, is read
-            # as that object.
+            # Text that contains JSON, as an output that may be an object, is read as that object.
             return found
 
         try:
@@ -129,7 +128,7 @@ async def answers(
                 first.id, "program", choices={"runs": [one.id for one in others]}
             )
         except PublicationError:
-            # The named runs had the same data, or made other calls.
+            # The named runs had the same data or made other calls.
             published = await bridge.publish(first.id, "program")
 
         if published.plan is None:
@@ -145,7 +144,7 @@ async def answers(
                     asked = asked or replay.run.calls()[question.call or 0].doubts.ask is not None
                     replay.run.decide(question.approval, "approve", by="a person")
 
-            # A plan that fails says so: that is no wrong answer.
+            # A plan that fails says so, which is not a wrong answer.
             if replay.run.status != "done" or replay.run.errors():
                 found.counts["failed"] += 1
                 continue

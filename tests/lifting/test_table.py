@@ -62,7 +62,7 @@ async def look_at(
         try:
             published = await bridge.publish(runs[0], name, choices={"runs": list[JSON](runs[1:])})
         except PublicationError:
-            # A run that is named must be of the same shape.
+            # Runs that are named must have the same shape.
             outcome.cells.append("another shape")
             continue
 
@@ -117,8 +117,8 @@ async def work(bridge: Bridge, task: Task, world: World) -> Run:
 def restore_repositories(worlds: list[World]) -> None:
     """Take back what a task has done to the repositories."""
     for world in worlds:
-        # The files of the repository are read: starting git thousands of times takes longer
-        # than all else here.
+        # Read the files of the repository directly, because starting git thousands of times takes
+        # longer than everything else here.
         if tip_of(world.path) != (world.path / f".git/refs/heads/topic-{world.word}").read_text(
             encoding="utf-8"
         ):
@@ -244,7 +244,7 @@ def test_what_one_and_two_runs_make_of_each_task_is_what_the_table_says(
 ) -> None:
     shown = [f"{line.rpartition(' | ')[0]} |" for line in part.shown[2:]]
     assert shown == rows(part, outcomes)
-    # No answer is silently wrong.
+    # No result is wrong without a warning.
     assert [text for one in outcomes.values() for text in one.silent] == []
 
 

@@ -60,7 +60,7 @@ async def test_what_a_person_confirms_is_learned_and_what_an_assistant_does_is_n
         for by, learned in ((Decider("assistant", "tool", "local"), False), (AT_TERMINAL, True)):
             (reason,) = await replayed(bridge, f"bob{by.kind[0]}", by)
             assert "x-bob" in reason
-            # The next call begins with what was learned.
+            # The next call makes use of what was learned.
             (reason,) = await replayed(bridge, "carl", Decider("assistant", "tool", "local"))
             assert ("x-carl" in reason) is not learned
         assert len(bridge.store.evidence.records("letter", 1, caller=SEES_ALL)) >= 1

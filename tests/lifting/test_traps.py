@@ -160,7 +160,7 @@ async def test_a_key_that_may_be_data_is_never_determined(bridge: Bridge) -> Non
 
 
 async def test_every_place_of_a_value_is_weighed_however_many_there_are(bridge: Bridge) -> None:
-    # The first of many equal members and the last one agree in both runs.
+    # Of many equal members, the first and the last agree in both runs.
     first: dict[str, JSON] = {f"k{number}": "same" for number in range(20)}
     second: dict[str, JSON] = {f"k{number}": "xxx" for number in range(20)}
     first["last"] = "same"

@@ -52,7 +52,7 @@ EFFECTS = Annotations(read_only=False, idempotent=True)
 TOOLS = [
     Tool("echo", parameters=ANY_PARAMETERS, annotations=READ_ONLY),
     Tool("write", parameters=ANY_PARAMETERS, annotations=EFFECTS),
-    # What it gives it also adds as data, whose kind is its place in the run.
+    # It also adds its result as data, whose kind is its place in the run.
     Tool("tell", parameters=ANY_PARAMETERS, annotations=READ_ONLY),
 ]
 

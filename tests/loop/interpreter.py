@@ -100,7 +100,8 @@ class Interpreter:
                 if through in reach[start]:
                     reach[start] |= reach[through]
 
-        # Within a circle the data decide; what they leave open goes by who is needed first.
+        # Within a circle, data decides. What the data leaves open is ordered by which call is
+        # needed first.
         place: dict[int, int] = {}
         circle = [{j for j in count if j in reach[i] and i in reach[j]} for i in count]
 
@@ -116,8 +117,8 @@ class Interpreter:
             for member in sorted(circle[index]):
                 walk(member, circle[index])
 
-        # Calls that wait for each other by data alone keep their order as far as nobody needs the
-        # later one first.
+        # Calls that wait for each other only because of data keep their order, as long as nobody
+        # needs the later one first.
         flow = [{*one} for one in data]
         for through in count:
             for start in count:
@@ -170,7 +171,7 @@ class Interpreter:
 
     def bound(self, path: tuple[str, ...], reader: int) -> list[int]:
         if path[0] == "data":
-            # Code of a module adds nothing.
+            # A module's code adds no data.
             adding = [i for i in range(reader) if self.own[i]]
             if get(self.base, path)[0] == "value":
                 return [i for i in adding if i not in self.circles[reader]]
@@ -258,7 +259,7 @@ class Interpreter:
         self.done[index] = "working"
         call = self.calls[index]
         for earlier in sorted(self.earlier[index]):
-            # One that is being worked out needs the result of this one.
+            # A call that is just being worked out needs the result of this one.
             self.work(earlier)
 
         after = call.get("_after", [])
@@ -274,7 +275,7 @@ class Interpreter:
         texts = references([call.get("_each"), parameters])
         for text in texts:
             if "_each" in call and "†item" in text:
-                # Read once per item: every operand is waited for.
+                # This is read once per item, so it waits for every operand.
                 for operand in re.split(r"\|\||&&", text):
                     for writer in self.bound(split(operand.strip()), index):
                         self.work(writer)
@@ -325,7 +326,8 @@ class Interpreter:
 
         call = self.calls[index]
         if call["_tool"] == "tell":
-            # Each item adds data of one kind, which merges: they are told in no certain order.
+            # Each item adds data of the same kind, which merges, so these are told in no particular
+            # order.
             self.told[index] = value
 
         targets = self.targets(index)
@@ -335,8 +337,8 @@ class Interpreter:
 
     def fail(self, index: int) -> None:
         if "||" in str(self.calls[index].get("_outputPath")):
-            # What exactly a caught failure says is the machine's affair; that it stands
-            # there is the rule.
+            # The rule says only that the failure is written there. What exactly it says is up to
+            # the machine.
             self.wrote[index] = [(self.targets(index)[1], CAUGHT)]
             self.done[index] = "caught"
         else:

@@ -194,7 +194,8 @@ class Mutator:
         if isinstance(calls, list) and chosen.random() < 0.35:
             objects = [call for call in calls if isinstance(call, dict)]
             if objects:
-                # A meta-property of any type, or with a word of another one's vocabulary.
+                # This is a meta-property of any type, or one with a word that belongs to another
+                # one.
                 value = odd(chosen) if chosen.random() < 0.6 else chosen.choice(WORDS)
                 chosen.choice(objects)[chosen.choice(KEYS)] = value
                 return
@@ -225,7 +226,7 @@ class Mutator:
             case 3:
                 calls.insert(index, odd(chosen))
             case 4 if len(calls) < 30:
-                # Calls that read each other's results in a circle.
+                # These calls read each other's results in a circle.
                 count = chosen.randrange(1, 4)
                 calls.extend(
                     {"_tool": "echo", "x": f"†state.r{(one + 1) % count}", "_outputPath": f"r{one}"}

@@ -164,7 +164,8 @@ def test_what_is_read_leniently_means_the_same_whole_and_streamed(given: JSON) -
 
 
 def test_the_cost_is_linear_whatever_the_pieces() -> None:
-    # Counted, not timed: a value cut into single characters is joined once.
+    # Count the joins instead of measuring time: a value that is cut into single characters is
+    # joined once.
     text = '{"calls": [{"_tool": "a", "x": "' + "y" * 200_000 + '"}]}'
     answer = AnswerReader()
     pieces = [piece for char in text for piece in answer.feed(char)]
@@ -224,7 +225,7 @@ def test_what_is_no_program_is_told(text: str, error: str) -> None:
         last = end(read(text, cuts))
         assert last.program is None
         assert error in (last.broken or "")
-        # The journal has it.
+        # The journal contains the program.
         assert "program" in last.extra
 
 

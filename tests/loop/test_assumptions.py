@@ -420,7 +420,7 @@ SEEN: JSONObject = {"†input.n": {"number": {"signs": [1], "range": [1, 10]}}}
 def test_a_new_kind_of_value_asks_before_a_change_and_a_number_beyond_the_range_is_only_told(
     n: JSON, asks: bool, unseen: str | None
 ) -> None:
-    # Both a reference that somebody wrote and one of an explanation are compared.
+    # References that somebody wrote and those of explanations are both compared.
     for calls, literals in (
         ([write("†input.n")], []),
         ([write(7)], [literal("calls.0.x", "†input.n")]),
@@ -705,7 +705,7 @@ def test_a_run_cut_anywhere_goes_on_with_the_same_values_and_asks_nothing_twice(
             asking = [one for one in run.machine.history if call_question(one) is not None]
             if asking and (not run.running or chosen.random() < 0.5):
                 index = asking[0].call.index
-                # The answer depends on the call alone, so both runs get the same.
+                # The decision depends only on the call, so both runs get the same one.
                 decide(run, index, ("approve", "edit", "deny")[index % 3], 7)
             else:
                 run.finish_one()
@@ -723,7 +723,7 @@ def test_a_run_cut_anywhere_goes_on_with_the_same_values_and_asks_nothing_twice(
         asked = {event.call for event in run.journal if isinstance(event, ApprovalAsked)}
         assert asked == set(decided)
 
-    # What runs without a question is read, or all of its explanations agree.
+    # A call that runs without a question only reads, or all its explanations agree.
     for one in whole.machine.history:
         if (
             one.call.name == "write"

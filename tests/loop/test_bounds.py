@@ -76,7 +76,7 @@ def test_a_reader_of_data_is_woken_once_where_calls_settle_in_order() -> None:
     found = judge.evaluate(item, "")
     assert isinstance(found, Absent)
     assert found.why == "skipped"
-    # Another reader waits for the last one that is left, and passes over each settled one once.
+    # Another reader waits for the last open call, and passes over each settled one only once.
     progress[500].status = CallStatus.WAITING
     item = Read(parse_reference("†data.log"), [[tuple(range(1_000))]])
     progress.looked = 0
@@ -134,14 +134,14 @@ def test_thousands_of_ordered_calls_and_fans_are_bound_in_one_pass() -> None:
 @pytest.mark.parametrize(
     ("data", "groups", "order"),
     [
-        # An independent call of another group keeps its listed place before one that
-        # is needed early.
+        # An independent call of another group keeps its listed place before a call that is needed
+        # early.
         ({0: [2], 1: [], 2: []}, [[0], [1, 2]], [[1], [2], [0]]),
-        # Nothing moves a later call before one that waits for data of another group.
+        # No later call is moved before one that waits for data from another group.
         ({0: [2], 1: [], 2: []}, [[0, 1], [2]], [[2], [0], [1]]),
-        # Within one group the data decide.
+        # Within a group, data decides.
         ({0: [2], 1: [], 2: []}, [[0, 1, 2]], [[2], [0], [1]]),
-        # A circle of data is one part, in its place.
+        # A circle of data is one part, and stays in its place.
         ({0: [], 1: [2], 2: [1], 3: []}, [[0, 1, 2, 3]], [[0], [1, 2], [3]]),
     ],
 )

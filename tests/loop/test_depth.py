@@ -36,7 +36,8 @@ def test_a_call_that_is_null_is_an_error_and_journaled_as_one() -> None:
 
 
 def test_parameters_that_nest_too_deep_fail_their_call_alone() -> None:
-    # `echo` of 180 levels would be refused by the executor; asked about, it is refused before.
+    # The executor would reject an `echo` of 180 levels, but this one asks for approval and is
+    # rejected before that.
     wide: list[JSON] = [{"_tool": "write", "x": nested(95, "†state.a")}, {"_tool": "echo", "x": 1}]
     driven = Driven().whole(
         started(

@@ -89,7 +89,7 @@ ALL_TOOLS = [
     Tool("judge", parameters=JUDGED, annotations=EFFECTS),
 ]
 
-# Compiled once: to compile it for each case would take longer than the case.
+# Compile this only once, because compiling it for each case would take longer than the case itself.
 CATALOGUE = Catalogue(ALL_TOOLS, [(None, "judge")])
 TOLD = CATALOGUE.to_json()
 
@@ -182,7 +182,7 @@ class Fuzzed:
         self.settled: dict[int, str] = {}
         self.pattern: Pattern | None = None
         self.planned = 0
-        # The executions that each grant has approved, by the call of the grant.
+        # For the call of each grant, the executions that the grant has approved.
         self.granted: dict[int, int] = {}
         self.most: dict[int, int] = {}
 
@@ -190,7 +190,7 @@ class Fuzzed:
         value = decode_trusted(encode(event.to_json()))
         assert isinstance(value, dict)
         self.machine.receive(event)
-        # What a lazy plan lists is no call of the run before it is accepted.
+        # A call that a lazy plan lists is not a call of the run until the plan has been accepted.
         self.planned += isinstance(event, CallProposed) and self.machine.settings.lazy
         self.folded.receive(event_from_json(value))
         self.events += 1
@@ -201,14 +201,14 @@ class Fuzzed:
         assert status(machine) == status(self.folded), "the journal folds to another machine"
         executions = sum(max(1, len(one.items)) for one in machine.history)
         assert len(machine.due()) <= executions + 2
-        # Listing, proposals, approvals and executions: a few events each, so that no run
-        # goes on for ever.
+        # Listing, proposals, approvals and executions take only a few events each, so no run goes
+        # on forever.
         most = 20 + 3 * len(machine.history) + 2 * executions + self.planned + 3 * self.doubted
         assert self.events <= most, "more events than anything needs"
         for index, one in enumerate(machine.history):
             now = one.status.value
             before = self.settled.get(index)
-            # What a group wrote is given up with it; nothing else ever changes.
+            # If a group fails, what it wrote is withdrawn. Nothing else ever changes.
             withdrawn = now == "cancelled" and self.pattern == "all" and before != "failed"
             assert before is None or before == now or withdrawn, (
                 f"call {index} was {before} and is {now}"
@@ -356,7 +356,7 @@ class Fuzzed:
             self.post(CallFinished(index, item, error={"kind": "runtime", "message": "it failed"}))
             return
 
-        # What the executor lets through: any JSON of at most 100 levels.
+        # The executor lets any JSON of at most 100 levels through.
         value: JSON = effect.latent if effect.is_latent else effect.parameters.get("x")
         if self.random.random() < 0.2:
             if self.random.random() < 0.1:
@@ -367,7 +367,7 @@ class Fuzzed:
         try:
             value = normalise(value)
         except IdeabridgeError as error:
-            # What the executor makes of a result that nests too deep.
+            # The executor reports a result that is nested too deeply in this way.
             self.post(CallFinished(index, item, error={"kind": "runtime", "message": str(error)}))
             return
 
@@ -382,7 +382,7 @@ class Fuzzed:
                 raw if isinstance(raw, bytes) else normalise(raw, what="the solution")
             )
         except IdeabridgeError:
-            # Told where it came in: the caller, or the turn, is asked again.
+            # This is reported where it came in, and the caller, or the turn, is asked again.
             solution = NOTHING
 
         calls = solution["calls"]

@@ -70,7 +70,8 @@ def random_group(rng: random.Random, pattern: Pattern) -> tuple[list[JSON], set[
 
 @pytest.mark.parametrize("pattern", ["all", "any", "race"])
 def test_whatever_ends_first_the_state_is_that_of_the_pattern(pattern: Pattern) -> None:
-    # One test for each seed would take longer to report than to run.
+    # Run all seeds in one test, because reporting a test for each would take longer than running
+    # it.
     for seed in range(300):
         check_random_group(pattern, seed)
 
@@ -105,7 +106,7 @@ def check_random_group(pattern: Pattern, seed: int) -> None:
         assert len(written) <= 1
         assert bool(driven.machine.errors) == (not written)
 
-    # The journal alone gives the same, at every cut.
+    # The journal alone leads to the same result, wherever it is cut off.
     assert folded(driven.journal).documents == driven.documents
     for cut in range(1, len(driven.journal)):
         part = folded(driven.journal[:cut])
@@ -128,7 +129,7 @@ def _ended(driven: Driven, key: tuple[int, int | None]) -> bool:
 
 def test_what_ends_in_the_same_moment_as_the_winner_never_writes() -> None:
     driven = proposed(Driven(), writing(2), "any")
-    # Both ended before anybody could be told to stop.
+    # Both calls ended before anybody could be told to stop.
     machine = driven.machine
     machine.receive(CallFinished(0, value="first"))
     machine.receive(CallFinished(1, value="late"))

@@ -658,6 +658,7 @@ def test_a_streamed_call_with_a_misspelt_parameter_fails_alone() -> None:
 @pytest.mark.parametrize("kind", get_args(Event))
 def test_a_machine_has_a_handler_for_every_event(kind: type[Event]) -> None:
     event: Any = kind
-    # A handler refuses the event, or the nothing in it. Without one there is a KeyError.
+    # A handler refuses the event, or the missing members in it. A missing handler would be a
+    # KeyError.
     with suppress(JournalError, AttributeError, TypeError):
         Machine().receive(event(*[None] * len(fields(kind))))

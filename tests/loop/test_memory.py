@@ -38,7 +38,7 @@ def test_a_read_sees_the_writes_it_is_bound_to_one_after_another(
             if number in wanted:
                 expected = document.write(expected, where, method, value)
         except StateWriteError:
-            # Such a call fails, and writes nothing.
+            # Such a call fails and writes nothing.
             continue
 
         memory.commit([entry], changed)

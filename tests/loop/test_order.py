@@ -107,10 +107,11 @@ def waves(driven: Driven) -> str:
         ("write write", "0, 1"),
         ("poke write poke", "0, 1, 2"),
         ("look look poke look look poke", "0 1, 2, 3 4, 5"),
-        # A module's calls do not wait for those of another one; own tools are one module.
+        # The calls of one module do not wait for those of another. All own tools count as one
+        # module.
         ("poke poke_there poke poke_there", "0 1, 2 3"),
         ("poke look_there look poke_there", "0 1, 2 3"),
-        # Built-in tools, and results that a mind writes, touch nothing.
+        # Built-in tools, and results that a mind writes, affect nothing.
         ("poke shape poke shape", "0 1 3, 2"),
         ("poke latent poke", "0 1, 2"),
         # An idea is in the order of each module that its plan calls.
@@ -121,7 +122,7 @@ def waves(driven: Driven) -> str:
         ("poke poke_there asked look look_there", "0 1, 2, 3 4"),
         ("asked poke poke_there", "0, 1 2"),
         ("asked asked", "0, 1"),
-        # A task in a clean room without tools touches nothing.
+        # A task in a clean room without tools affects nothing.
         ("poke solve poke_there solve", "0 1 2 3"),
     ],
 )
@@ -137,7 +138,7 @@ def test_effects_happen_in_the_listed_order(calls: str, expected: str) -> None:
         (["look_there"], "0 1, 2 3 4"),
         (["poke_there"], "0 1, 2 4, 3"),
         (["poke*"], "0 1, 2, 3 4"),
-        # Which tools they are is known when it runs.
+        # Which tools these are becomes known only when the call runs.
         ("†input.tools", "0 1, 2, 3 4"),
         (["†input.tools.0"], "0 1, 2, 3 4"),
     ],

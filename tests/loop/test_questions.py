@@ -58,7 +58,7 @@ def test_a_parked_call_leaves_its_place_and_ends_whenever_it_is_answered() -> No
     second = question(run)
     assert second.digest != first.digest
     run.post(second)
-    # It may end while it waits: its module gave up.
+    # The call may end while it waits, because its module gave up.
     run.post(CallFinished(0, value=1))
     assert run.machine.status == "done"
     again = Machine()
@@ -92,7 +92,7 @@ def test_what_was_asked_in_a_process_that_died_is_cancelled_first() -> None:
     one = question(run)
     run.post(one)
     again, events = resume_events(run.machine, 1.0)
-    # Its tool may run twice, so both calls do.
+    # The tool of both calls may run twice, so both run again.
     assert [effect.key for effect in again] == [(0, None), (1, None)]
     [gone] = events
     assert isinstance(gone, QuestionAnswered)
@@ -146,7 +146,7 @@ def test_the_place_of_a_call_in_doubt_is_taken_at_once() -> None:
     doubt = cut_off(run)
     assert [effect.key for effect in run.running] == [(0, None), (1, None)]
     run.post(OutcomeDecided(0, doubt.digest, "retry", decider_of("Ann")))
-    # It waits for its place, as any other call does.
+    # The call waits for its turn, like any other call.
     assert len(run.running) == 2
     run.post(CallFinished(1, value=2))
     assert [effect.key for effect in run.running] == [(0, None), (1, None), (0, None)]
@@ -160,7 +160,7 @@ def test_a_call_in_doubt_that_is_cancelled_gives_its_place_up_only_once() -> Non
     run.machine.receive(SolutionCancelled("enough"))
     error: JSONObject = {"kind": "cancelled", "message": "enough"}
     run.machine.receive(CallFinished(0, error=error))
-    # The other call is still at work, and nobody is asked any more.
+    # The other call is still running, but nobody is asked any more.
     assert not run.machine.waits_for_people
 
 

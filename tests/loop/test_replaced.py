@@ -153,7 +153,8 @@ def test_a_read_in_the_place_of_a_change_lets_the_reads_after_it_run() -> None:
 
 
 def test_order_gives_way_to_data() -> None:
-    # The call listed first reads what the replaced one gives: it cannot be waited for.
+    # The first listed call reads the result of the replaced one, so the replaced one cannot wait
+    # for it.
     calls: list[JSON] = [
         write("†state.q"),
         {"_tool": "peek", "x": "?", "_outputPath": "q"},
@@ -168,7 +169,8 @@ def test_order_gives_way_to_data() -> None:
 
 
 def test_whatever_is_replaced_whenever_the_run_ends_and_its_journal_folds() -> None:
-    # One test for each seed would take longer to report than to run.
+    # Run all seeds in one test, because reporting a test for each would take longer than running
+    # it.
     for seed in range(200):
         check_replaced(seed)
 

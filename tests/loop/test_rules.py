@@ -172,7 +172,7 @@ def test_no_call_begins_that_the_rules_of_the_moment_do_not_let_run(
                 raise AssertionError(action)
 
     expect_allowed(driven)
-    # The journal folds to the same machine, also where it was cut off.
+    # The journal leads to the same machine, even if it is cut off.
     ends = isinstance(driven.journal[-1], RunEnded)
     cut = data.draw(st.integers(2, len(driven.journal) - ends))
     for journal in (driven.journal, driven.journal[:cut]):
@@ -190,7 +190,8 @@ def test_no_call_begins_that_the_rules_of_the_moment_do_not_let_run(
 
     assert seen(folded) == seen(driven.machine)
     bring_to_end(driven)
-    # The rules change while the process is down, so effects are due that nobody has acknowledged.
+    # The rules change while the process is down, so there are due effects that nobody has
+    # acknowledged.
     approval = strictest_of(folded_settings(driven.journal[:cut]).approval, data.draw(SETTINGS))
     late = Driven.resumed([*driven.journal[:cut], ConfigurationChanged("other", approval)], echo, 0)
     expect_allowed(late)

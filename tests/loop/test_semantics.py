@@ -36,7 +36,8 @@ def plain(value: JSON) -> JSON:
     if isinstance(value, dict):
         if "kind" in value and "message" in value:
             return CAUGHT
-        # Members stand in the order their calls finished, which is no part of the meaning either.
+        # The members are in the order in which their calls finished, which is not part of the
+        # meaning either.
         return {key: plain(value[key]) for key in sorted(value)}
 
     if isinstance(value, list):
@@ -59,7 +60,8 @@ class Scenario:
 
     @property
     def start(self) -> RunStarted:
-        # The run of a mind, whose malformed calls fail alone; it is asked once.
+        # Use the run of a mind, which is asked once, because in it, malformed calls fail
+        # individually.
         return started(
             [
                 {"type": "input", "input": INPUT},
@@ -150,8 +152,8 @@ BASE = [
 ODD = ["†input.none", "†state.never", "†state", "†results.0", "†results.1.v", "†state.a.deep"]
 
 
-# Made once, and of a list a place is drawn: to make a strategy for each of a hundred draws took
-# longer than to draw.
+# Create the strategies once and choose one from a list, because creating one for each of a hundred
+# draws took longer than drawing.
 COUNTS = st.integers(1, 8)
 NAMES = st.permutations(["a", "b", "c", "d.x", "d.y", "old.v", "e", "f", "g"])
 TO = [st.integers(0, most) for most in range(32)]
@@ -174,7 +176,8 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         other = one(names) if overlapping else f"err{index}"
         paths.append(f"{place} || {other}" if kind >= 7 else place if kind >= 3 else None)
 
-    # What each call may be read at: most references go to something that is really written.
+    # Where the result of each call can be read. Most references are to something that is really
+    # written.
     written: list[list[str]] = []
     for index, path in enumerate(paths):
         if path:
@@ -190,7 +193,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         if where < 5 or (index == 0 and where < 17):
             return one(BASE)
 
-        # Mostly backwards; forwards now and then, which may close a cycle.
+        # Most references go backwards. Now and then, one goes forwards, which may close a cycle.
         if where < 17 and index:
             known = written[:index]
         else:
@@ -242,7 +245,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             call["_each"] = one(lists)
             call["y"] = one(["†item", "†item.v || †state.a", "†item.v"])
             if tool == "tell":
-                # What its items add would merge in the order they end.
+                # What its items add would be merged in the order in which they end.
                 call["_tool"] = "echo"
 
         if draw(TO[5]) == 0:
@@ -352,7 +355,7 @@ def test_a_run_resumes_from_after_any_event(scenario: Scenario) -> None:
 
 
 def test_an_error_says_the_same_however_its_plan_runs() -> None:
-    # What the last call cannot read lies beside what the second call writes, sooner or later.
+    # What the last call cannot read is sooner or later next to what the second call writes.
     calls: list[JSONObject] = [
         {"_tool": "echo", "x": "†item", "_each": "†input.items"},
         {"_tool": "echo", "x": "†input.n", "_outputPath": "b"},

@@ -209,8 +209,7 @@ async def _raw(behaviour: Raw) -> AsyncGenerator[bytes]:
 
 async def _stream(behaviour: Say, body: dict[str, Any]) -> AsyncGenerator[bytes]:
     model = str(body["model"])
-    # What vLLM does where it is asked to: each piece comes with what the answer has
-    # taken until then.
+    # This is what vLLM does if it is asked to: each piece reports what the answer has used so far.
     counts = body.get("stream_options", {}).get("continuous_usage_stats") is True
     chunks: list[bytes | Callable[[], Awaitable[None]]] = []
     if behaviour.thought is not None:
@@ -232,7 +231,7 @@ async def _stream(behaviour: Say, body: dict[str, Any]) -> AsyncGenerator[bytes]
     for chunk in chain(chunks, end if behaviour.forever is None else repeat(behaviour.forever)):
         if isinstance(chunk, bytes):
             for part in _cut(chunk, behaviour.cut):
-                # Endless ones must let others run, and end with the server.
+                # An endless answer must let others run, and ends with the server.
                 await anyio.lowlevel.checkpoint()
                 yield part
         else:

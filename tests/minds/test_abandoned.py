@@ -58,7 +58,7 @@ async def served(transport: str, configuration: Path, mode: str) -> AsyncGenerat
 
 async def left_at_work(client: Client, slow: Slow) -> None:
     """The host ends its call; the run goes on, and its output is there for who asks."""
-    # The server would wait for 45 s; the host does not.
+    # The server would wait for 45 s, but the host does not.
     with pytest.raises(MCPError, match="timed out"):
         await client.call_tool("solve", SOLVE, read_timeout_seconds=3)
 
@@ -135,8 +135,8 @@ async def test_a_host_that_is_gone_finds_its_run_when_it_comes_back(tmp_path: Pa
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_a_person_who_stops_a_call_stops_its_run(tmp_path: Path, transport: str) -> None:
-    # In 2026-07-28 over HTTP a call is stopped by closing its stream, which says nothing
-    # of who closed it.
+    # Over HTTP in 2026-07-28, a call is stopped by closing its stream, which does not say who
+    # closed it.
     slow = Slow()
     async with (
         endpoint(say(slow.wait, DONE)) as fake,

@@ -249,7 +249,7 @@ async def test_bedrocks_own_token_is_not_sent_to_an_address_of_the_users(
     def found(_kind: str) -> type[object]:
         return object
 
-    # Where boto3 is: the provider itself would take the token up.
+    # If boto3 is installed, the provider itself would use the token.
     monkeypatch.setattr("ideabridge.bridge.minds.endpoint.infer_provider_class", found)
     with pytest.raises(
         ModelSetupError, match=r"AWS_BEARER_TOKEN_BEDROCK would be sent to base_url"
@@ -263,5 +263,5 @@ async def test_nothing_but_retries_says_how_often_an_endpoint_is_asked(kind: str
         model = ModelConfiguration(name=f"{kind}:tiny-1", base_url=fake.base_url, retries=0)
         async with Bridge(Configuration(model=model), toolbox=Toolbox(shout)) as bridge:
             await failed(bridge)
-        # Once for each of the two Requests after which a run is stalled.
+        # There is one for each of the two Requests after which a run is stalled.
         assert len(fake.bodies) == 2

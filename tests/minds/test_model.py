@@ -186,7 +186,8 @@ async def test_handlers_may_set_what_the_model_takes() -> None:
             assert await run.wait(20) == "done"
 
         assert (fake.bodies[0]["model"], fake.bodies[0]["temperature"]) == ("tiny-1", 0.25)
-        # Under the name that every server knows: one that does not know it writes without end.
+        # Use the name that every server knows, because a server that does not know it would write
+        # without end.
         assert fake.bodies[0]["max_tokens"] == 500
         assert set(fake.bodies[0]) == {*ASKED, "temperature", "max_tokens"}
 
@@ -256,7 +257,7 @@ async def test_reasoning_is_asked_for_before_the_calls_by_a_setting() -> None:
         enforced = fake.bodies[0]["response_format"]["json_schema"]["schema"]
         assert list(enforced["properties"]) == ["thought_process", "calls", "output", "program"]
         assert enforced["required"][0] == "thought_process"
-        # A server of one's own is told in words, too.
+        # For the user's own server, this is also said in words.
         assert 'Before "calls" comes "thought_process"' in fake.texts(0)
 
 
@@ -307,8 +308,8 @@ async def test_an_endpoint_without_any_json_mode_is_asked_in_plain_words() -> No
 @pytest.mark.parametrize(
     ("message", "requests"),
     [
-        # What llama-cpp-python says of json_schema; and a server that does not say
-        # what it fell over.
+        # The first is what llama-cpp-python says about json_schema; the second comes from a server
+        # that does not say what went wrong.
         (
             (
                 "[{'type': 'literal_error', 'loc': ('body', 'response_format', 'type'), "
@@ -367,7 +368,7 @@ async def test_a_schema_that_a_server_drops_without_a_word_holds_all_the_same() 
     dropping = say(solution(*ignored, output={"not": "a text"})), DONE
     async with asked(*dropping) as (bridge, fake, _):
         run = await solved(bridge)
-        # The server took the schema, and answered as if there were none; nothing of that ran.
+        # The server accepted the schema but ignored it in its answer, none of which ran.
         assert fake.formats == ["json_schema"] * 2
         assert [
             (one.call.name, one.value) for one in run.calls() if one.status is CallStatus.DONE
@@ -404,7 +405,7 @@ async def test_an_answer_that_is_no_json_goes_back_with_the_error_in_the_same_co
         assert "it contains no JSON object" in fake.texts(1)
         assert "No part of it ran" in fake.texts(2)
         assert len(run.calls()) == 1
-        # The spoilt one was hung up on: nobody knows what it took.
+        # The connection of the bad answer was closed, so nobody knows how many tokens it took.
         assert run.answer()["usage"] == {"requests": 1, "tokens": 2468, "partial": 1}
 
 
@@ -412,7 +413,7 @@ async def test_a_model_that_never_writes_json_is_told_only_so_often() -> None:
     async with asked(say("No."), repairs=1) as (bridge, fake, _):
         told = await failed(bridge)
         assert "cannot be read 2 times in a row: it contains no JSON object" in told
-        # Twice for each of the two Requests after which a run is stalled.
+        # There are two for each of the two Requests after which a run is stalled.
         assert len(fake.bodies) == 4
 
 
@@ -422,7 +423,7 @@ async def test_nothing_is_repaired_once_a_call_has_started() -> None:
         run = await solved(bridge)
         assert len(run.calls()) == 1
         assert len(fake.bodies) == 2
-        # The examples stand in both; of the spoilt answer nothing is shown again.
+        # Both contain the examples, but nothing from the bad answer is shown again.
         first, second = (
             [one["role"] for one in body["messages"]].count("assistant") for body in fake.bodies
         )
@@ -463,7 +464,7 @@ async def test_an_answer_without_a_word_is_asked_for_in_the_next_form_and_told_i
     async with asked(Nothing(), DONE) as (bridge, fake, sleeps):
         await solved(bridge)
         assert (fake.formats, sleeps.seconds) == (["json_schema", "json_object"], [])
-        # Where a form has worked, it was not the form.
+        # If a form has worked before, the form is not to blame.
         fake.behaviours[:] = [Nothing()]
         told = await failed(bridge)
         assert (
@@ -531,7 +532,7 @@ async def test_a_refused_key_is_told_and_not_shown(
         told = await failed(bridge, "failed")
         assert "Incorrect API key provided: [secret:TINY_KEY]" in told
         assert fake.headers[0]["authorization"] == "Bearer sk-tiny-0123456789"
-        # What cannot be answered at all is asked once.
+        # A Request that can never be answered is sent only once.
         assert len(fake.bodies) == 1
 
     stored = b"".join([await path.read_bytes() async for path in anyio.Path(tmp_path).iterdir()])
@@ -607,7 +608,7 @@ BROKEN = (solution(call("a", "a"))[:-18], ' nonsense "output"', " and on", " and
 async def test_of_an_answer_that_is_hung_up_on_what_is_known_counts() -> None:
     async with asked(say(*BROKEN), DONE, settings=COUNTING) as (bridge, _, _sleeps):
         run = await solved(bridge)
-        # The second piece could not be read, and nothing after it was.
+        # The second piece could not be read, and nothing after it was read.
         assert run.answer()["usage"] == {"requests": 2, "tokens": 1202 + 1234, "partial": 1}
         first, second = bridge.store.ideas.of_run(run.id)
         assert first.meta.usage == {"input_tokens": 1200, "output_tokens": 2, "partial": True}
@@ -645,7 +646,7 @@ async def test_what_the_answer_of_a_cancelled_run_has_taken_counts(tmp_path: Pat
         run_id = run.id
 
     async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
-        # The journal has it.
+        # The journal contains the usage.
         assert (await bridge.run(run_id)).answer()["usage"] == told
 
 
@@ -663,7 +664,7 @@ async def test_a_server_of_ones_own_is_not_billed_at_the_price_of_a_model_it_is_
 @pytest.mark.parametrize(
     ("url", "by_address", "details", "cost"),
     [
-        # 0.15 dollars for a million tokens in, 0.60 for a million out.
+        # A million tokens cost 0.15 dollars for input and 0.60 dollars for output.
         ("https://api.openai.com/v1", False, None, 1200 * 0.15e-6 + 34 * 0.6e-6),
         ("https://api.openai.com/v1", True, None, 1200 * 0.15e-6 + 34 * 0.6e-6),
         ("http://127.0.0.1:8080/v1", True, None, None),

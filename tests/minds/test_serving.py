@@ -55,11 +55,11 @@ def written(*solutions: dict[str, Any], cut: int) -> list[Say]:
 async def test_the_task_of_every_mind_has_the_same_output(
     refuses: tuple[str, ...], tmp_path: Path
 ) -> None:
-    # A model that streams is not handed its malformed call back: the call fails, and the
-    # others have run.
+    # A model that streams does not get its malformed call back: the call fails, and the others have
+    # run.
     answers = written(MALFORMED, FIRST, SECOND, cut=11)
     error = Fail(400, "Invalid schema for response_format: compiled grammar is too large")
-    # Each refusal takes its turn of what the endpoint does.
+    # Each refusal uses up one turn of the endpoint.
     refused = [Refuse(refuses, error, answers[0])] * len(refuses)
     said = [Refuse(refuses, error, answer) for answer in answers]
     async with endpoint(*refused, *said, *said) as fake:
@@ -73,7 +73,7 @@ async def test_the_task_of_every_mind_has_the_same_output(
 
                 assert done["mind"]["name"] == "model"
                 assert (done["status"], done["output"]) == ("done", OUTPUT)
-                # What was refused once is not tried again, whoever asks.
+                # What was refused once is never tried again, whoever asks.
                 assert len(fake.bodies) == len(refuses) + 3 * number
                 assert set(fake.formats[-3:]) == ({"none"} if refuses else {"json_schema"})
 

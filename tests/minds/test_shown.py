@@ -187,7 +187,7 @@ async def test_newest_results_are_shown_first_and_earlier_calls_are_counted() ->
 
 
 async def test_what_was_read_last_is_shown_before_newer_results() -> None:
-    # A page of 15,000 bytes is read in parts; each part stays in sight although newer results
+    # A page of 15,000 bytes is read in parts, and each part stays visible although newer results
     # fill the budget.
     def reading(start: int) -> JSONObject:
         others = [fetched(100 + start + number, 3500) for number in range(12)]
@@ -532,7 +532,7 @@ async def test_a_limit_on_tokens_holds_for_a_mind_that_reports_no_usage() -> Non
             "Go.", input={"letter": "word " * 20_000}, limits={"tokens": 40_000}
         )
         assert await run.wait(20) == "limit"
-        # Each Request has about 12,500 tokens at least.
+        # Each Request has at least about 12,500 tokens.
         assert asked == 3
         assert "(an estimate from" in str(run.machine.reason)
         again = await bridge.run(run.id)

@@ -75,7 +75,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         return self.clients.get(client_id)
 
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
-        # Whoever registers may ask for every scope.
+        # Anyone who registers may ask for every scope.
         self.clients[client_info.client_id] = client_info.model_copy(update={"scope": "read write"})
 
     async def authorize(
@@ -243,7 +243,7 @@ class Steps:
             return
 
         if self._server.is_open and asked.get("method") != "tools/call" and not token:
-            # As if this request needed no token.
+            # Pass a token, as if this request needed none.
             passed = self._server.provider.issue("anybody", ["read"], None).access_token
             scope = {
                 **scope,

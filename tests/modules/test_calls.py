@@ -112,7 +112,7 @@ async def test_a_call_is_tried_however_often_the_module_has_crashed() -> None:
         for _ in range(6):
             with pytest.raises(ModuleDownError, match="exit code 7"):
                 await modules["raw"].call("crash", {})
-            # What has answered a call is started again at once.
+            # A module that has answered a call is restarted immediately.
             assert await modules["raw"].call("echo", {}) == "{}"
         for _ in range(3):
             with pytest.raises(ModuleDownError, match="exit code 7"):

@@ -287,11 +287,11 @@ def test_files_are_found_in_their_order(tmp_path: Path, monkeypatch: pytest.Monk
         folder.mkdir()
 
     assert load_configuration(project=project).source is None
-    # A path may be text, as elsewhere in Python.
+    # As elsewhere in Python, a path may be a string.
     assert load_configuration(project=str(project)).source is None
     (user / "ideabridge.json").write_text('{"order": "all"}')
     assert load_configuration(project=project).order == "all"
-    # Windows editors begin files with a byte order mark.
+    # Editors on Windows begin files with a byte order mark.
     write_trusted(project, '\ufeff{"order": "none", "tools": ["t/a.py"], "store": "s.db"}')
     found = load_configuration(project=project)
     assert (found.order, found.source) == ("none", project / "ideabridge.json")

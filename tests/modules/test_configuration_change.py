@@ -121,7 +121,7 @@ def test_settings_hold_at_once_or_after_the_next_start(tmp_path: Path) -> None:
     assert followed.limits.calls == 5
     assert followed.limits.result_bytes == before.limits.result_bytes
     assert followed.approval == "allow_all"
-    # A file that is read again says nothing of the profile that the command line names.
+    # A file that is read again does not know about the profile that the command line names.
     restricted = before.model_copy(update={"restricted_to": "review"})
     assert applicable(restricted, now).restricted_to == "review"
     assert change_between(before, followed).at_next_start == ()

@@ -58,7 +58,7 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(
         )
         assert "only one folder is known here: write ${workspaceFolder}" in told["editor"]
         assert "did not connect: cannot be reached" in told["refused"]
-        # No attempt was made, so no time has passed since one.
+        # There was no attempt, so no time has passed since one.
         for status in modules.statuses():
             if status.name in ("unset", "editor"):
                 assert status.away is None
@@ -133,7 +133,7 @@ async def test_odd_tools_stay_with_a_note_and_clashing_parameters_renamed() -> N
 async def test_changed_tools_are_listed_again(legacy: bool, changes: Changes) -> None:
     async with modules_of({"sdk": sdk()}, changes) as modules:
         if legacy:
-            # What the module remembers after a server of the handshake era.
+            # A module remembers this after it was a server of the handshake era.
             modules._modules["sdk"]._legacy = True  # pyright: ignore[reportPrivateUsage]
         await modules["sdk"].ready(30)
         assert modules["sdk"].status().era == ("legacy" if legacy else "modern")
@@ -171,7 +171,8 @@ def test_closing_while_children_start_leaves_none_to_a_closed_loop(
                 await anyio.lowlevel.checkpoint()
 
     anyio.run(close_early)
-    # Where asyncio waits for children in threads, these tell of children whose loop is closed.
+    # If asyncio waits for children in threads, these threads complain about children whose loop is
+    # closed.
     for thread in threading.enumerate():
         if thread.name.startswith(("waitpid", "asyncio-waitpid")):
             thread.join(10)
@@ -189,8 +190,8 @@ async def test_no_child_outlives_us_even_when_we_are_killed(tmp_path: Path) -> N
         stdout=None,
     )
     try:
-        # The child says who it is once we have connected to it, and holds the pipe open for as
-        # long as it lives.
+        # The child reports its id once we have connected, and holds the pipe open for as long as it
+        # lives.
         with anyio.fail_after(20):
             child = int(await read_pipe(reader))
 

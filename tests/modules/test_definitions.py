@@ -102,7 +102,7 @@ def test_every_tool_stays_whatever_its_schemas_are(version: str) -> None:
 
 def test_no_odd_definition_has_the_digest_of_another() -> None:
     tools = [tool_of(odd) for odd in ODD]
-    # What they are read as.
+    # These are the tools as they are after reading.
     tools += [
         Tool("t", parameters=tool.parameters, output=tool.output, module="m") for tool in tools
     ]
@@ -231,7 +231,7 @@ def test_thousands_of_hostile_schemas_take_bounded_time(monkeypatch: pytest.Monk
     listing = listed(entries)
     assert listing.tools["t1"].parameters == {"type": "object"}
     assert "not checked: too much of this list has to be repaired" in listing.notes[0]
-    # The digest does not depend on the time that was left.
+    # The digest does not depend on how much time was left.
     monkeypatch.undo()
     assert listing.tools["t1"].digest == listed(entries).tools["t1"].digest
 
@@ -242,5 +242,5 @@ def test_a_result_that_its_protocol_version_does_not_have_is_not_checked() -> No
     old = tool_of(USUAL, array)
     assert old.output is None
     assert old.sent_output is not None
-    # Such a schema was never used, and is no part of the definition that plans have pinned.
+    # Such a schema was never used, so it is not part of the definition that plans have pinned.
     assert old.digest == tool_of(USUAL).digest

@@ -77,7 +77,7 @@ async def test_a_code_that_is_entered_elsewhere_signs_in_and_the_tokens_are_rene
         }
         assert server.provider.asked == []  # no browser came here
 
-        # Later processes use the tokens and renew them, also before they expire.
+        # Later processes use the tokens and renew them, even before they expire.
         file = SignInFile("tickets", server.url)
         found = file.read()
         assert found is not None
@@ -120,8 +120,8 @@ async def test_a_named_user_signs_in_for_themselves() -> None:
 
 
 async def test_the_clock_of_the_request_stands_still_while_the_person_signs_in() -> None:
-    # Otherwise the SDK would give the first request up after ten seconds, and take the module
-    # for an older one.
+    # Otherwise, the SDK would give up the first request after ten seconds, and would take the
+    # module for an older one.
     deadlines: list[float] = []
 
     def look() -> None:
@@ -167,7 +167,7 @@ async def test_a_server_that_fails_for_a_while_costs_no_sign_in() -> None:
 async def test_a_server_that_cannot_be_reached_is_asked_until_the_time_is_over() -> None:
     async with authorized() as server:
         devices = server.offer_devices()
-        # Nothing listens there.
+        # Nothing is listening at this address.
         devices.metadata["token_endpoint"] = "http://127.0.0.1:9/token"
         phone = Phone(agrees_at=0)
         error = await error_of(server, phone)

@@ -54,7 +54,7 @@ class Odd:
 async def test_a_server_comes_up_in_the_era_that_it_speaks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, heard: list[str], era: str
 ) -> None:
-    # Those that answer may take as long as they need to start.
+    # Servers that answer may take as long as they need to start.
     if mode == "mute_on_discover":
         monkeypatch.setattr(handshake, "DISCOVER_SECONDS", 0.2)
     odd = Odd(tmp_path, mode)
@@ -90,7 +90,7 @@ async def test_what_worked_is_remembered_for_the_next_process(
         )
         assert len(heard) == (2 if number == 0 and mode == "dies_on_discover" else 1)
 
-    # Another command is another server.
+    # A different command is a different server.
     other = {**odd.entry, "args": [*odd.entry["args"], "2025-06-18"]}
     async with bridge_of(tmp_path, other) as bridge:
         await bridge.modules["m"].ready(30)
@@ -102,7 +102,7 @@ async def test_the_older_transport_is_remembered(tmp_path: Path) -> None:
     async with served("--sse") as (base, _process):
         entry = {"url": f"{base}/mcp", "headers": {"Authorization": "Bearer sesame-open-now"}}
         async with bridge_of(tmp_path, entry) as bridge:
-            # What is kept once the server was reached so.
+            # This is what is stored once the server has been reached in this way.
             fingerprint = module_fingerprint(bridge.configuration, "m")
             way: JSONObject = {"era": "legacy", "kind": "sse", "server": "sdk "}
             bridge.store.tool_memory.keep_way(fingerprint, "m", way)
@@ -126,7 +126,7 @@ async def test_a_server_that_refuses_at_once_is_asked_each_time(tmp_path: Path) 
 @pytest.mark.parametrize("mode", ["names_modern", "dies_on_initialize"])
 async def test_a_remembered_way_that_works_no_more_is_forgotten(tmp_path: Path, mode: str) -> None:
     odd = Odd(tmp_path, mode)
-    # The same command and arguments, which start another server after an update.
+    # The command and its arguments stay the same, but start another server after an update.
     script = tmp_path / "server.py"
     text = (SERVERS / "handshakes.py").read_text()
     entry = {**odd.entry, "args": ["-I", str(script), *odd.entry["args"][2:]]}
@@ -159,7 +159,7 @@ async def test_a_server_that_never_comes_up_is_tried_in_both_eras_once(
             await modules["m"].ready(30)
 
         assert odd.heard() == ["server/discover", "initialize"]
-        # After that, each attempt is one process.
+        # After that, each attempt starts only one process.
         with pytest.raises(ModuleConnectError, match="exit code 4"):
             await modules["m"].call("echo", {})
 

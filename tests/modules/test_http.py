@@ -76,7 +76,8 @@ async def test_http(legacy: bool, changes: Changes, monkeypatch: pytest.MonkeyPa
             with pytest.raises(ModuleTimeoutError):
                 await modules["web"].call("slow", {}, timeout=1)
             with anyio.fail_after(20):
-                # Over HTTP the server hears of it on another connection, so a little later.
+                # Over HTTP, the server learns about it on another connection, and therefore
+                # slightly later.
                 while await modules["web"].call("log", {}) != '["started", "cancelled"]':
                     continue
             before = len(modules.tools())
@@ -84,7 +85,8 @@ async def test_http(legacy: bool, changes: Changes, monkeypatch: pytest.MonkeyPa
             if not legacy:
                 await changes.until(lambda: len(modules.tools()) == before + 1)
 
-            # A server that forgot our session refuses the call; it is sent again on a new one.
+            # A server that has forgotten our session refuses the call, which is then sent again in
+            # a new session.
             async with httpx.AsyncClient() as client:
                 await client.get(f"{base}/forget")
             assert await modules["web"].call("who", {}) == "who"

@@ -115,7 +115,7 @@ async def test_the_rest_arrives_later(mode: str, changes: Changes) -> None:
         assert [tool.name for tool in module.tools] == ["e0"]
         assert [entry["name"] for entry in await module.offered("resources")] == ["e0"]
         before = len(offered.heard)
-        # From now on it answers.
+        # From now on, the module answers.
         await module.call("e0", {})
         await changes.until(lambda: len(module.tools) == 2)
         await offered.until(lambda: len(offered.heard) > before)
@@ -141,7 +141,7 @@ async def test_a_first_list_that_fails_is_read_again(changes: Changes) -> None:
             match=r"server 'm' is connected, but its tools could not be listed: the database",
         ):
             await module.call("e0", {})
-        # What it has besides tools is there.
+        # What the module offers besides tools is there.
         assert [entry["name"] for entry in await module.offered("prompts")] == ["e0", "e1"]
         connected = module._connection  # pyright: ignore[reportPrivateUsage]
         assert connected is not None

@@ -138,7 +138,7 @@ def test_a_cut_answer_is_an_error_of_its_request(cut: int) -> None:
         assert isinstance(messages[0], JSONRPCError)
         assert (messages[0].id, messages[0].error.data) == (3, Replaced.UNREADABLE)
 
-    # Where a value is missing, the next message could as well be a part of the cut one.
+    # If a value is missing, the next message could also be a part of the truncated one.
     after, _ = read(LINE[:cut] + LINE)
     assert not after or is_answer(after[-1]) or isinstance(after[-1], JSONRPCError)
 
@@ -329,7 +329,8 @@ def test_deep_messages_are_read_up_to_a_bound() -> None:
         assert isinstance(only({**ANSWER, "result": {"deep": deep}}), JSONRPCResponse)
 
     for depth in (600, 100_000):
-        # Lists are read without what is deeper; of other results it would be a part of their value.
+        # Lists are read without anything that is nested deeper. In other results, that would be
+        # part of the value.
         cut = only(LINE.replace('"ok"', "[" * depth + "]" * depth))
         assert isinstance(cut, DeepResponse)
         assert "sha256:" in json.dumps(cut.result)

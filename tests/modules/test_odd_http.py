@@ -670,7 +670,7 @@ async def test_without_a_type_the_older_transport_is_tried(refusal: int, endpoin
         assert module.status().kind == "sse"
         assert await module.call("look", {}) == "look"
         refused = sum(asked.path == "/mcp" and asked.method == "POST" for asked in web.asked)
-        # What worked is remembered.
+        # From now on, the module remembers what worked.
         web.asked.clear()
         connection = module._connection  # pyright: ignore[reportPrivateUsage]
         assert connection is not None

@@ -263,7 +263,7 @@ def test_any_one_odd_member_leaves_a_result_that_the_sdk_takes(
                 }, (where, fixed)
                 continue
             read = parsed(method, version, fixed)
-            # Notes on schemas are made where they are read.
+            # Notes on schemas are made when the schemas are read.
             if fixed is not changed and "Schema" not in str(place):
                 assert oddities.lines or version == LEGACY, where
             for line in oddities.lines:

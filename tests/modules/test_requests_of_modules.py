@@ -39,7 +39,7 @@ def expect_answers(report: dict[str, dict[str, Any]], *states: str) -> None:
         assert got["ping"] == {}, state
         assert got["ping with params"] == {}, state
         assert got["unknown"] == got["a method of ours"] == -32601, state
-        # What is odd is answered, too: as if it were not there, or with an error.
+        # Odd requests are answered, too, either as if the odd part were missing or with an error.
         assert {name for name, answer in got.items() if not isinstance(answer, int | dict)} == set()
         # Nobody offers folders or a model here.
         assert isinstance(got["roots"], int), state

@@ -132,7 +132,7 @@ def test_no_text_that_is_cut_ends_with_a_part_of_a_secret(limit: int, times: int
     percent = "".join(f"%{byte:02X}" for byte in secret.encode())
     for form in (secret, percent, secret.encode().hex()):
         for shown_part in (1, 7, len(form) - 1):
-            # Masking shortens what stands before, so what was cut would fit.
+            # Masking shortens the text before this, so that more of the text would fit.
             room = limit * times - shown_part
             before = percent * (room // len(percent))
             text = before + "x" * (room - len(before)) + form + "y" * limit
@@ -153,8 +153,8 @@ def test_results_lose_certain_secrets_only() -> None:
 
 
 def test_logs_lose_secrets_in_messages_and_tracebacks() -> None:
-    # A value of its own: records lose what other configurations of the process hold, too,
-    # under their names.
+    # Use a value that no other test uses, because log records also lose the secrets of other
+    # configurations in this process, under their names.
     secrets = Secrets()
     secrets.add_header("Authorization", "Bearer sesame-of-this-log")
     stream = io.StringIO()

@@ -75,7 +75,7 @@ async def test_a_sign_in_is_used_by_later_processes_until_the_tokens_are_removed
             assert modules["tickets"].status().why == error
             with pytest.raises(ModuleSignInError, match=LOGIN):
                 await modules["tickets"].call("read", {})
-        # Without a person, nothing is registered and nobody is asked.
+        # Without a person, no client is registered and nobody is asked.
         assert {path for path, _ in server.requests} == {"/mcp"}
 
         person = await sign_in(server)
@@ -156,7 +156,7 @@ async def test_two_processes_do_not_renew_with_the_same_refresh_token() -> None:
         async with opened(server) as one, opened(server) as other:
             server.revoke()
             assert await one["tickets"].call("read", {}) == "read"
-            # The refresh token that this one has read was used.
+            # The refresh token that this process had read has already been used.
             assert await other["tickets"].call("read", {}) == "read"
         assert server.provider.refreshed == 1
 
@@ -170,7 +170,7 @@ async def test_tokens_that_cannot_be_renewed_need_a_person_again() -> None:
                 await modules["tickets"].call("read", {})
             assert str(caught.value) == f"server 'tickets' needs you to sign in again: {LOGIN}"
             await sign_in(server)
-            # The process that waited takes the new tokens.
+            # The process that was waiting takes the new tokens.
             assert await modules["tickets"].call("read", {}) == "read"
 
 
@@ -240,7 +240,7 @@ async def test_scopes_that_a_module_demands_are_bounded() -> None:
                 "server 'tickets' demands a scope of 5,000 characters; the limit is "
                 f"{LONGEST_SCOPE}"
             )
-            # What needs no other scope still works.
+            # A call that needs no other scope still works.
             assert await modules["tickets"].call("read", {}) == "read"
         found = SignInFile("tickets", server.url).read()
         assert found is not None
@@ -272,7 +272,7 @@ async def test_a_file_that_is_too_large_can_be_signed_out_of_and_keeps_nobody_si
         text = file.read_text()
         file.write_text(text.replace('"scope": "read"', f'"scope": "{"read " * 1_000_000}"'))
         assert file.stat().st_size > MAX_FILE_BYTES
-        # It must not stand in the way of others.
+        # This file must not affect others.
         assert signed_in_users("copies") == []
         assert forget_sign_ins("copies") == [server.url]
         assert forget_sign_ins("tickets") == [server.url]
@@ -305,7 +305,7 @@ async def test_tokens_go_only_to_the_address_that_they_are_for() -> None:
     async with authorized() as server, authorized() as other:
         await sign_in(server)
         async with opened(other) as modules:
-            # The same name with another address, as after a change of the project's file.
+            # The name is the same but the address is not, as after a change of the project's file.
             assert LOGIN in (modules["tickets"].status().error or "")
         async with opened(server, name="copies") as modules:
             assert "servers login copies" in (modules["copies"].status().error or "")
@@ -328,7 +328,7 @@ async def test_a_configured_issuer_is_the_only_one_that_is_used() -> None:
         used = set(server.tokens)
         server.requests.clear()
         async with opened(server, auth={"issuer": "https://login.example"}) as modules:
-            # The tokens are from another one.
+            # The tokens come from a different issuer.
             assert LOGIN in (modules["tickets"].status().error or "")
         assert len(used) == 1
         assert server.tokens == set()
@@ -509,7 +509,7 @@ async def test_a_client_with_credentials_needs_no_person(
             auth |= {"client_secret": "${SECRET}", "secret_in": kind}
         async with opened(server, auth=auth) as modules:
             assert await modules["tickets"].call("read", {}) == "read"
-            # The tokens are withdrawn: others are fetched.
+            # The tokens are revoked, so others are requested.
             server.revoke()
             assert await modules["tickets"].call("read", {}) == "read"
             [token] = server.provider.access
@@ -550,7 +550,7 @@ async def test_a_registered_client_is_used_as_it_is_configured(
             server.revoke()
             assert await modules["tickets"].call("read", {}) == "read"
 
-        # With another client, the tokens of this one are not used.
+        # Another client does not use the tokens of this one.
         async with opened(server) as modules:
             assert modules["tickets"].status().error is None
 
@@ -681,7 +681,7 @@ async def signed_in(server: Authorized, person: Browser) -> tuple[str | None, li
         if status.error is None:
             assert await modules["tickets"].call("read", {}) == "read"
             server.revoke()
-            # Renewing works, too.
+            # Renewing the tokens works as well.
             assert await modules["tickets"].call("read", {}) == "read"
         return status.error, list(status.notes)
 
@@ -699,7 +699,7 @@ async def test_the_slash_of_a_root_makes_no_other_issuer(
         error, notes = await signed_in(server, person)
         assert notes == []
         if iss is not None and iss not in slashes:
-            # Neither the module nor the authorization server writes its issuer so.
+            # Neither the module nor the authorization server writes its issuer like this.
             assert error is not None
             assert "iss mismatch" in error
             return
@@ -734,7 +734,7 @@ async def test_a_path_makes_another_issuer(named: str, issuer: str, iss: str | N
         error, _ = await signed_in(server, person)
         assert error is not None
         assert "issuer mismatch" in error or "iss mismatch" in error
-        # No code and no secret was sent.
+        # Neither a code nor a secret was sent.
         assert not [path for path, _ in server.requests if path == "/token"]
 
 
@@ -759,7 +759,7 @@ async def test_a_signed_assertion_names_the_issuer_as_its_server_writes_it(
             "private_key": "${SECRET}",
             "algorithm": "ES256",
         }
-        # The server takes its own name with a slash only.
+        # The server accepts its own name only with a slash.
         async with opened(server, auth=auth) as modules:
             assert await modules["tickets"].call("read", {}) == "read"
 

@@ -111,7 +111,7 @@ async def test_the_entry_can_choose(tmp_path: Path) -> None:
     async with bridge_of(tmp_path, server, start="lazy") as bridge:
         module = bridge.modules["m"]
         assert (module.state, module.is_known) == ("idle", False)
-        # A search needs its list, and none is stored.
+        # A search needs the list of the module, and none is stored.
         assert await bridge.modules.known(10)
         assert (module.state, server.starts) == ("up", 1)
 
@@ -195,7 +195,7 @@ async def test_a_cancelled_first_call_leaves_the_start_to_the_others(tmp_path: P
                 impatient.cancel_scope.cancel()
 
             assert module.state == "connecting"
-            # The server opens the pipe to read, so this does not wait for long.
+            # The server opens the pipe for reading, so this does not wait for long.
             with await anyio.to_thread.run_sync(hold.open, "w") as pipe:
                 pipe.write("go\n")
 
@@ -221,7 +221,7 @@ async def test_a_start_that_fails_says_why_once(tmp_path: Path) -> None:
         assert str(failed.value).count("no licence was found") == 1
         assert str(failed.value).count("ideabridge servers logs m") == 1
 
-        # What is mended comes up with the next call.
+        # A server that has been repaired comes up with the next call.
         server.change(fails=None)
         assert await module.call("tally", {}) == "1"
 
@@ -240,7 +240,7 @@ async def test_a_changed_tool_never_takes_the_place_of_a_pinned_one(tmp_path: Pa
         assert progress.error is not None
         assert "of" in str(progress.error)
         assert "changed" in str(progress.error["message"])
-        # Everything later sees the present tools.
+        # Everything that follows sees the current tools.
         assert [tool.name for tool in bridge.tools() if tool.module == "m"] == ["tally", "new"]
         pinned = run.machine.catalogue.tools[0]
         with pytest.raises(ToolChangedError):
@@ -345,7 +345,7 @@ async def test_a_running_call_keeps_it(tmp_path: Path) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(call)
             with await anyio.to_thread.run_sync(gate.open, "w") as pipe:
-                # The call runs now.
+                # The call is now running.
                 await held.idle_seconds_pass()
                 assert module.state == "up"
                 pipe.write("go\n")

@@ -123,7 +123,7 @@ async def test_a_module_that_asks_for_a_sign_in_only_in_calls_gets_no_token_of_a
         async with Modules(configure({"tickets": {"url": server.url}})) as modules:
             modules.identify_store = lambda: STORE
             await modules.settled(30)
-            # The owner signs in while the calls of bob are refused, which look for a token again.
+            # The owner signs in while bob's calls, which look for a token again, are refused.
             with pytest.raises(ModuleSignInError, match="--user bob"):
                 await whoami(modules, "bob")
             file = SignInFile("tickets", server.url)
@@ -197,7 +197,7 @@ async def test_a_user_who_is_signed_out_is_not_signed_in_again_by_a_running_serv
                 assert forget_sign_ins("tickets", "bob") == []
                 assert forget_sign_ins("tickets", "alice") == [server.url]
                 server.revoke()
-                # A call that goes on over the connection does not renew what was deleted.
+                # A call that continues over the connection does not renew what was deleted.
                 with pytest.raises(ModuleSignInError, match="needs alice to sign in"):
                     await module.call("whoami", {})
             with pytest.raises(ModuleSignInError, match="needs alice to sign in"):
@@ -226,7 +226,8 @@ async def test_names_of_users_are_no_names_of_files() -> None:
             len({file.path for file in files.values()} | {SignInFile("tickets", server.url).path})
             == len(ODD) + 1
         )
-        # A name that contains what separates the parts of a key is no other user of another store.
+        # A name with the separators of a key in it must not stand for another user of another
+        # store.
         one = SignInFile("tickets", server.url, ModuleUser('b", "c', "a"))
         assert one.path != SignInFile("tickets", server.url, ModuleUser("c", 'a", "b')).path
         for name in ODD[:3]:
@@ -290,7 +291,7 @@ async def test_a_run_that_needs_the_server_keeps_the_connection_of_a_user(
 
 async def test_each_session_of_a_user_has_its_own_connection_if_the_entry_says_so() -> None:
     async with authorized() as server, AsyncExitStack() as stack:
-        # Tests can share a task, to which the session would still belong.
+        # Tests can share a task, and the session would still belong to it.
         stack.callback(set_client_session, None)
         await sign_in(server, None)
         await sign_in(server, "alice")
@@ -342,7 +343,7 @@ async def test_idle_connections_end_and_make_room(monkeypatch: pytest.MonkeyPatc
                     ModuleDownError, match="2 connections of users to servers are in use"
                 ):
                     await whoami(modules, "carol")
-            # The connection of alice was idle for longest.
+            # Alice's connection has been idle for longest.
             assert await whoami(modules, "carol") == "you are carol"
             with pytest.raises(ModuleDownError, match="was closed"):
                 await alices.call("whoami", {})

@@ -118,16 +118,16 @@ def everywhere(capsys: pytest.CaptureFixture[str], *words: str) -> None:
             assert part in text, text
         assert "away for" not in text
 
-    # A row of the list says the first part only. The page of the server has the rest.
+    # A row of the list contains only the first part, and the server's page contains the rest.
     first_part, _, _ = words[0].partition(";")
     assert first_part in rows
 
-    # Once in the log, however often it is asked about.
+    # The log says this once, however often it is asked about.
     assert log.count("mcpServers.tickets") == 1
 
 
 def test_variables_of_the_users_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # One that a plan does not name does not take the room of the one that it names.
+    # Servers that a plan does not name must not take the space of the one that it names.
     others = {f"a{number}": TICKETS for number in range(4)}
     write_own({"mcpServers": {**others, "tickets": TICKETS}})
     (plan,), _ = over_stdio(("run_plan", PLAN))

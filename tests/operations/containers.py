@@ -125,7 +125,7 @@ def container(tag: str, first: Sequence[str]) -> Generator[tuple[Container, str]
         made = output("buildah", "from", "--pull-never", tag)
         one = Container(name, made, port)
         said = one.run(*settings["Entrypoint"], *first)
-        # Its network is that of this machine.
+        # The container uses the network of this machine.
         words = [
             one.replace(":8787", f":{port}") for one in settings["Entrypoint"] + settings["Cmd"]
         ]

@@ -11,7 +11,7 @@ from examples.cluster import demo
 
 from tests.members import PreloadedMember
 
-# The demo finds the worker that it kills by the number of the process that runs the plan.
+# The demo kills the worker that drives the run, and finds it by its process id.
 demo.Member = PreloadedMember  # pyright: ignore[reportPrivateImportUsage]
 sys.executable = sys.argv[1]
 sys.exit(demo.main())

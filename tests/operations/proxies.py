@@ -116,7 +116,7 @@ def caddyfile(name: str) -> str:
     text = (PACKAGING / name).read_text(encoding="utf-8")
     number = re.match(r"v?(\d+)\.(\d+)", printed)
     if number is not None and tuple(map(int, number.groups())) < (2, 7):
-        # What packaging/Caddyfile says about older versions.
+        # packaging/Caddyfile says this about older versions.
         text = changed(text, ("\t\trequest_buffers 1MiB\n", "\t\tbuffer_requests\n"))
 
     return text
@@ -131,7 +131,8 @@ def caddy(folder: Path, port: int, upstream: str) -> list[str]:
         ("\ntools.example.com {\n", f"\nhttps://tools.example.com:{port} {{\n\ttls {pem} {key}\n"),
     )
     file = folder / "Caddyfile"
-    # The port of plain HTTP, from which Caddy leads to HTTPS, is for the administrator.
+    # Turn off the port for plain HTTP, from which Caddy redirects to HTTPS, because it needs an
+    # administrator.
     file.write_text(
         f"{{\n\tadmin off\n\tauto_https disable_redirects\n}}\n{site}", encoding="utf-8"
     )

@@ -78,7 +78,7 @@ async def behind(
         balancing(servers) as (balancer, url),
         Client(url, mode=mode, read_timeout_seconds=30, **keys) as client,
     ):
-        # A client that knows the tools asks for nothing else between two calls, so that these go to
+        # A client that knows the tools sends nothing else between two calls, so they go to
         # different servers.
         await all_tools(client)
         yield client, balancer
@@ -155,7 +155,7 @@ async def test_the_sealed_state_of_one_server_is_read_by_the_other(
         assert (answer["status"], answer["output"]) == ("done", 5)
         assert len(forms) == 1
         if era == "auto":
-            # The request came again with the answer, and the other server took it.
+            # The request was sent again with the answer, and reached the other server.
             assert sorted(servers_of(balancer, "run_plan")) == sorted(servers)
 
 
@@ -243,7 +243,7 @@ async def test_what_is_published_through_one_server_is_announced_by_both(
         ready = anyio.Event()
 
         async def listen(mode: str, place: int, one: Heard) -> None:
-            # Clients of both servers, whichever way the balancer sends them.
+            # There are clients of both servers, whichever way the balancer sends them.
             keys: dict[str, Any] = {"message_handler": one} if mode == "legacy" else {}
             async with (
                 Client(
@@ -307,7 +307,7 @@ def test_servers_and_workers_start_while_another_process_changes_the_store(tmp_p
         tmp_path, store=address, tools=[str(TOOLS)], mcpServers={"asks": module}, expose=["modules"]
     )
     with ExitStack() as stack:
-        # Then what the servers share is there.
+        # After this, everything that the servers share exists.
         stack.enter_context(listening(served(path, "--http", "127.0.0.1:0", "--workers")))
         store = stack.enter_context(Store.open(address))
         stack.enter_context(store.transaction())

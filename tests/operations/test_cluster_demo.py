@@ -85,7 +85,7 @@ def test_a_demo_that_is_ended_early_ends_its_processes(tmp_path: Path) -> None:
         text=True,
     ) as process:
         assert process.stdout is not None
-        # Nothing has been killed by the demo itself yet.
+        # The demo itself has not killed anything yet.
         line = next(line for line in process.stdout if "server 1: process" in line)
         assert set(processes()) > before, line
         process.send_signal(signal.SIGTERM)

@@ -78,9 +78,9 @@ async def test_a_server_is_ready_once_its_modules_were_tried(tmp_path: Path) -> 
             "reasons": ["servers are connecting for the first time"],
         }
         assert (await reach(url, "/healthz")).status_code == 200
-        # It is opened once the module waits at it.
+        # The pipe can be opened once the module is waiting at it.
         await anyio.to_thread.run_sync(pipe.write_text, "go on\n")
-        # The other module has failed, and the server serves without it.
+        # The other module has failed, and the server works without it.
         assert (await until(url, lambda answer: answer.is_success)).json() == {"status": "ok"}
 
 
@@ -120,5 +120,5 @@ async def test_a_server_whose_store_is_gone_is_not_ready(tmp_path: Path) -> None
         delete_store(tmp_path)
         gone = await until(url, lambda answer: answer.status_code == 503)
         assert "the store cannot be read" in gone.json()["reasons"]
-        # The reasons name no file: nobody had to prove who they are.
+        # The reasons do not name any file, because nobody had to prove who they are.
         assert str(tmp_path) not in gone.text

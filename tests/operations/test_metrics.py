@@ -317,7 +317,7 @@ async def test_the_number_of_series_is_bounded_whatever_tools_there_are() -> Non
         assert (
             found("requests_total", method="tools/call", tool="idea", status="ok") == 3 * MOST_TOOLS
         )
-        # Calls of runs share this bound.
+        # The calls of runs count towards the same limit.
         run = await bridge.run_plan(calls=[{"_tool": "count", "items": [1]}])
         await run.wait()
         assert {

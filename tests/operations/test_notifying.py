@@ -123,7 +123,7 @@ async def test_a_burst_is_one_message_by_command_and_webhook(tmp_path: Path) -> 
             assert webhook.messages == [message]
             assert file.read_text() == f"{text}\n"
 
-            # A later question makes another message, which counts all that wait.
+            # A later question makes another message, which counts everything that is waiting.
             runs[0].decide(runs[0].pending()[0].approval, "deny", by="test")
             await question(bridge)
             await until(lambda: len(webhook.messages) == 2)

@@ -105,7 +105,7 @@ def test_the_image_starts_a_server_as_a_user_without_rights(tmp_path: Path) -> N
     assert all(int(one) >= 10000 for one in users[0].split(":"))
     bases = [words.split()[0] for name, words in instructions() if name == "FROM"]
     assert bases == ["python:3.13-slim"] * 2
-    # What the image starts, with its settings, at another port and in another folder.
+    # Start what the image starts, with its settings, but on another port and in another folder.
     assert told("ENTRYPOINT") == ["ideabridge"]
     words = [word.replace("0.0.0.0:8787", "127.0.0.1:0") for word in told("CMD")]
     assert "127.0.0.1:0" in words
@@ -175,14 +175,14 @@ def started() -> list[str]:
 @pytest.mark.skipif(systemd_version() < 250, reason="systemd-analyze 250 or later is not installed")
 def test_systemd_accepts_the_unit_and_finds_little_exposed(tmp_path: Path) -> None:
     unit = tmp_path / UNIT.name
-    # It checks that the program and the user exist.
+    # The command checks that the program and the user exist.
     text = UNIT.read_text(encoding="utf-8").replace("/opt/ideabridge/bin/ideabridge", str(PROGRAM))
     unit.write_text(text.replace("User=ideabridge", f"User={getpass.getuser()}"), encoding="utf-8")
     done = subprocess.run(
         ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    # 15 stands for 1.5 of 10. It is 9.6 without the restrictions.
+    # 15 means 1.5 out of 10. Without the restrictions, it is 9.6.
     words = ["systemd-analyze", "security", "--offline=yes", "--threshold=15", str(UNIT)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-200:]

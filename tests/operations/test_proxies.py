@@ -95,7 +95,7 @@ async def test_progress_comes_while_the_call_runs(
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         notes.append(message or "")
-        # Only what arrives before the answer can open the gate.
+        # Only a message that arrives before the answer can open the gate.
         if message == "hold started":
             gate.open()
 
@@ -145,7 +145,7 @@ async def test_large_messages_are_answered_by_the_server(proxied: Proxied) -> No
             answer = await http.post(
                 f"{proxied.url}/mcp", content=content, headers={"content-type": "application/json"}
             )
-            # A proxy's own answer would be a page.
+            # An answer that the proxy itself makes would be a page.
             assert '"jsonrpc":"2.0"' in answer.text, answer.text[:300]
             assert (f"the limit is {MAX_MESSAGE:,}" in answer.text) == (size > MAX_MESSAGE), (
                 answer.text[:300]
@@ -176,7 +176,7 @@ async def test_the_page_signs_in_with_a_cookie_for_encrypted_connections_alone(
         page = await http.get(f"{proxied.url}/ui/runs", headers={"cookie": key})
         assert page.status_code == 200
         assert "alice" in page.text
-        # The changes of the page are a stream, too: its first event is not held back.
+        # The changes of the page are a stream, too, whose first event must not be held back.
         async with http.stream("GET", f"{proxied.url}/ui/live", headers={"cookie": key}) as stream:
             with anyio.fail_after(20):
                 assert stream.headers["content-type"].startswith("text/event-stream")

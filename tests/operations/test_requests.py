@@ -124,7 +124,7 @@ async def test_each_request_over_http_is_one_line_without_what_was_sent(
             assert written.until(tool="add")["status"] == "ok"
             await client.call_tool("add", {"a": SECRET})
             assert written.until(tool="add")["status"] == "error"
-            # A tool that does not exist has a name that the client made up.
+            # The client made up the name of a tool that does not exist, so the name is not logged.
             assert (await client.call_tool(f"no-{SECRET}", {})).is_error
             unknown = written.until(method="tools/call")
             assert (unknown["status"], unknown["user"], unknown.get("tool")) == (
@@ -149,8 +149,8 @@ async def test_each_request_over_http_is_one_line_without_what_was_sent(
             await stranger.get(f"{base}/ui/runs/{SECRET}")
             await stranger.get(f"{base}/{SECRET}")
             written.until(method="GET elsewhere")
-            # Requests for health have no lines. The client that left may have some here: its stream
-            # ends when the server notices.
+            # Requests for health have no lines. The client that left may have some here, because
+            # its stream ends only when the server notices.
             since = [line["method"] for line in written.lines[written.lines.index(refused) + 1 :]]
             assert [method for method in since if not method.endswith(" /mcp")] == [
                 "GET /ui",
@@ -220,6 +220,6 @@ def test_the_level_of_a_line_says_whose_matter_it_is(
     (record,) = caplog.records
     assert record.levelname == level
     pairs = shlex.split(record.getMessage())[1:]
-    # A name stays one value of one line, whatever it holds.
+    # A name stays a single value on a single line, whatever it contains.
     user = 'user=a "b"\\u000alevel=error'
     assert pairs[:4] == [f"level={level.lower()}", f"method={method}", user, f"status={status}"]

@@ -181,8 +181,8 @@ async def test_clients_stay_at_their_server_and_find_another_when_it_has_gone(
             for token in tokens:
                 assert await places(url, token, mode, times=4) == [worker] * 4
         with balanced(tmp_path, [left, right]) as url, httpx2.Client() as http:
-            # The second server has ended. One request finds that out, and then its clients begin
-            # anew at the first.
+            # The second server has ended. One request discovers this, and the server's clients then
+            # start again at the first one.
             answers = [
                 http.get(url, headers={"authorization": f"Bearer {token}"}).status_code
                 for token in tokens

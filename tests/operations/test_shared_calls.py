@@ -173,7 +173,7 @@ async def test_direct_calls_at_two_servers_count_and_one_that_is_cancelled_does_
         group.start_soon(give_up)
         await until(lambda: len(places(opened)) == 2)
         [_, given_up] = places(opened)
-        # The second call of the first server waits in that process.
+        # The second call of the first server waits within that process.
         group.start_soon(work, one)
         group.start_soon(work, two)
         scope.cancel()
@@ -309,10 +309,10 @@ async def test_a_process_on_another_machine_keeps_its_place_while_it_has_a_heart
         group.start_soon(first.run)
         await first.began.wait()
         group.start_soon(second.run)
-        # Longer than a place without a heartbeat is kept.
+        # Wait for longer than a place without a heartbeat is kept.
         await until(lambda: sum(one.beat for one in opened.call_places.of("desk 1")) > 20)
         assert not second.began.is_set()
-        # A process that has only slept joins again, and one that is gone is removed.
+        # A process that was only asleep joins again, and one that is gone is removed.
         places = opened.call_places
         for place in places.of("desk 1"):
             places.leave("desk 1", place.call)

@@ -85,7 +85,7 @@ def run_at_work(folder: Path, place: str) -> Generator[str]:
         [Path(sys.executable).parent / "ideabridge", *words], stderr=subprocess.DEVNULL
     )
     try:
-        # It is opened once the call reads from it.
+        # The pipe can be opened once the call reads from it.
         with gate.open("w"):
             with Store.open(place) as store:
                 [record] = store.runs.newest(limit=1, caller=SEES_ALL)

@@ -196,7 +196,7 @@ async def test_a_run_of_servers_and_workers_is_one_trace_and_its_module_gets_it(
     }
     assert answer["output"] == f"00-{made.trace}-{made.id}-01"
     assert run.seconds >= made.seconds >= 0
-    # Without a caller's trace, the run is a trace of its own.
+    # Without a trace of the caller, the run is a trace of its own.
     rest = [one for one in collector.spans if one.attributes["ideabridge.run.id"] == alone["run"]]
     assert {one.trace for one in rest} == {alone["output"].split("-")[1]} != {run.trace}
     assert [one.name for one in rest if not one.parent] == ["invoke_workflow plan"]
@@ -287,7 +287,7 @@ async def test_a_dead_collector_slows_and_ends_nothing(
         monkeypatch.setenv(ENDPOINT, f"http://127.0.0.1:{listener.getsockname()[1]}")
         if how == "refuses":
             listener.close()
-        # `listening` gives it five seconds to end.
+        # `listening` gives the server five seconds to end.
         with listening(served(path, "--http", "0")) as url:
             async with Client(url, read_timeout_seconds=30) as client:
                 for _ in range(100):
@@ -320,7 +320,7 @@ def test_nothing_is_imported_or_sent_where_nobody_wants_it(
     assert (
         "OTEL_EXPORTER_OTLP_ENDPOINT is set, but spans are not available" in capsys.readouterr().err
     )
-    # One that is installed and too old.
+    # The module is installed, but too old.
     monkeypatch.setitem(
         sys.modules, "ideabridge.server.operations.telemetry", types.ModuleType("telemetry")
     )

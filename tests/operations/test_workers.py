@@ -236,7 +236,7 @@ async def test_a_worker_follows_its_files(
             right = await ran(client, "right_work", x="1")
             assert "right_work" in right["output"]
 
-            # A call of new code of a tool runs in the worker, too.
+            # A call of a tool with new code runs in the worker, too.
             (tmp_path / "tools.py").write_text(TOOLS.replace("def where(", "def place("))
             place = await ran(client, "place")
             assert (place["status"], place["output"]) == ("done", worker.pid)
@@ -270,7 +270,8 @@ async def test_a_lazy_server_starts_at_a_worker_and_stops_there(
         async with front(path) as client:
             assert "tally" in await all_tools(client)
             assert server.starts == starts
-            # The server of the client starts it to check the plan, and the worker for the call.
+            # The server that the client uses starts the module in order to check the plan, and the
+            # worker starts it for the call.
             first = await ran(client, "tally")
             assert (first["status"], first["output"]) == ("done", "1")
             assert server.starts == starts + 2
@@ -403,8 +404,8 @@ async def test_the_runs_of_a_killed_worker_continue_at_another(
             await until(lambda: log.exists() and bool(log.read_text()))
             with Store.open(store) as opened:
                 taken = opened.runs.get(run["run"])
-                # The server did not die: the run is not resumed for the first time, and so far from
-                # being set aside.
+                # The server did not die, so this does not count as resuming the run for the first
+                # time, or towards setting it aside.
                 assert taken is not None
                 assert taken.summary.handover.taken_up == 0
 
@@ -458,7 +459,7 @@ async def test_the_rooms_of_a_killed_worker_wait_with_their_run(
                 Bridge(load_configuration(path), role="front") as bridge,
                 anyio.create_task_group() as group,
             ):
-                # A second server, whose reports are heard.
+                # This is a second server, whose reports are recorded.
                 group.start_soon(
                     partial(bridge.recover_runs, lambda _, why: told.append(why), keep=True)
                 )
@@ -525,7 +526,7 @@ def test_the_queue_is_fair_and_keeps_to_the_limits_of_users(store: str) -> None:
         assert (record.status, record.driver) == ("running", None)
         assert claim(9) == ["a2"]
         assert opened.queue.count("f", 100) == 0
-        # Runs of jobs wait until nothing else waits, also if they have begun.
+        # Runs of jobs wait until nothing else is waiting, even if they have already begun.
         queue("d0", "nightly", begun=True)
         queue("d1", "nightly")
         queue("a3", "ann")
@@ -543,7 +544,7 @@ async def test_jobs_of_a_user_in_the_background_run_when_nothing_else_waits(
     gate = Gate(tmp_path)
     held = {"_tool": "hold", "gate": str(gate.path), "log": str(log)}
     async with Bridge(load_configuration(path), role="front") as bridge:
-        # While it is at work, bob's run comes before ann's next one.
+        # While this run is being driven, bob's run comes before ann's next one.
         await bridge.run_plan({"calls": [held]}, caller="user:ann")
         with working(path, "--runs", "1"):
             await until(lambda: log.exists() and bool(log.read_text()))

@@ -156,7 +156,7 @@ except RuntimeError as error:
     said.append(str(error))
 said
 """
-    # How long the calls of a server wait for its return is tested elsewhere.
+    # Other tests check how long calls wait for a server to come back.
     monkeypatch.setattr(executor, "PATIENCE", 0.5)
     monkeypatch.setattr("ideabridge.bridge.modules.module._PATIENCE", 0.5)
     async with Bridge(configuration, store=store) as bridge:
@@ -169,7 +169,7 @@ said
         # The end may be noticed before the call or during it.
         assert "server 'last' ended with exit code" in second
 
-    # A later process knows its tools, and says the same before anything runs.
+    # A later process knows the tools of the server, and says the same before anything runs.
     monkeypatch.setattr(offer, "SETTLE_SECONDS", 0.05)
     async with Bridge(configuration, store=store) as bridge:
         await bridge.modules.settled()

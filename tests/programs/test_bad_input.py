@@ -72,7 +72,7 @@ async def bridge() -> AsyncIterator[Bridge]:
     )
     async with Bridge(configuration, toolbox=Toolbox(size, echo, send)) as opened:
         yield opened
-        # Whatever came before: it goes on.
+        # Whatever came before, the bridge still works.
         run = await opened.run_plan({"program": "import tools\nawait tools.size(of='abc')"})
         assert await run.result() == 3
 
@@ -169,7 +169,7 @@ SAME = ["def same(x):", "    return x"]
         ("ValueError('x')", "is a ValueError, which is not JSON"),
         ("[lambda: 1]", "<function '<lambda>'"),
         ("size_of", "<function 'size_of'"),
-        # The check of the program does not see what `same` gives.
+        # The check of the program cannot see what `same` returns.
         ("same(tools.size(of='a'))", "which is not JSON; write await"),
         ("[same(tools.size(of=one)) for one in 'ab']", "which is not JSON; write await"),
         ("same(size_of(1))", "<coroutine object size_of>, which is not JSON; write await"),
@@ -208,7 +208,7 @@ async def test_what_is_no_json_is_refused(
     )
     assert run.status == "failed"
     assert error in str(run.errors())
-    # The whole of it is stored.
+    # The whole text is stored.
     assert (await bridge.run(run.id)).errors() == run.errors()
 
 

@@ -192,7 +192,7 @@ async def test_a_failed_import_names_some_of_many_modules(sandbox: Sandbox) -> N
     assert found is not None
     assert "the modules with tools are shop00, shop01, " in found
     assert found.endswith("shop19 and 30 more")
-    # The program is the same, and another module can be imported.
+    # The program is the same, but a different module can be imported.
     assert "are shop" in str(await sandbox.check("import bank", SETTING))
 
 
@@ -202,7 +202,7 @@ async def test_a_failed_import_names_some_of_many_modules(sandbox: Sandbox) -> N
         "from servers import time\nawait time.one(n=1)",
         "from servers import time as t, shop\nawait t.one(n=1)",
         "from servers import (\n    time,\n)\nawait time.one(n=1)",
-        # Python 3.12, and so the interpreter, has these quotes within quotes.
+        # Python 3.12, and therefore the interpreter, allows these quotes within quotes.
         'from servers import time  # a server\nrow = await time.one(n=1)\nf"{row["name"]}"',
         'if 1:\n    from servers import time as t, shop; row = await t.one(n=1)\nf"{row["name"]}"',
     ],
@@ -215,12 +215,12 @@ async def test_a_server_is_imported_under_its_own_name(sandbox: Sandbox, program
         servers={"time": "time_", "shop": "shop"},
     )
     assert await sandbox.check(program, setting) is None
-    # The name of no parameter is remembered from before.
+    # No parameter's name is remembered from before.
     other = ImportedModule(NAMES, lambda: STUB.replace("n: int", "m: int"))
     found = await sandbox.check(program, replace(setting, modules={"time_": other, "shop": module}))
     assert found is not None
     assert "parameter `m` of function `one`" in found
-    # Python has a module `time`, but that is no server.
+    # Python has a module `time`, but it is not a server.
     found = await sandbox.check(program, replace(setting, servers={"shop": "shop"}))
     assert found is not None
     assert "Cannot resolve imported module `servers`; the servers are shop" in found
@@ -246,7 +246,7 @@ async def test_a_server_whose_module_has_another_name_is_named(
         "are in the module `time_`"
     ) in found
     assert found.endswith(": `import time_`, then `time_.one`")
-    # Without the tool, the module is named, and the tool is not. The program is the same, and
+    # Without the tool, the message names the module but not the tool. The program is the same, and
     # is checked again.
     fewer = ImportedModule(["rows"], lambda: "async def rows() -> int: ...\n")
     found = str(await sandbox.check(program, replace(setting, modules={"time_": fewer})))

@@ -166,7 +166,7 @@ async def test_a_right_program_becomes_the_tool(bridge: Bridge, register: Regist
 async def test_the_recording_judges(bridge: Bridge, program: str, why: str) -> None:
     run = await worked(bridge, ["anna", "axel", "alma"])
     if not why:
-        # Reading something again changes nothing.
+        # Reading something a second time changes nothing.
         assert (
             await bridge.publish(run, "mark_names", program=program, inputs=A)
         ).answer == "program"

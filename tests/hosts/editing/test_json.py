@@ -115,7 +115,7 @@ def test_an_entry_is_added_and_removed_without_a_trace(text: str) -> None:
     if servers is not None or "mcpServers" not in before.content:
         assert is_subsequence(tokens(text), tokens(after.text))
         removed = after.without_entry(KEYS, "ideabridge", parents=missing)
-        # An object that holds nothing but line breaks becomes `{}`.
+        # An object that contains only line breaks becomes `{}`.
         assert re.sub(r"\{\s*\n\s*\}", "{}", removed.text) == re.sub(r"\{\s*\n\s*\}", "{}", text)
 
 

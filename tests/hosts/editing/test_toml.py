@@ -125,7 +125,7 @@ def add_and_remove(text: str) -> None:
     }
     assert plain_toml(after.text) == expected
 
-    # What was added is in one piece.
+    # The text that was added is in one piece.
     start = len(common(text, after.text))
     end = len(common(text[::-1], after.text[::-1]))
     assert start + end >= len(text)

@@ -107,12 +107,12 @@ def test_what_was_removed_comes_back_as_it_was_written(
 ) -> None:
     path = put(tmp_path, text)
     edit = read_host_text(path, kind).without_entry(keys, "b").edit()
-    # The host counts something, far from the entry.
+    # The host has increased a counter far from the entry.
     path.write_text(path.read_text().replace("5", "6", 1))
     assert undo_file(edit).how == "entries"
     assert path.read_text() == text.replace("5", "6", 1)
 
-    # So do several entries in whose place another one is.
+    # The same holds for several entries that have been replaced by another one.
     now = text.replace("5", "6", 1)
     moved = read_host_text(path, kind)
     for name in [*moved.entries(keys)]:
@@ -122,7 +122,7 @@ def test_what_was_removed_comes_back_as_it_was_written(
     assert undo_file(edit) == UndoneFile(path, "entries")
     assert path.read_text() == now.replace("6", "7", 1)
 
-    # The host has written its file anew: the entry comes back with the same content.
+    # The host has rewritten its file, so the entry comes back with the same content.
     edit = read_host_text(path, kind).without_entry(keys, "b").edit()
     path.write_text(path.read_text().replace("c", "d"))
     assert undo_file(edit).how == "entries"

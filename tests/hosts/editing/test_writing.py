@@ -128,7 +128,7 @@ def test_what_a_host_wrote_since_is_kept(file: Path) -> None:
 def test_a_host_that_writes_at_the_last_moment_loses_nothing(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The host writes while the new bytes lie beside the file, three times.
+    # The host writes three times while the new bytes are still in a file beside it.
     left = [b'{"turn": 3}', b'{"turn": 2}', b'{"turn": 1}']
     staged = writing.staged
 

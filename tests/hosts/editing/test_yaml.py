@@ -123,7 +123,8 @@ def test_many_entries_are_added_and_removed_without_a_trace(text: str) -> None:
 
 def add_and_remove(text: str) -> None:
     assume(is_valid(text))
-    # A block of text at the end that has no line break: one more line would change it.
+    # Exclude a block of text at the end that has no line break, because another line would change
+    # it.
     assume(parse_yaml(f"{text}\n") == parse_yaml(text))
     before = text_of(text)
     missing = before.missing_parents(KEYS) if "extensions" not in before.content else 0
@@ -133,7 +134,7 @@ def add_and_remove(text: str) -> None:
     assert entry == ({"name": "ideabridge", **ENTRY} if is_list else ENTRY)
     assert after.entries(KEYS) == {**before.entries(KEYS), "ideabridge": entry}
 
-    # Nothing was taken away.
+    # Nothing has been removed.
     rest = iter(after.text)
     assert all(character in rest for character in text)
     assert after.without_entry(KEYS, "ideabridge", parents=missing).text == text

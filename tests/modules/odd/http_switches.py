@@ -92,7 +92,7 @@ add("lost session while listing", ["resources/list", "lose", 404, ""])
 # -- statuses --------------------------------------------------------------------------------------
 
 for status in (500, 501, 502, 503, 504, 400, 403, 405, 406, 408, 409, 413, 415, 422, 429):
-    # A tool that may change something is never called twice where the first call may have run.
+    # A tool that may change something is never called a second time if the first call may have run.
     add(f"a call answered {status}", [FIRST, "status", status, "it went wrong"], error=str(status), tool="delete",
         calls=1)  # fmt: skip
 for status in (500, 503, 504):
@@ -319,7 +319,7 @@ for status in (200, 201, 204):
     )
 add("old SSE: a call answered 500", [FIRST, "status", 500], options=OLD, entry={"type": "sse"}, error="500",
     tool="delete", calls=1)  # fmt: skip
-# It does not know the session, in the new one neither.
+# The server does not know the session, not even the new one.
 add("old SSE: a call answered 404", [FIRST, "status", 404], options=OLD, entry={"type": "sse"}, error="404",
     later=False)  # fmt: skip
 

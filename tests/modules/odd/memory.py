@@ -168,7 +168,7 @@ async def _at_once(function: Callable[..., T], *arguments: object, **_keys: obje
 def use(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every module over stdio be the odd server of this process."""
     monkeypatch.setattr(stdio, "ChildProcess", Child)
-    # The clock would jump while a thread works.
+    # Run the work here, because the clock would jump while a thread is working.
     monkeypatch.setattr(anyio.to_thread, "run_sync", _at_once)
     Child.servers = []
     Child.edits = {}

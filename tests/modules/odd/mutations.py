@@ -214,11 +214,11 @@ def paths_of(target: str, era: str) -> list[list[Any]]:
     ]
     _walk(message.get(carries), [schema], schema.get("$defs", {}), [carries], paths)
     if "method" in message:
-        # A notification or request: its members stand beside `params`.
+        # This is a notification or request, so its members are beside `params`.
         _walk(message, [schema], schema.get("$defs", {}), [], paths)
 
     unique = {json.dumps(path): path for path in paths}
-    # `look` shows that the rest works, so its definition stays whole.
+    # `look` shows that the rest works, so leave its definition alone.
     return [path for path in unique.values() if path[:3] != ["result", "tools", 0]]
 
 
@@ -573,10 +573,11 @@ def _values_are_theirs(done: Session) -> list[str]:
                 continue
 
             if isinstance(leaf, float) and f"{leaf:g}" in leaves(results):
-                # The SDK reads a number, as a priority, that was sent as a text.
+                # The SDK reads some numbers, such as a priority, even if they were sent as text.
                 continue
             if isinstance(leaf, str) and leaf.startswith(("image/", "audio/")) and done.notes:
-                # The first bytes of the data say what it is; the note says that nobody else did.
+                # The first bytes of the data say what it is, and the note says that nothing else
+                # did.
                 continue
 
             if any(_packed(part) not in joined for part in str(leaf).split("\n")):

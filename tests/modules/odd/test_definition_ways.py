@@ -63,7 +63,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Generator[Host]:
     edits: list[Edit] = [
         ["tools/list", "put", ["result", "tools"], [TOOLS[0], *(odd for _, odd in DEFINITIONS)]]
     ]
-    # A command line may not be as long as this.
+    # This would be too long for a command line.
     script = folder / "server.py"
     script.write_text(
         f"import json, sys\nsys.path.insert(0, {str(SERVERS)!r})\nfrom odd import Server, "

@@ -34,8 +34,8 @@ def check(mutations: list[Mutation]) -> None:
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     memory.use(monkeypatch)
-    # What the log says is checked with the switches; thousands of records would take
-    # most of the time.
+    # The log is checked together with the switches. Here, thousands of records would take most of
+    # the time.
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
 
 

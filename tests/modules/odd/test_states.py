@@ -79,7 +79,7 @@ def run(host: Host, way: Way, module: str, tool: str) -> str:
 
 
 CASES: list[tuple[str, str, str, str]] = [
-    # what, module, tool, a pattern of what is said
+    # Each case has a name, a module, a tool, and a pattern for the text of the answer.
     ("works beside a mute one", "odd", "look", "right: look"),
     ("denied", "odd", "delete", "deny|denied|allow"),
     ("hidden", "some", "change", "allow"),
@@ -94,8 +94,8 @@ def marked() -> list[Any]:
     params: list[Any] = []
     for what, *rest in CASES:
         for way in WAYS:
-            # The names of tools of several modules clash, and a module that has never been up
-            # may have any name.
+            # The tools of several modules can have the same name, and a module that has never been
+            # up may have tools of any name.
             if way == "directly" and what != "denied":
                 continue
             params.append(pytest.param(way, *rest, id=f"state: {what}: {way}"))

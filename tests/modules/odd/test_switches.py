@@ -74,7 +74,7 @@ async def session_holds(switch: Switch, module: Module) -> list[str]:
             except ModuleError as error:
                 said.append(str(error))
 
-        # A first list that failed is asked for again.
+        # If the first list failed, the module is asked again.
         while not {*NAMES} - {tool.name for tool in module.tools} <= missing(switch):
             await anyio.sleep(1)
             if anyio.current_time() - began > switch.within - 2:
@@ -97,7 +97,7 @@ async def session_holds(switch: Switch, module: Module) -> list[str]:
         assert await module.call("look", {}) == LOOK
 
     for kind in KINDS:
-        # The lists of a module are read whatever is odd elsewhere.
+        # A module's lists are read, whatever else is odd about it.
         try:
             entries = await module.offered(kind)
         except ModuleError as error:

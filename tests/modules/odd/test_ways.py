@@ -100,7 +100,7 @@ def test_an_odd_result_reaches_a_host_in_every_way(host: Host, way: Way, switch:
     assert switch.tool is not None
     result = host.call_in(way, switch.tool, {"edits": json.dumps(switch.edits)})
     whole = result.model_dump_json(by_alias=True)
-    # What a program raises is shown as Python shows it.
+    # An exception in a program is shown as Python shows it.
     assert not foreign_words(
         [re.sub("Traceback|RuntimeError", "", whole) if way == "program" else whole]
     )
@@ -125,7 +125,7 @@ def test_an_odd_result_reaches_a_host_in_every_way(host: Host, way: Way, switch:
     if switch.value not in (None, ANY):
         assert value == switch.value or (way == "directly" and text(result) == switch.value), whole
 
-    # The others work, over the same connection.
+    # The other tools work over the same connection.
     after = host.call_in("directly", "look", {})
     assert text(after) == "right: look"
 

@@ -167,7 +167,7 @@ async def call_tool(
                 input_requests={"q": form("Again?")}, request_state="s"
             )
         case "meet":
-            # The first two ask side by side; whoever comes later asks alone.
+            # The first two ask at the same time, and whoever comes later asks alone.
             HERE.append(who)
             first = len(HERE) < 3 and "--legacy" in sys.argv
             if len(HERE) > 1:
@@ -184,7 +184,7 @@ async def call_tool(
 
             return answer
         case "together" | "order_together":
-            # The first two calls of all processes ask side by side.
+            # The first two calls of all processes ask at the same time.
             file = anyio.Path(str(arguments.get("file")))
             async with await file.open("a") as callers:
                 await callers.write(f"{who}\n")
@@ -192,7 +192,7 @@ async def call_tool(
                 await anyio.sleep(0.01)
             return await ask(ctx, params, {"q": form(f"Seats for {who}?")})
         case "stubborn":
-            # Given up, it goes on, and asks when another call lets it.
+            # A call that is given up continues, and asks when another call lets it.
             with anyio.CancelScope(shield=True):
                 await ctx.session.report_progress(1, 2, "started")
                 await LATE.wait()
@@ -204,7 +204,7 @@ async def call_tool(
             return text("too late")
         case "impatient":
             async with anyio.create_task_group() as group:
-                # Takes the question back once the test, by a pipe, says that it was shown.
+                # Withdraw the question as soon as the test says, through a pipe, that it was shown.
                 group.start_soon(ask, ctx, params, {"q": form(f"Quick, {who}?")})
                 await anyio.to_thread.run_sync(Path(str(arguments.get("shown"))).read_bytes)
                 group.cancel_scope.cancel()
@@ -264,7 +264,7 @@ async def serve_stdio() -> None:
                 async for item in read:
                     message = item.message if isinstance(item, SessionMessage) else None
                     if isinstance(message, JSONRPCRequest) and message.method == "server/discover":
-                        # A server of the handshake era does not know it.
+                        # A server of the handshake era does not know this method.
                         why = ErrorData(code=types.METHOD_NOT_FOUND, message="Method not found")
                         await write.send(
                             SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=why))
@@ -306,7 +306,7 @@ def main() -> None:
 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    # Whoever reads the port may connect at once.
+    # Listen before printing the port, because whoever reads it may connect immediately.
     listener.listen()
     print(listener.getsockname()[1], flush=True)
     config = uvicorn.Config(

@@ -165,7 +165,7 @@ class Server:
         self.sent: list[tuple[str, Message]] = []
         self._counts: dict[str, int] = {}
         self._late: list[str] = []
-        # The calls that wait for an answer to a question, by its id.
+        # The calls that are waiting for an answer to a question, keyed by the question's id.
         self._asking: dict[str, Message] = {}
         self._questions = 0
 

@@ -42,7 +42,7 @@ def called(number: int, name: str) -> str:
         case "refuses":
             return answer(number, error="the shop is closed") + "\n"
         case "half":
-            # As Node writes half a surrogate pair.
+            # This is how Node writes half of a surrogate pair.
             half = json.dumps({"jsonrpc": "2.0", "id": number, "result": {"content": text}})
             return half.replace("half done", r"a \ud83d b") + "\n"
         case "pretty":

@@ -124,7 +124,8 @@ def call(number: Any, params: dict[str, Any]) -> None:
         case "hang":
             return
         case "pair":
-            # The first call asks and is answered in one breath, once there is a second one.
+            # As soon as there is a second call, the first asks and gets its result in a single
+            # write.
             PAIR.append(number)
             if len(PAIR) > 1:
                 result = {"jsonrpc": "2.0", "id": PAIR[0], "result": text("the first one")}

@@ -104,7 +104,7 @@ for line in sys.stdin:
     if "id" not in message:
         continue
     if message["method"] == "server/discover":
-        # A server of the handshake era does not know it.
+        # A server of the handshake era does not know this method.
         send({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
     else:
         send(

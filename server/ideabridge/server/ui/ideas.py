@@ -1071,8 +1071,8 @@ def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
     """
     decisions: dict[str, JSONObject] = {}
     for name in decided:
-        # A form contains only ticked boxes and chosen options, so earlier decisions that they stand
-        # for are removed first.
+        # A form contains only the boxes that are ticked and the options that are chosen, so first
+        # remove the earlier decisions that these stand for.
         decisions[name] = _without(_decision(decided, name), "fix", "required", "merge")
 
     for entry, value in form.fields:
