@@ -48,7 +48,7 @@ def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Pa
         page.goto(link_to(site))
         page.goto(f"{site}ideas/refund_first")
         copied = page.get_by_role("group", name="Copied values")
-        expect(copied).to_contain_text("†results.0.0.total")
+        expect(copied).to_contain_text("total of item 0 of the result of call 0 (list_orders)")
         evidence = page.get_by_role("group", name="Evidence")
         expect(evidence.locator("tbody tr")).to_have_count(1)
         expect(evidence).to_contain_text("named at publication")
@@ -59,7 +59,7 @@ def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Pa
         expect(
             page.get_by_role("heading", name=re.compile("refund_first version 2"))
         ).to_be_visible()
-        expect(copied).not_to_contain_text("calls.1.amount")
+        expect(copied).not_to_contain_text("amount of refund (call 1)")
         expect(page.get_by_label("What a call runs")).to_contain_text('"amount": 10.0')
 
         # The constant is the same; what changed is that nothing else may take its place.
@@ -70,12 +70,14 @@ def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Pa
 
         # The decision is seen and can be taken back.
         page.get_by_role("link", name="Accept, fix or rename them").click()
-        page.get_by_label("calls.1.amount: always the recorded value, as decided before").uncheck()
+        page.get_by_label(
+            "amount of refund (call 1): always the recorded value, as decided before"
+        ).uncheck()
         page.get_by_role("button", name="Save as the next version").click()
         expect(
             page.get_by_role("heading", name=re.compile("refund_first version 3"))
         ).to_be_visible()
-        expect(copied).to_contain_text("calls.1.amount")
+        expect(copied).to_contain_text("amount of refund (call 1)")
 
 
 WRONG = """

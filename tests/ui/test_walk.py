@@ -77,6 +77,8 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     expect(page.locator("#state")).to_contain_text(f"Journal ({last} events)")
 
     page.get_by_role("link", name="3 refund").first.click()
+    expect(page.get_by_text("4 from id of the result of call 2 (compute)")).to_be_visible()
+    page.get_by_text("As JSON").first.click()
     expect(page.get_by_label("The parameters with which it ran")).to_contain_text('"order": 4')
     expect(page.get_by_text("approve by the person at the local page")).to_be_visible()
     page.go_back()

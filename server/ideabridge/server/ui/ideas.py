@@ -15,15 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.context.errors import ReferenceSyntaxError
 from ideabridge.bridge.context.explanations import CUT, Explained, as_it_runs
-from ideabridge.bridge.context.references import (
-    PathIndex,
-    Reference,
-    is_reference,
-    parse_reference,
-    parse_target,
-)
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import NoFinishedRunError, ProgramRefusedError, PublicationError
 from ideabridge.bridge.lifting.choices import Choices, read_choices
@@ -57,6 +49,7 @@ from ideabridge.server.ui.access import FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.coloured import coloured
 from ideabridge.server.ui.forms import Audience, fields_of, number_from, read_fields
 from ideabridge.server.ui.idea_folder import IdeaFolder
+from ideabridge.server.ui.reference_words import ReferenceWords, ShownParameter
 from ideabridge.server.ui.run_rows import RunRow, RunRows
 from ideabridge.server.ui.showing import LONGEST, as_json, bounded, in_few_words, in_one_line
 from ideabridge.server.ui.site import Site
@@ -113,6 +106,7 @@ class CopiedValue:
 
     Attributes:
         path: the place of the value in the plan.
+        place: the place in words, for example `amount of refund (call 1)`.
         recorded: the value that was recorded.
         options: the (text, value) of each option, one per explanation.
         taken: the explanation that calls currently follow.
@@ -121,11 +115,29 @@ class CopiedValue:
     """
 
     path: str
+    place: str
     recorded: JSON
     options: list[tuple[str, str]]
     taken: str
     runs: int
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettledValue:
+    """An earlier decision about a copied value.
+
+    Attributes:
+        path: the place of the value in the plan.
+        place: the place in words.
+        taken: where the value comes from, in words.
+        source: the decision, as `take` of `Bridge.publish` has it.
+    """
+
+    path: str
+    place: str
+    taken: str
+    source: JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,22 +178,6 @@ class EarlierDecisions:
 
     parameters: JSONObject = field(default_factory=dict[str, JSON])
     choices: JSONObject = field(default_factory=dict[str, JSON])
-
-
-@dataclass(frozen=True, slots=True)
-class ShownParameter:
-    """A parameter of a call in the form that people see.
-
-    Attributes:
-        name: the name of the parameter.
-        value: the value of the parameter on one line.
-        source: if the value is a reference that no earlier parameter has, a phrase that says where
-            the value comes from, for example `result of step 1`; otherwise "".
-    """
-
-    name: str
-    value: str
-    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -627,7 +623,7 @@ class IdeaPages:
             "open": [],
             "choices": [],
             "fields": [],
-            "settled": _settled(decided.choices, []),
+            "settled": [],
             "steps": (),
             "calls": 0,
             "written_plan": "",
@@ -637,7 +633,8 @@ class IdeaPages:
         shown_runs = [other.partition(":")[0] for other in runs]
         if draft is not None:
             # Use a thread, because reading the literals of many calls takes a long time.
-            copied = await compute_in_thread(_choices_in, draft)
+            words = _words_of(draft.calls)
+            copied = await compute_in_thread(_choices_in, draft, words)
             report = read_as(ToolReport, draft.report)
             plan = _readable_plan(draft.plan)
             values = {
@@ -645,7 +642,7 @@ class IdeaPages:
                 "open": read_open(draft.open),
                 "choices": copied,
                 "fields": _fields(draft, decided.parameters),
-                "settled": _settled(decided.choices, copied),
+                "settled": _settled(decided.choices, copied, words),
                 "steps": _steps_of(plan),
                 "calls": len(list_or_empty(plan.get("calls"))),
                 "written_plan": await compute_in_thread(_coloured_json, plan),
@@ -1107,22 +1104,29 @@ def _decide(decision: JSONObject, name: str, part: str, value: str) -> None:
         decision[part] = value
 
 
-def _settled(choices: JSONObject, copied: list[CopiedValue]) -> dict[str, JSON]:
-    """Return the earlier decisions about values whose explanations are no longer open, keyed by
-    path.
-    """
-    earlier_take = choices.get("take")
-    if not isinstance(earlier_take, dict):
-        return {}
+def _settled(
+    choices: JSONObject, copied: list[CopiedValue], words: ReferenceWords
+) -> list[SettledValue]:
+    """Return the earlier decisions about values whose explanations are no longer open."""
     questions = {value.path for value in copied}
-    return {path: value for path, value in earlier_take.items() if path not in questions}
+    settled: list[SettledValue] = []
+    for path, source in object_or_empty(choices.get("take")).items():
+        if path in questions:
+            continue
+        taken = "always the recorded value"
+        if source != "keep":
+            taken = words.in_text(in_one_line(source, 200))
+        settled.append(SettledValue(path, words.place(tuple(path.split("."))), taken, source))
+
+    return settled
 
 
-def _choices_in(draft: Drafted) -> list[CopiedValue]:
+def _choices_in(draft: Drafted, words: ReferenceWords) -> list[CopiedValue]:
     """Return the copied values of a draft, with the options that a person can choose from for each
     value.
     """
-    return [_choice(literal, {"calls": draft.calls}) for literal in explained_in(draft.plan)]
+    plan: JSONObject = {"calls": draft.calls}
+    return [_choice(literal, plan, words) for literal in explained_in(draft.plan)]
 
 
 def _choices_of(publication: Publication) -> list[CopiedValue]:
@@ -1131,10 +1135,18 @@ def _choices_of(publication: Publication) -> list[CopiedValue]:
     """
     plan = publication.plan or {}
     literals = explained_in(publication.learned or plan)
-    return [_choice(literal, plan) for literal in literals]
+    words = _words_of(list_or_empty(plan.get("calls")))
+    return [_choice(literal, plan, words) for literal in literals]
 
 
-def _choice(literal: Explained, plan: JSONObject) -> CopiedValue:
+def _words_of(calls: list[JSON]) -> ReferenceWords:
+    words = ReferenceWords()
+    for number, call in enumerate(objects_in(calls)):
+        words.add(number, call)
+    return words
+
+
+def _choice(literal: Explained, plan: JSONObject, words: ReferenceWords) -> CopiedValue:
     recorded = read(plan, literal.at)
     if isinstance(recorded, Missing):
         recorded = None
@@ -1143,10 +1155,13 @@ def _choice(literal: Explained, plan: JSONObject) -> CopiedValue:
     if literal.cut and not why:
         why = CUT
 
-    options = [(source.shown, encode_text(source.to_json())) for source in literal.by]
+    options = [
+        (words.in_text(source.shown), encode_text(source.to_json())) for source in literal.by
+    ]
     options.append(("always the recorded value", "keep"))
     path = ".".join(literal.at)
-    return CopiedValue(path, recorded, options, literal.by[0].shown, literal.runs, why)
+    place = words.place(literal.at)
+    return CopiedValue(path, place, recorded, options, options[0][0], literal.runs, why)
 
 
 def _evidence(record: JSONObject) -> dict[str, Any]:
@@ -1202,77 +1217,26 @@ def _coloured_program(program: JSON) -> Markup | str:
 def _steps_of(plan: JSONObject) -> tuple[PlanStep, ...]:
     """Return the first calls of a plan, for people: as many as fit on a page, but at least one."""
     steps: list[PlanStep] = []
-    sources = _ValueSources()
+    words = ReferenceWords()
     room = _MOST_CHARACTERS
     calls = objects_in(list_or_empty(plan.get("calls"))[:_MOST_STEPS])
-    for number, call in enumerate(calls, 1):
-        step = _step(call, sources)
-        for parameter in step.parameters:
-            room -= _OF_MARKUP + len(parameter.name) + len(parameter.value) + len(parameter.source)
+    for number, call in enumerate(calls):
+        step = _step(call, words)
+        for shown in step.parameters:
+            room -= _OF_MARKUP + len(shown.name) + len(shown.value) + len(shown.reference)
 
         if steps and room < 0:
             break
         steps.append(step)
-        sources.add(number, call)
+        words.add(number, call)
 
     return tuple(steps)
 
 
-def _step(call: JSONObject, sources: _ValueSources) -> PlanStep:
-    shown = ("_tool", "_module", "_outputPath")
-    parameters = tuple(
-        ShownParameter(name, in_one_line(value, 120), sources.explain(value))
-        for name, value in call.items()
-        if name not in shown
-    )
+def _step(call: JSONObject, words: ReferenceWords) -> PlanStep:
     writes = call.get("_outputPath")
-    return PlanStep(tool_of(call), parameters, "" if writes is None else in_one_line(writes, 120))
-
-
-class _ValueSources:
-    """Explains what the references in the steps of a plan stand for. Each reference is explained
-    once.
-    """
-
-    def __init__(self) -> None:
-        self._written = PathIndex()
-        self._explained: set[str] = set()
-
-    def add(self, number: int, call: JSONObject) -> None:
-        """Record the places to which the step with this number writes."""
-        self._written.add(("results", str(number - 1)), number)
-        target = call.get("_outputPath")
-        if not isinstance(target, str):
-            return
-
-        try:
-            paths = parse_target(target).paths
-        except ReferenceSyntaxError:
-            # The page also shows a plan that cannot run. Why it cannot is said elsewhere.
-            return
-        for path in paths:
-            self._written.add(path, number)
-
-    def explain(self, value: JSON) -> str:
-        """Return a phrase that says where a value comes from. Return "" if the value is not a
-        reference, or was explained before.
-        """
-        if not isinstance(value, str) or not is_reference(value) or value in self._explained:
-            return ""
-
-        try:
-            operands = list(parse_reference(value).operands())
-        except ReferenceSyntaxError:
-            return ""
-        # With alternatives, a value comes from several places, which a short phrase cannot name.
-        source = self._source(operands[0]) if len(operands) == 1 else ""
-        self._explained.add(value)
-        return source
-
-    def _source(self, operand: Reference) -> str:
-        if operand.kind == "input" and operand.path:
-            return f"parameter {in_one_line(operand.path[0], 40)}"
-        writers = sorted(self._written.overlapping(operand.full))
-        if len(writers) == 1:
-            return f"result of step {writers[0]}"
-        return ""
+    return PlanStep(
+        tool_of(call),
+        words.parameters(call),
+        "" if writes is None else in_one_line(writes, 120),
+    )

@@ -26,6 +26,7 @@ from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.histories import KeptJournal, read_until
 from ideabridge.server.ui.outputs import shown_output
+from ideabridge.server.ui.reference_words import ReferenceWords
 from ideabridge.server.ui.rendering import render
 from ideabridge.server.ui.showing import in_one_line, text_of
 from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
@@ -326,6 +327,9 @@ def call_values(
     readers = [(other.call.index, other.call.name) for other in calls if number in suppliers(other)]
     value = without_payloads(about.get("value"))
     rooms = [room for room in store.runs.rooms(record.id) if call_of_room(room.id)[0] == number]
+    words = ReferenceWords()
+    for supplier in suppliers(progress):
+        words.add(supplier, trace.bars[supplier].call)
     return {
         "record": record,
         "number": number,
@@ -333,6 +337,7 @@ def call_values(
         "module": module_of(bar, trace),
         "status": progress.status.value,
         "written": call_without_ids(bar.call),
+        "parameters": words.parameters(bar.call),
         "resolved": about.get("parameters"),
         "value": value,
         "shown_value": shown_output(value),

@@ -1,0 +1,155 @@
+"""References in words: what a person reads where a plan has, for example, `†state.orders`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.context.errors import ReferenceSyntaxError
+from ideabridge.bridge.context.references import (
+    Path,
+    PathIndex,
+    Reference,
+    is_reference,
+    map_references,
+    parse_reference,
+    parse_target,
+)
+from ideabridge.server.ui.showing import in_one_line
+from ideabridge.server.views.value_table import parameter_label, tool_of
+from ideabridge.tools.encoding import JSON, JSONObject
+
+_LONGEST_PATH: Final = 60
+
+_REFERENCE: Final = re.compile(r'†(?:[^\s\[\]"|&,;:()]|\[\d+\]|\["(?:[^"\\]|\\.)*"\])+')
+"""A reference inside a sentence."""
+
+_NOT_PARAMETERS: Final = ("_tool", "_module", "_outputPath")
+
+_HOW: Final = {"_each": "for each item of", "_after": "after"}
+"""Words for members of a call that say how it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownParameter:
+    """A parameter of a call in the form that people see.
+
+    Attributes:
+        name: the name of the parameter.
+        value: the value of the parameter on one line. A reference is in words.
+        reference: the reference as it is written, or "" if the value is not a reference.
+    """
+
+    name: str
+    value: str
+    reference: str
+
+
+class ReferenceWords:
+    """Says in words what the references of a plan stand for. A call is known once it is added;
+    references to the results of other calls have only their numbers.
+    """
+
+    def __init__(self) -> None:
+        self._written = PathIndex()
+        self._paths: dict[int, list[Path]] = {}
+        self._tools: dict[int, str] = {}
+
+    def add(self, number: int, call: JSONObject) -> None:
+        """Record the tool of the call with this number, and the places to which it writes."""
+        self._tools[number] = tool_of(call)
+        target = call.get("_outputPath")
+        if not isinstance(target, str):
+            return
+
+        try:
+            paths = parse_target(target).paths
+        except ReferenceSyntaxError:
+            # The page also shows a plan that cannot run. Why it cannot is said elsewhere.
+            return
+        self._paths[number] = list(paths)
+        for path in paths:
+            self._written.add(path, number)
+
+    def parameters(self, call: JSONObject) -> tuple[ShownParameter, ...]:
+        """Return the parameters of a call as it is written, and how it runs."""
+        return tuple(
+            ShownParameter(
+                _HOW.get(name) or parameter_label(name), self._value(value), _reference_in(value)
+            )
+            for name, value in call.items()
+            if name not in _NOT_PARAMETERS
+        )
+
+    def _value(self, value: JSON) -> str:
+        if isinstance(value, str):
+            return in_one_line(self.of(value) or value, 120)
+        return in_one_line(map_references(value, lambda text: f"‹{self.of(text) or text}›"), 120)
+
+    def of(self, text: str) -> str:
+        """Return what a reference stands for, such as `id of item 0 of the result of call 0
+        (list_orders)`, or "" if the text is not a reference.
+        """
+        if not is_reference(text):
+            return ""
+
+        try:
+            expression = parse_reference(text)
+        except ReferenceSyntaxError:
+            return ""
+        return ", or ".join(
+            " and ".join(map(self._operand, alternative)) for alternative in expression.alternatives
+        )
+
+    def place(self, path: Path) -> str:
+        """Return where a path of a plan leads, such as `amount of refund (call 1)`."""
+        if path[:1] != ("calls",) or len(path) < 3 or not path[1].isdecimal():
+            return in_one_line(".".join(path), _LONGEST_PATH)
+        number = int(path[1])
+        return _within(path[2:], f"{self._tools.get(number, 'it')} (call {number})")
+
+    def in_text(self, text: str) -> str:
+        """Return a sentence whose references are in words."""
+        return _REFERENCE.sub(lambda match: self.of(match.group()) or match.group(), text)
+
+    def _operand(self, operand: Reference) -> str:
+        words = self._without_instance(operand)
+        return words if operand.instance is None else f"{words}, in {operand.instance}"
+
+    def _without_instance(self, operand: Reference) -> str:
+        path = operand.path
+        if operand.kind == "input":
+            return _within(path, "the input")
+        if operand.kind == "item":
+            return _within(path, "the current item")
+        if operand.kind == "results" and path and path[0].isdecimal():
+            return _within(path[1:], self._result_of(int(path[0])))
+        if operand.kind != "state" or not path:
+            return _within(path, f"the {operand.kind}")
+
+        writers = self._written.overlapping(operand.full)
+        if len(writers) == 1:
+            [number] = writers
+            for written in self._paths[number]:
+                if operand.full[: len(written)] == written:
+                    return _within(operand.full[len(written) :], self._result_of(number))
+        return _within(path, "the state")
+
+    def _result_of(self, number: int) -> str:
+        tool = self._tools.get(number)
+        return f"the result of call {number}" + (f" ({tool})" if tool else "")
+
+
+def _within(path: Path, whole: str) -> str:
+    """Return words for a part of a value."""
+    parts = [f"item {key}" if key.isdecimal() else key for key in reversed(path)]
+    if not parts:
+        return whole
+    return f"{in_one_line(' of '.join(parts), _LONGEST_PATH)} of {whole}"
+
+
+def _reference_in(value: JSON) -> str:
+    if isinstance(value, str) and is_reference(value):
+        return in_one_line(value, 200)
+    return ""
