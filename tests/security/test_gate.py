@@ -8,7 +8,6 @@ import http.client
 import re
 import resource
 import socket
-import subprocess
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,12 +28,19 @@ from ideabridge.server.transports.gate import Admission, Gate, HostNames
 from ideabridge.server.transports.http import bind_socket, http_server
 from ideabridge.server.transports.quotas import Quotas
 from tests import preloaded
-from tests.server.serving import configured, listening, served
+from tests.server.serving import BIN, LAUNCH, configured, listening, served
 
 pytestmark = pytest.mark.anyio
 
 STREAMS = 200
 SESSIONS = 20
+LIMITED = Path(__file__).with_name("limited.py")
+DESCRIPTORS = 1200
+"""How many files a server may have open in a test that takes all its connections: the half."""
+
+SOCKETS = 700
+"""How many connections such a test opens."""
+
 SIGN_INS = 60
 FORM = "Content-Type: application/x-www-form-urlencoded\r\n"
 
@@ -86,20 +92,29 @@ class Site:
 
 
 @contextmanager
-def site(folder: Path, *names: str, **environment: str) -> Generator[Site]:
+def site(folder: Path, *names: str) -> Generator[Site]:
     command = served(configured(folder), "--http", "127.0.0.1:0", "--ui")
-    with listening(command, **environment) as url:
+    with listening(command) as url:
+        yield Site(url, folder / "ideas.sqlite", *names)
+
+
+@contextmanager
+def limited_site(folder: Path, *names: str) -> Generator[Site]:
+    """A site with fewer connections than `SOCKETS`."""
+    start = ["serve", "--config", str(configured(folder)), "--http", "127.0.0.1:0", "--ui"]
+    command = preloaded.python(LIMITED, str(DESCRIPTORS), str(BIN / "ideabridge"), *start)
+    with listening(command) as url:
         yield Site(url, folder / "ideas.sqlite", *names)
 
 
 @pytest.fixture
-def many_sockets() -> Generator[int]:
-    """So many sockets may be open here."""
+def many_sockets() -> Generator[None]:
+    """`SOCKETS` and some more may be open here."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2600
-    assert hard == resource.RLIM_INFINITY or hard >= wanted, f"this test opens {wanted} sockets"
+    wanted = SOCKETS + 400
+    assert hard == resource.RLIM_INFINITY or hard >= wanted, f"this test opens {SOCKETS} sockets"
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
-    yield wanted - 400
+    yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
@@ -107,19 +122,18 @@ def status_of(opened: socket.socket) -> int:
     return int(opened.recv(100).split(b" ", 2)[1])
 
 
-def test_streams_of_one_member_leave_connections_for_others_and_for_health(
-    tmp_path: Path, many_sockets: int
-) -> None:
-    with site(tmp_path, "ann", "bob") as team, ExitStack() as stack:
+@pytest.mark.usefixtures("many_sockets")
+def test_streams_of_one_member_leave_connections_for_others_and_for_health(tmp_path: Path) -> None:
+    with limited_site(tmp_path, "ann", "bob") as team, ExitStack() as stack:
         # More sessions of one caller are no more callers.
         cookies = [team.session("ann") for _ in range(5)]
         streams = [
             stack.enter_context(team.stream(Cookie=cookies[number % 5]))
-            for number in range(many_sockets)
+            for number in range(SOCKETS)
         ]
         statuses = [status_of(one) for one in streams]
         assert statuses.count(200) == STREAMS
-        assert statuses.count(429) == many_sockets - STREAMS
+        assert statuses.count(429) == SOCKETS - STREAMS
         # The streams of MCP are the same share.
         headers = {"authorization": f"Bearer {team.tokens['ann']}", "accept": "text/event-stream"}
         refused = httpx.get(f"{team.base}/mcp", headers=headers)
@@ -133,13 +147,12 @@ def test_streams_of_one_member_leave_connections_for_others_and_for_health(
 @pytest.mark.parametrize(
     "request_", ["", "G", "GET /ui/sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"]
 )
-def test_connections_of_strangers_leave_one_for_health(
-    request_: str, tmp_path: Path, many_sockets: int
-) -> None:
-    with site(tmp_path, "ann") as team, ExitStack() as stack:
-        for number in range(many_sockets):
+@pytest.mark.usefixtures("many_sockets")
+def test_connections_of_strangers_leave_one_for_health(request_: str, tmp_path: Path) -> None:
+    with limited_site(tmp_path, "ann") as team, ExitStack() as stack:
+        for number in range(SOCKETS):
             stack.enter_context(team.connect(request_))
-            if number % 500 == 499:
+            if number % 200 == 199:
                 team.health()
         team.health()
         assert team.session("ann")
@@ -147,18 +160,9 @@ def test_connections_of_strangers_leave_one_for_health(
 
 def test_many_callers_together_leave_connections_for_one_more(tmp_path: Path) -> None:
     names = [f"user{number}" for number in range(12)]
-    launch = Path(__file__).with_name("limited.py")
-    command = preloaded.python(launch, "600", str(configured(tmp_path)), "0")
-    with (
-        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process,
-        ExitStack() as stack,
-    ):
-        stack.callback(process.terminate)
-        assert process.stderr is not None
-        process.stderr.readline()
-        team = Site(
-            process.stderr.readline().split()[-1], tmp_path / "ideas.sqlite", *names, "late"
-        )
+    command = preloaded.python(LIMITED, "600", str(LAUNCH), str(configured(tmp_path)), "0")
+    with listening(command) as url, ExitStack() as stack:
+        team = Site(url, tmp_path / "ideas.sqlite", *names, "late")
         for name in names:
             head = (
                 "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: "
