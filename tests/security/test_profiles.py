@@ -606,7 +606,11 @@ async def test_the_page_shows_and_calls_nothing_outside_a_profile(tmp_path: Path
 
             answer = await send("/ui/modules/docs/call", tool="lookup", x="1")
             assert answer.startswith("/ui/runs/run_")
-            assert '"tool"' in answer
+            path = answer.partition(" ")[0]
+            async with tokens.client(tokens.bound) as bound:
+                run = path.removeprefix("/ui/runs/")
+                assert (await call(bound, "check_run", run=run, wait_s=20))["status"] == "done"
+            assert '"tool"' in html.unescape((await http.get(path)).text)
 
             # A run of the same person in no profile is not found in one.
             ran = await call(free, "run_plan", calls=[{"_tool": "add", "a": 1, "b": 2}])
