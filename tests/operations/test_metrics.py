@@ -5,7 +5,6 @@ series are bounded.
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -28,7 +27,7 @@ from ideabridge.server.operations.requests import ServedRequest
 from ideabridge.server.serve import HttpOptions, Ready, serve_http
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.toolbox import Toolbox
-from tests import waiting
+from tests import preloaded, waiting
 from tests.asking import ASKS
 from tests.server.serving import (
     ERAS,
@@ -235,9 +234,24 @@ async def test_metrics_are_there_only_if_they_are_asked_for(tmp_path: Path) -> N
         assert (await scrape(url)).status_code == 404
     # The package is not even imported.
     modules = "sys, ideabridge.server.serve, ideabridge.server.transports.http"
-    script = f"import {modules}; print('prometheus_client' in sys.modules)"
-    done = await anyio.run_process([sys.executable, "-c", script])
+    script = tmp_path / "script.py"
+    script.write_text(f"import {modules}; print('prometheus_client' in sys.modules)")
+    done = await anyio.run_process(preloaded.python(script))
     assert done.stdout == b"False\n"
+
+
+SCRIPT = """
+import sys
+
+# A preloaded process has imported the installed package.
+for name in [*sys.modules]:
+    if name.startswith(("psycopg", "ideabridge.bridge.store.postgres")):
+        del sys.modules[name]
+
+from ideabridge.server.main import main
+
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @pytest.mark.parametrize(
@@ -273,14 +287,13 @@ async def test_metrics_are_there_only_if_they_are_asked_for(tmp_path: Path) -> N
 def test_a_package_that_cannot_be_imported_is_told_with_why(
     tmp_path: Path, package: str, source: str, command: str, told: str
 ) -> None:
+    # What is beside a script is imported before what is installed.
     (tmp_path / f"{package}.py").write_text(source, encoding="utf-8")
-    script = (
-        "import sys; sys.path.insert(0, sys.argv.pop(1))\n"
-        "from ideabridge.server.main import main; sys.exit(main(sys.argv[1:]))"
-    )
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
     words = [*command.split(), "--config", str(configured(tmp_path))]
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), *words],
+        preloaded.python(script, *words),
         capture_output=True,
         text=True,
         check=False,

@@ -33,7 +33,7 @@ from ideabridge.server.operations.telemetry import Telemetry
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
-from tests import postgres
+from tests import postgres, preloaded
 from tests.operations.test_workers import front, working
 from tests.server.serving import ERAS, call, configured, listening, served
 from tests.waiting import until
@@ -295,15 +295,16 @@ async def test_a_dead_collector_slows_and_ends_nothing(
 
 
 def test_nothing_is_imported_or_sent_where_nobody_wants_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    code = (
+    script = tmp_path / "script.py"
+    script.write_text(
         "import sys, ideabridge.server.serve; print([one for one in sys.modules if one "
         "== 'opentelemetry.sdk'])"
     )
     clean = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=clean, capture_output=True, text=True, check=True
+        preloaded.python(script), env=clean, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
 
