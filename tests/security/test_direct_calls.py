@@ -290,19 +290,29 @@ def test_a_denied_tool_cannot_be_called_at_the_command_line_either(
 # -- only persons decide ---------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def asking(folder: Path, transport: str, era: str, **keys: Any) -> AsyncGenerator[Client]:
-    """A client of a server where only persons decide; over HTTP it has the page."""
+@pytest.fixture(scope="module")
+def persons(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[str, Path]]:
+    """A server with the page where only persons decide: its URL, and the folder of its store."""
+    folder = tmp_path_factory.mktemp("persons")
     configuration = guarded(folder, approval={"by": "person"})
-    if transport == "stdio":
+    start = ["serve", "--http", "127.0.0.1:0", "--ui", "--config", str(configuration)]
+    with listening(preloaded.python(BIN / "ideabridge", *start)) as url:
+        yield url, folder
+
+
+@asynccontextmanager
+async def asking(url: str | None, folder: Path, era: str, **keys: Any) -> AsyncGenerator[Client]:
+    """A client of the server `persons` at its URL; without one, of a server over stdio of its own
+    in the folder.
+    """
+    if url is None:
+        configuration = guarded(folder, approval={"by": "person"})
         async with over_stdio(configuration, era, **keys) as client:
             yield client
         return
 
-    start = ["serve", "--http", "127.0.0.1:0", "--ui", "--config", str(configuration)]
-    with listening(preloaded.python(BIN / "ideabridge", *start)) as url:
-        async with Client(url, mode=era, read_timeout_seconds=60, **keys) as client:
-            yield client
+    async with Client(url, mode=era, read_timeout_seconds=60, **keys) as client:
+        yield client
 
 
 async def decide(folder: Path, decision: str, run: str, *more: str) -> None:
@@ -315,13 +325,14 @@ async def decide(folder: Path, decision: str, run: str, *more: str) -> None:
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_where_only_persons_decide_a_direct_call_waits_for_one(
-    tmp_path: Path, era: str, transport: str
+    persons: tuple[str, Path], tmp_path: Path, era: str, transport: str
 ) -> None:
     given = {"path": str(tmp_path / "note"), "text": LITERAL}
-    async with asking(tmp_path, transport, era) as client:
+    url, folder = persons if transport == "http" else (None, tmp_path)
+    async with asking(url, folder, era) as client:
         # What only reads runs, as in a plan; what does not say so asks, whoever has it.
         assert await call(client, "add", a=1, b=2) == {"result": 3}
-        told = structured(await client.call_tool("commit", {"x": "all"}))
+        told = structured(await client.call_tool("commit", {"x": str(tmp_path)}))
         assert told["status"] == "needs_approval"
         first = await client.call_tool("write_note", given)
         assert first.is_error
@@ -347,7 +358,7 @@ async def test_where_only_persons_decide_a_direct_call_waits_for_one(
         other = structured(await client.call_tool("write_note", {**given, "text": "other"}))["run"]
         assert other != run
         assert not (tmp_path / "note").exists()
-        await decide(tmp_path, "approve", run)
+        await decide(folder, "approve", run)
         done = await client.call_tool("write_note", given)
         assert (done.is_error, structured(done)) == (False, {"result": len(LITERAL)})
         assert (tmp_path / "note").read_text() == LITERAL
@@ -355,7 +366,7 @@ async def test_where_only_persons_decide_a_direct_call_waits_for_one(
         anew = structured(await client.call_tool("write_note", given))
         assert anew["status"] == "needs_approval"
         assert anew["run"] not in (run, other)
-        await decide(tmp_path, "deny", anew["run"], "--reason", "once is enough")
+        await decide(folder, "deny", anew["run"], "--reason", "once is enough")
         assert "once is enough" in await refused(client, "write_note", **given)
         assert structured(await client.call_tool("write_note", given))["run"] not in (
             run,
@@ -364,9 +375,11 @@ async def test_where_only_persons_decide_a_direct_call_waits_for_one(
         )
 
 
-async def test_the_same_call_at_once_asks_once(tmp_path: Path, era: str) -> None:
+async def test_the_same_call_at_once_asks_once(
+    persons: tuple[str, Path], tmp_path: Path, era: str
+) -> None:
     runs: list[str] = []
-    async with asking(tmp_path, "http", era) as client, anyio.create_task_group() as group:
+    async with asking(*persons, era) as client, anyio.create_task_group() as group:
 
         async def write() -> None:
             given = {"path": str(tmp_path / "note"), "text": "x"}
@@ -381,12 +394,14 @@ async def test_the_same_call_at_once_asks_once(tmp_path: Path, era: str) -> None
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_where_only_persons_decide_a_form_asks_about_a_direct_call(
-    tmp_path: Path, era: str, transport: str
+    persons: tuple[str, Path], tmp_path: Path, era: str, transport: str
 ) -> None:
     given = {"path": str(tmp_path / "note"), "text": LITERAL}
-    async with asking(tmp_path, transport, era, **person("accept", decision="approve")) as client:
+    url, folder = persons if transport == "http" else (None, tmp_path)
+    async with asking(url, folder, era, **person("accept", decision="approve")) as client:
         assert await call(client, "write_note", **given) == {"result": len(LITERAL)}
-        assert json.loads(text(await client.call_tool("commit", {"x": "all"})))["tool"] == "commit"
+        made = await client.call_tool("commit", {"x": str(tmp_path)})
+        assert json.loads(text(made))["tool"] == "commit"
 
 
 async def test_rules_hold_where_only_persons_decide(tmp_path: Path, era: str) -> None:
@@ -407,37 +422,38 @@ async def test_rules_hold_where_only_persons_decide(tmp_path: Path, era: str) ->
         assert json.loads(text(await client.call_tool("commit", {"x": "all"})))["tool"] == "commit"
 
 
-async def test_direct_calls_stand_on_the_page(tmp_path: Path, era: str) -> None:
-    configuration = guarded(tmp_path, approval={"by": "person"})
-    start = ["serve", "--http", "127.0.0.1:0", "--ui", "--config", str(configuration)]
+async def test_direct_calls_stand_on_the_page(
+    persons: tuple[str, Path], tmp_path: Path, era: str
+) -> None:
+    url, folder = persons
+    base = url.removesuffix("/mcp")
     given = {"path": str(tmp_path / "note"), "text": LITERAL}
-    with listening(preloaded.python(BIN / "ideabridge", *start)) as url:
-        async with Client(url, mode=era, read_timeout_seconds=60) as client:
-            await call(client, "add", a=1, b=2)
-            run = structured(await client.call_tool("write_note", given))["run"]
-            async with httpx.AsyncClient(
-                base_url=url.removesuffix("/mcp"), follow_redirects=True
-            ) as web:
-                with Store.open(tmp_path / "ideas.sqlite") as store:
-                    await web.get(link_to("/ui/", store.owner_links))
+    async with asking(url, folder, era) as client:
+        await call(client, "add", a=1, b=2)
+        run = structured(await client.call_tool("write_note", given))["run"]
+        async with httpx.AsyncClient(base_url=base, follow_redirects=True) as web:
+            with Store.open(folder / "ideas.sqlite") as store:
+                await web.get(link_to("/ui/", store.owner_links))
 
-                inbox = (await web.get("/ui/approvals")).text
-                assert "a direct call of write_note" in inbox
-                assert "a direct call of write_note" in (await web.get("/ui/runs")).text
-                secret = found_in(inbox, r'name="secret" value="([^"]+)"')
-                which = found_in(inbox, rf'name="which" value="({run}:[^"]+)"')
-                seal = found_in(inbox, r'name="seal" value="([^"]+)"')
-                form = {"secret": secret, "which": which, "decision": "approve", "seal": seal}
-                headers = {"origin": url.removesuffix("/mcp")}
-                assert (
-                    await web.post("/ui/approvals/decide", data=form, headers=headers)
-                ).status_code == 200
-                assert await call(client, "write_note", **given) == {"result": len(LITERAL)}
-                # It answers when the direct calls before it are written.
-                await call(client, "search_ideas")
-                page = (await web.get("/ui/runs/direct")).text
-                assert f'href="/ui/runs/{run}"' in page
-                assert "add" in page
+            inbox = (await web.get("/ui/approvals")).text
+            assert "a direct call of write_note" in inbox
+            listed = (await web.get("/ui/runs")).text
+            assert "a direct call of write_note" in listed
+            assert f'"/ui/runs/{run}"' in listed
+            secret = found_in(inbox, r'name="secret" value="([^"]+)"')
+            which = found_in(inbox, rf'name="which" value="({run}:[^"]+)"')
+            seal = found_in(
+                inbox, rf'value="{which}">\s*<input type="hidden" name="seal" value="([^"]+)"'
+            )
+            form = {"secret": secret, "which": which, "decision": "approve", "seal": seal}
+            decided = await web.post("/ui/approvals/decide", data=form, headers={"origin": base})
+            assert decided.status_code == 200
+            assert await call(client, "write_note", **given) == {"result": len(LITERAL)}
+            # It answers when the direct calls before it are written.
+            await call(client, "search_ideas")
+            page = (await web.get("/ui/runs/direct")).text
+            assert f'href="/ui/runs/{run}"' in page
+            assert "add" in page
 
 
 def found_in(page: str, pattern: str) -> str:
