@@ -12,6 +12,7 @@ import anyio.lowlevel
 import pytest
 
 from ideabridge.bridge import Bridge, checking
+from ideabridge.bridge.checking import SMALL_CALLS
 from ideabridge.bridge.programs.sandbox import SESSIONS
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import worker
@@ -46,7 +47,7 @@ async def test_many_expressions_of_one_caller_come_after_the_first_of_another() 
 
 
 async def test_large_work_of_one_caller_comes_after_the_first_of_another() -> None:
-    rows: JSON = [{"name": f"row {number}", "v": [number % 7]} for number in range(30_000)]
+    rows: JSON = [{"name": f"row {number}", "v": [number % 7]} for number in range(8_000)]
     busy: JSON = {"_tool": "count", "items": "†input.rows", "by": "v[0]"}
     async with Bridge(store=":memory:") as bridge:
         many = await bridge.run_plan({"calls": [busy] * 30}, input={"rows": rows}, caller=ALICE)
@@ -87,14 +88,18 @@ async def begun(bridge: Bridge, calls: JSON) -> object:
 
 def many_calls() -> JSON:
     """More calls than the event loop checks."""
-    return [{"_tool": "pick", "data": number, "path": "@"} for number in range(1_000)]
+    return [{"_tool": "pick", "data": number, "path": "@"} for number in range(SMALL_CALLS + 10)]
 
 
 def many_references() -> JSON:
-    """Few calls, with references to all that came before."""
+    """Few calls, with many references to those that came before."""
     return [
-        {"_tool": "pick", "data": [f"†results.{number}" for number in range(last)], "path": "@"}
-        for last in range(50)
+        {
+            "_tool": "pick",
+            "data": [f"†results.{number % last}" for number in range(100) if last],
+            "path": "@",
+        }
+        for last in range(10)
     ]
 
 
