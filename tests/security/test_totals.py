@@ -194,16 +194,17 @@ async def test_values_are_not_counted_by_what_stands_in_texts(tmp_path: Path) ->
 async def test_the_outputs_of_one_caller_together_keep_a_bounded_part_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "CALLER_MEMORY", 64 * MEGABYTE)
+    monkeypatch.setattr(runs, "CALLER_MEMORY", 16 * MEGABYTE)
+    monkeypatch.setattr(runs, "MEMORY_STEP", MEGABYTE)
     plan: dict[str, Any] = {
         "calls": [{"_tool": "length", "value": []}],
-        "input": {"small": [[]] * 1000},
+        "input": {"small": [[]] * 250},
         "output": ["†input.small"] * 100,
     }
     async with bridge(tmp_path) as one:
         ended = [weakref.ref(await ran(one, **plan)) for _ in range(20)]
         gc.collect()
-        # Each takes about 6 MB.
+        # Each takes about 1.5 MB.
         assert 0 < sum(run() is not None for run in ended) < 10
 
 
@@ -217,7 +218,7 @@ async def test_the_runs_of_one_caller_together_keep_a_bounded_part_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (executor, runs):
-        monkeypatch.setattr(module, "CALLER_MEMORY", 64 * MEGABYTE)
+        monkeypatch.setattr(module, "CALLER_MEMORY", 22 * MEGABYTE)
 
     ending = anyio.Event()
 
@@ -229,7 +230,7 @@ async def test_the_runs_of_one_caller_together_keep_a_bounded_part_of_memory(
 
     plan: dict[str, Any] = {
         "calls": [
-            {"_tool": "rows", "n": 60_000, "_outputPath": "rows"},
+            {"_tool": "rows", "n": 20_000, "_outputPath": "rows"},
             {"_tool": "wait", "value": "†state.rows", "_outputPath": "length"},
         ],
         "output": "†state.length",
@@ -242,7 +243,7 @@ async def test_the_runs_of_one_caller_together_keep_a_bounded_part_of_memory(
 
         assert 0 < len(refused) < len(working)
         assert "with it your runs would take about" in str(refused[0].errors())
-        assert "the limit for one caller is 61 MB" in str(refused[0].errors())
+        assert "the limit for one caller is 21 MB" in str(refused[0].errors())
         # Another caller has a part of its own.
         other = await open_bridge.run_plan(read_plan(plan), caller="bob")
         assert not await ended_or_waiting(other)
@@ -250,11 +251,11 @@ async def test_the_runs_of_one_caller_together_keep_a_bounded_part_of_memory(
         for run in (*working, other):
             await run.wait(30)
 
-        assert {run.answer()["output"] for run in working if run not in refused} == {60_000}
+        assert {run.answer()["output"] for run in working if run not in refused} == {20_000}
         # What has ended makes room.
         again = await open_bridge.run_plan(read_plan(plan), caller="alice")
         await again.wait(30)
-        assert again.answer()["output"] == 60_000
+        assert again.answer()["output"] == 20_000
 
 
 async def ended_or_waiting(run: Run) -> bool:
@@ -268,11 +269,11 @@ async def test_the_contexts_of_waiting_runs_together_keep_a_bounded_part_of_memo
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (executor, runs):
-        monkeypatch.setattr(module, "CALLER_MEMORY", 64 * MEGABYTE)
+        monkeypatch.setattr(module, "CALLER_MEMORY", 16 * MEGABYTE)
 
     plan: dict[str, Any] = {
         "calls": [{"_tool": "change", "value": 1}],
-        "input": {"many": [[]] * 50_000},
+        "input": {"many": [[]] * 12_500},
     }
     async with bridge(tmp_path) as one:
         waiting: dict[str, weakref.ref[Run]] = {}
@@ -283,7 +284,7 @@ async def test_the_contexts_of_waiting_runs_together_keep_a_bounded_part_of_memo
             del run
 
         gc.collect()
-        # Each takes about 5 MB. A run that is not in memory is read from its journal when
+        # Each takes about 1.3 MB. A run that is not in memory is read from its journal when
         # somebody asks for it.
         assert 0 < sum(run() is not None for run in waiting.values()) < 15
         oldest = await one.run(next(iter(waiting)))
@@ -294,7 +295,7 @@ async def test_a_run_whose_context_does_not_fit_beside_the_others_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (executor, runs):
-        monkeypatch.setattr(module, "CALLER_MEMORY", 32 * MEGABYTE)
+        monkeypatch.setattr(module, "CALLER_MEMORY", 8 * MEGABYTE)
 
     ending = anyio.Event()
 
@@ -303,11 +304,11 @@ async def test_a_run_whose_context_does_not_fit_beside_the_others_is_refused(
         """Keeps its run at work."""
         await ending.wait()
 
-    plan: dict[str, Any] = {"calls": [{"_tool": "hold"}], "input": {"many": [[]] * 100_000}}
+    plan: dict[str, Any] = {"calls": [{"_tool": "hold"}], "input": {"many": [[]] * 25_000}}
     configuration = parse_configuration({"store": "ideas.sqlite"}, project=tmp_path)
     async with Bridge(configuration, toolbox=Toolbox(hold)) as open_bridge:
         working = [await open_bridge.run_plan(read_plan(plan)) for _ in range(3)]
-        with pytest.raises(LimitExceededError, match="the limit for one caller is 30 MB"):
+        with pytest.raises(LimitExceededError, match="the limit for one caller is 7 MB"):
             await open_bridge.run_plan(read_plan(plan))
 
         ending.set()
