@@ -13,6 +13,9 @@ import subprocess
 import sys
 import termios
 import unicodedata
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -117,28 +120,74 @@ def here(project: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return project
 
 
-def at_terminal(here: Path, words: list[str], columns: int) -> str:
-    """All that a command writes to a terminal that is its standard input, output and error."""
+def read_to_end(primary: int) -> str:
+    """All that is written to a terminal, until nobody has it open."""
+    seen = b""
+    # Linux says so when the other side of a terminal is gone.
+    with contextlib.suppress(OSError):
+        while part := os.read(primary, 65536):
+            seen += part
+
+    os.close(primary)
+    return seen.decode("utf-8", "replace")
+
+
+def process_at_terminal(here: Path, words: list[str]) -> str:
+    """All that a command in a process of its own writes to a terminal that is its standard output
+    and error.
+    """
     primary, secondary = pty.openpty()
-    termios.tcsetwinsize(secondary, (40, columns))
-    environment = {**os.environ, "TERM": "xterm"}
+    termios.tcsetwinsize(secondary, (40, 80))
     with subprocess.Popen(
         preloaded.python(EXECUTABLE, *words),
         cwd=here,
         stdin=subprocess.DEVNULL,
         stdout=secondary,
         stderr=secondary,
-        env=environment,
+        env={**os.environ, "TERM": "xterm"},
     ):
         os.close(secondary)
-        seen = b""
-        # Linux says so when the other side of a terminal is gone.
-        with contextlib.suppress(OSError):
-            while part := os.read(primary, 65536):
-                seen += part
+        return read_to_end(primary)
 
-    os.close(primary)
-    return seen.decode("utf-8", "replace")
+
+def at_terminal(words: list[str], columns: int) -> str:
+    """The same of a command in this process."""
+    primary, secondary = pty.openpty()
+    termios.tcsetwinsize(secondary, (40, columns))
+    with ThreadPoolExecutor(1) as threads:
+        seen = threads.submit(read_to_end, primary)
+        with standard_streams(secondary):
+            main(words)
+
+        return seen.result()
+
+
+@contextmanager
+def standard_streams(terminal: int) -> Generator[None]:
+    """Let a terminal be the standard output and error, and give no input. Closes the terminal."""
+    before = [os.dup(number) for number in range(3)]
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for number, place in enumerate((nothing, terminal, terminal)):
+        os.dup2(place, number)
+
+    os.close(nothing)
+    os.close(terminal)
+    try:
+        with (
+            pytest.MonkeyPatch.context() as patched,
+            open(0, closefd=False) as stdin,
+            open(1, "w", closefd=False) as stdout,
+            open(2, "w", closefd=False) as stderr,
+        ):
+            patched.setenv("TERM", "xterm")
+            patched.setattr(sys, "stdin", stdin)
+            patched.setattr(sys, "stdout", stdout)
+            patched.setattr(sys, "stderr", stderr)
+            yield
+    finally:
+        for number, place in enumerate(before):
+            os.dup2(place, number)
+            os.close(place)
 
 
 COMMANDS = [
@@ -187,7 +236,8 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("columns", [80, pytest.param(120, marks=pytest.mark.long)])
-def test_no_command_lets_hidden_characters_through_to_a_terminal(here: Path, columns: int) -> None:
+@pytest.mark.usefixtures("here")
+def test_no_command_lets_hidden_characters_through_to_a_terminal(columns: int) -> None:
     seen: dict[str, str] = {}
     for words in COMMANDS:
         # JSON does not depend on the width.
@@ -197,7 +247,7 @@ def test_no_command_lets_hidden_characters_through_to_a_terminal(here: Path, col
             if words[:2] == ["ideas", "export"] and more:
                 continue
 
-            told = at_terminal(here, [*words, *more], columns)
+            told = at_terminal([*words, *more], columns)
             name = " ".join([*words, *more])
             assert hidden(told) == [], name
             # A link or a style in the words of others is text.
@@ -227,5 +277,5 @@ def test_what_rich_draws_is_looked_through_once_more(capsys: pytest.CaptureFixtu
 
 
 def test_a_server_at_a_terminal_tells_of_hostile_modules_harmlessly(here: Path) -> None:
-    told = at_terminal(here, ["serve"], 80)
+    told = process_at_terminal(here, ["serve"])
     assert hidden(told) == []
