@@ -9,7 +9,9 @@ import json
 import os
 import re
 import secrets
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -21,10 +23,12 @@ import pytest
 from ideabridge.bridge.store.idea import IdeaMeta
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
+from tests import preloaded
 from tests.ideas.values import idea_of
 from tests.postgres import check_server, run_sql, server
 from tests.server.serving import TOOLS
 
+EXECUTABLE = Path(sys.executable).parent / "ideabridge"
 PAGE = Path(__file__).parent.parent.parent / "docs" / "team.md"
 ADDRESS = "postgresql://ideas@db.internal/ideas"
 Run = Callable[[str], str]
@@ -43,7 +47,12 @@ def run(tmp_path: Path) -> Run:
     """Run commands of the page: `/var` and `/backups` are folders of the test, and the user
     is who runs it.
     """
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    program = programs / "ideabridge"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(preloaded.python(EXECUTABLE))} "$@"\n')
+    program.chmod(0o700)
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
 
     def run(commands: str) -> str:
         for old in ("/var/", "/backups/"):
@@ -81,16 +90,16 @@ def run_at_work(folder: Path, place: str) -> Generator[str]:
     plan = folder / "plan.json"
     plan.write_text(json.dumps({"calls": [{"_tool": "hold", "gate": str(gate)}]}), encoding="utf-8")
     words = ["run", str(plan), "--tools", str(TOOLS), "--store", place, "--project", str(folder)]
-    process = subprocess.Popen(
-        [Path(sys.executable).parent / "ideabridge", *words], stderr=subprocess.DEVNULL
-    )
+    process = subprocess.Popen(preloaded.python(EXECUTABLE, *words), stderr=subprocess.DEVNULL)
     try:
         # The pipe can be opened once the call reads from it.
         with gate.open("w"):
             with Store.open(place) as store:
                 [record] = store.runs.newest(limit=1, caller=SEES_ALL)
             yield record.id
-            process.kill()
+            # What started it ends after it.
+            os.kill(preloaded.number(process), signal.SIGKILL)
+            process.wait()
     finally:
         process.kill()
         process.wait()
