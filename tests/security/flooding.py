@@ -66,7 +66,7 @@ def answers(message: dict[str, Any]) -> Iterator[bytes]:
         elif name == "ping":
             yield from (encoded({"id": one, "method": "ping"}) for one in range(20_000))
         elif name == "stderr":
-            for _ in range(50):
+            for _ in range(15):
                 sys.stderr.write("\n" * 500_000 + "one more line\n" * 10_000)
             print("the last word", file=sys.stderr, flush=True)
         elif name == "lists":
