@@ -190,6 +190,20 @@ async def test_what_was_at_work_goes_on_under_another_configuration_with_the_sam
         assert (run.status, run.given()) == ("done", "x")
 
 
+async def test_a_server_that_leaves_runs_to_workers_queues_what_was_left(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    [run_id] = await left_behind(path)
+    desk = Desk(open=True)
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path, role="front") as bridge:
+        await desk.recover(bridge)
+        # It neither continues the run, nor says that it cannot.
+        assert (desk.taken_up, desk.troubles) == ([], [])
+        record = bridge.store.runs.get(run_id)
+        assert record is not None
+        assert (record.status, record.driver) == ("queued", None)
+        assert (await bridge.resume(run_id)).status == "running"
+
+
 async def test_a_run_whose_tool_is_not_here_is_interrupted(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     [run_id] = await left_behind(path)

@@ -262,6 +262,29 @@ async def test_a_server_that_leaves_runs_to_workers_queues_what_a_person_takes_u
     assert desk.started == 1
 
 
+async def test_a_room_whose_run_is_queued_is_not_said_to_be_driven(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    free = Desk(free=True)
+    async with Bridge(toolbox=free.toolbox, store=path) as bridge:
+        run = await bridge.run_plan(read_plan(PLAN))
+        await run.wait()
+        await bridge.publish(run.id, "stuck_again")
+
+    desk = Desk()
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        calls: JSON = [{"_tool": "stuck_again", "_module": "idea:stuck_again"}]
+        run = await bridge.run_plan(read_plan({"calls": calls}))
+        await desk.begun.wait()
+        [room] = bridge.store.runs.rooms(run.id)
+
+    async with Bridge(toolbox=desk.toolbox, store=path, role="front") as front:
+        reached = await front.resume(room.id)
+        assert (reached.root.id, reached.root.status) == (run.id, "running")
+        record = front.store.runs.get(run.id)
+        assert record is not None
+        assert record.status == "queued"
+
+
 def stepping(reaches: int, reached: list[int], at_work: anyio.Event) -> Toolbox:
     """A tool whose calls end up to the one numbered `reaches`."""
 

@@ -1685,9 +1685,9 @@ class Bridge:
             await self._writer.perform(job, within=KEEPS_TRYING_SECONDS)
 
     async def resume(self, run_id: str, *, caller: Viewer = LOCAL) -> Run:
-        """Continue a run in this process after it was set aside or its process ended. If only a
-        heartbeat can show whether the run's driver is alive, wait for a heartbeat. `Runs.resume`
-        lists the errors.
+        """Continue a run in this process after it was set aside or its process ended. A process
+        that leaves runs to workers queues it instead. If only a heartbeat can show whether the
+        run's driver is alive, wait for a heartbeat. `Runs.resume` lists the errors.
         """
         return await self._open_runs.resume_when_left(run_id, caller)
 

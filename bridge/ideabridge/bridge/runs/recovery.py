@@ -302,11 +302,16 @@ class Recovery:
         if root is not None and root.id != record.id and self._goes_on_with(root):
             return None
         try:
-            return self._runs.resume(record.id, SEES_ALL)
+            run = self._runs.resume(record.id, SEES_ALL)
         except FinishedRunError:
             # The driver died after writing the last event, but before writing the status. Looking
             # up the run writes the status and wakes the tasks that are waiting for its end.
             return self._runs.get(record.id, record.caller)
+
+        if run.status == "running" and run.driver.epoch is None:
+            # The run was queued, so a worker continues it.
+            return None
+        return run
 
     def _goes_on_with(self, root: RunRecord) -> bool:
         """Return whether a room continues together with its parent, because a worker takes up

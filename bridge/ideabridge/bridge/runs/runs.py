@@ -514,8 +514,9 @@ class Runs:
         return run
 
     def resume(self, run_id: str, caller: Viewer, purpose: Purpose = GO_ON) -> Run:
-        """Load a run and continue it in this process. A run that is waiting for someone is returned
-        unchanged. `caller` is the owner of the run, or `SEES_ALL`.
+        """Load a run and continue it in this process. A process that leaves runs to workers queues
+        it instead. A run that is waiting for someone or for a worker is returned unchanged.
+        `caller` is the owner of the run, or `SEES_ALL`.
 
         Raises:
             UnknownRunError: this caller has no run with that id.
@@ -534,14 +535,19 @@ class Runs:
 
         if run.runner.lost is not None:
             raise InterruptedRunError(f"run {run_id} cannot continue: {run.runner.lost}")
-        if run.status == "running" and run.driver.epoch is None:
+        if run.status == "running" and run.driver.epoch is None and not self._is_queued(run):
             raise InterruptedRunError(f"run {run_id} is currently driven by another process")
         return run
+
+    def _is_queued(self, run: Run) -> bool:
+        """Return whether a run, or the run that a room belongs to, waits for a worker."""
+        root = self.store.runs.get(run.root.id)
+        return root is not None and root.status == QUEUED
 
     async def resume_when_left(self, run_id: str, caller: Viewer) -> Run:
         """Resume a run for a person, even one that was set aside; see `resume`. If only a heartbeat
         can show whether the run's driver is alive, wait for a heartbeat, but no longer than the
-        lease lasts. A process that leaves runs to workers queues the run instead.
+        lease lasts.
         """
         first = self.store.runs.find(run_id, caller=caller)
         while True:
@@ -552,9 +558,6 @@ class Runs:
                     )
             except InterruptedRunError:
                 now = self.store.runs.get(run_id)
-                if now is not None and now.status == QUEUED:
-                    # This process leaves runs to workers.
-                    return self.get(run_id, now.caller)
                 if now is None or now.status != "running" or now.lease != first.lease:
                     raise
                 seconds = self.seconds_until_lapse(now.lease)
