@@ -350,7 +350,7 @@ def _signed(name: str, value: Any) -> str:
         returned = "" if getter is None else getter.__annotations__.get("return", "")
         signature = f"{name}: {returned}"
     elif inspect.isclass(value):
-        # Of a protocol, an exception or a model of pydantic the signature says nothing.
+        # The signature of a protocol, an exception or a pydantic model says nothing.
         tells = (
             "__init__" in vars(value)
             and not issubclass(value, Exception)
@@ -382,7 +382,7 @@ def _signature(value: Any, *, returns: bool = True) -> str:
     else:
         returned = ""
 
-    # A default without a literal prints its address.
+    # A default that has no literal would be printed with its address.
     whole = re.sub(
         r"<[^=]* at 0x[0-9a-f]+>",
         "...",

@@ -229,6 +229,6 @@ def test_timelines() -> None:
     assert lines[1] == "b    │██████████│   2000 ms"
     assert lines[2] == "late │     █████│   1000 ms (failed, caught)"
     assert draw_bars([]) == []
-    # With three spaces before it, the demo's own fits 80 columns.
+    # With three spaces in front, the demo's own bars fit into 80 columns.
     assert max(map(len, draw_bars([Bar("time.get_current_time", 0.0, 1.0)]))) + 3 <= 80
     assert draw_bars([Bar("x", 1.0, 1.0)], width=4) == ["x │█   │      0 ms"]

@@ -122,7 +122,7 @@ async def test_a_message_reads_the_same_in_every_spelling(block: Block) -> None:
     first, *others = [read_message(spelling) for spelling in block.value]
     assert others == [first] * len(others)
     assert others
-    # It is shown to a mind.
+    # The block is shown to a mind.
     mind = Prepared({"calls": [], "output": "read"})
     async with bridge_with(mind) as bridge:
         context = cast("list[JSON]", [block.value[0]])
@@ -178,7 +178,7 @@ async def test_over_mcp_each_example_of_a_request_ends_as_the_page_says(tmp_path
                 handed_in = {"run": answer["run"], "turn": turn, "solution": solution}
                 answer = structured(await client.call_tool("solve", handed_in))
             [result] = values(blocks, "result")
-            # Beside an output, an assistant is not given the state.
+            # If there is an output, an assistant does not get the state.
             expected = {name: value for name, value in result.items() if name != "state"}
             assert {name: answer.get(name) for name in expected} == expected
 
@@ -208,7 +208,7 @@ async def test_over_mcp_an_idea_becomes_a_tool_and_a_call(tmp_path: Path) -> Non
             if block.kind == "idea":
                 ideas.append(block.value)
             elif block.kind == "tool":
-                # What is published is a resource, too: the idea itself.
+                # What is published is also a resource: the idea itself.
                 [shown] = ideas
                 idea = await exported(client, block.value["name"])
                 assert {name: idea[name] for name in shown} == shown

@@ -106,7 +106,7 @@ def test_the_readme_program_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_page_of_the_command_line_lists_every_command() -> None:
     commands: dict[str, Any] = cast("Any", get_command(app)).commands
-    # Old names still answer, and no page lists them.
+    # Old names still work, but no page lists them.
     known = {name: command for name, command in commands.items() if not command.hidden}
     text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8").partition("## Shared options")[0]
     rows = [line for line in text.splitlines() if line.startswith("| `")]
@@ -114,7 +114,7 @@ def test_the_page_of_the_command_line_lists_every_command() -> None:
     for row in rows:
         first, *others = re.findall(r"`([^`]+)`", row.split("|")[1])
         name, *below = first.split()
-        # `users token add`, `list`: the commands of a group in a group.
+        # `users token add` and `list` are commands of a group within a group.
         if len(below) > 1 and re.fullmatch("[a-z]+", below[1]):
             following = []
         else:

@@ -114,7 +114,7 @@ def test_a_test_that_hangs_ends_with_its_processes_and_names_them(
     tmp_path: Path, workers: str
 ) -> None:
     (tmp_path / "test_hanging.py").write_text(HANGING, encoding="utf-8")
-    # One run of pytest for both: most of its time is its start.
+    # Run pytest once for both, because most of its time is its start.
     (tmp_path / "test_interrupted.py").write_text(INTERRUPTED, encoding="utf-8")
     said = run(tmp_path, "-n", workers, "--timeout", "1", before="trap '' INT QUIT TERM")
     assert "crashed" not in said

@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    # The tests may run under make themselves.
+    # The tests may themselves run under make.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     command = ["make", "-f", str(ROOT / "Makefile"), f"PYTHON={folder / 'python'}", *words]
     return subprocess.run(
@@ -119,7 +119,7 @@ def test_an_installation_that_failed_says_why_and_keeps_what_was_there(folder: P
     failed = make(folder, "lint")
     assert failed.returncode == 2
     assert "The conflict is caused by: pymdown-extensions==13.1" in failed.stderr
-    # Without a network, each attempt fails, and what was installed goes on working.
+    # Without a network, every attempt fails, and what was installed still works.
     assert make(folder, "lint").returncode == 2
     assert installed(folder, "demo") == []
     (folder / "conflict").unlink()

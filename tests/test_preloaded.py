@@ -50,7 +50,7 @@ def test_it_ends_by_the_signal_that_its_starter_gets(
         assert process.stdout is not None
         assert process.stdout.readline() == f"{preloaded.number(process)}\n"
         process.send_signal(number)
-        # The script holds this end, too.
+        # The script also holds this end.
         assert process.stdout.read() == ""
         assert process.wait() == -number
 

@@ -73,7 +73,7 @@ def names_imported(node: ast.Import | ast.ImportFrom) -> list[str]:
     if isinstance(node, ast.Import):
         return [name.name for name in node.names]
     module = "." * node.level + (node.module or "")
-    # `from ideabridge import server` names its part here.
+    # `from ideabridge import server` names the part here.
     return [module, *(f"{module}.{name.name}" for name in node.names)]
 
 
@@ -235,7 +235,7 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def test_imports_make_no_circle() -> None:
-    # A package's list of public names imports everything below it, for type checkers alone.
+    # For type checkers alone, a package's list of public names imports everything below it.
     lists = {name for name, path in NAMES.items() if path.name == "__init__.py"}
     graph = {name: imports_of(path) - lists for name, path in NAMES.items() if name not in lists}
     assert circles(graph) == []
@@ -312,7 +312,7 @@ def test_public_classes_and_functions_have_names_of_their_own() -> None:
     modules_by_name: dict[str, set[str]] = {}
     for module, path in NAMES.items():
         if module == "ideabridge.bridge.sync":
-            # The bridge for scripts has the names of what it waits for.
+            # The bridge for scripts uses the names of what it waits for.
             continue
         for name in outline(path).defined:
             if not name.startswith("_") and name not in SHARED_NAMES:
@@ -361,7 +361,7 @@ def test_ci_runs_the_command_of_the_readme() -> None:
     commands = [
         line for line in script.read_text(encoding="utf-8").splitlines() if line.startswith("make ")
     ]
-    # pytest's closing line stands at the end of the output.
+    # pytest's closing line comes at the end of the output.
     assert commands[-1].endswith(" test")
     assert "make test" in (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -438,8 +438,8 @@ def test_constraints_name_every_dependency_of_the_project() -> None:
     build = project()["build-system"]["requires"]
     pinned = {canonicalize_name(pin.name): pin for pin in pins("constraints.txt")}
     own = canonicalize_name(meta["name"])
-    # Peers are measured as their users get them; one that an extra of ours needs is pinned like
-    # any dependency.
+    # Peers are measured as their users install them. A peer that one of our extras needs is pinned
+    # like any other dependency.
     needed = {canonicalize_name(Requirement(text).name) for text in extras}
     assert not (peers - needed) & pinned.keys()
     for text in [*meta["dependencies"], *extras, *build]:
@@ -513,7 +513,7 @@ def test_the_wheel_holds_the_three_packages(tmp_path: Path) -> None:
     shipped = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
     assert sorted(shipped) == sorted(here)
     assert "ideabridge = ideabridge.server.main:main" in entry_points
-    # The page of the package shows the README, whose links lead to the repository.
+    # The page of the package shows the README, so the README's links must lead to the repository.
     targets = re.findall(r"\]\(([^)\s]+)\)", metadata)
     assert len(targets) > 20
     assert [one for one in targets if not one.startswith("https://")] == []

@@ -245,7 +245,7 @@ found
 async def test_what_is_wrong_with_a_handle_is_told(
     bridge: Bridge, program: str, error: str
 ) -> None:
-    # Without a type, as from a tool without an output schema.
+    # The value has no type, like that of a tool without an output schema.
     begin = (
         "async def large_one() -> Any:\n    "
         'return await large.rows(n=input["n"])\nfound = await large_one()\n'

@@ -135,7 +135,7 @@ async def test_what_went_wrong_is_in_the_next_request() -> None:
     assert "saw ['pen', 'ink']" in told[1]
     assert "0 page: done" in told[1]
     assert "failed" not in told[1]
-    # A Request refers to no earlier one, so it shows the program to which the line belongs.
+    # A Request does not refer to an earlier one, so it shows the program that the line belongs to.
     assert MISSPELLED in told[2]
     assert "line 2, column 7: Module `tools` has no member `prize`" in told[2]
     assert "saw" not in told[2]
@@ -155,7 +155,7 @@ async def test_a_program_that_only_prints_shows_what_the_mind_wants_to_see() -> 
         f"The last program printed:\nrow {number}" in mind.told(number + 1) for number in range(3)
     ] == [True] * 3
     assert "neither calls nor an output" not in mind.told(1)
-    # A program that shows nothing is no step forward.
+    # A program that shows nothing is not progress.
     idle = Scripted({"program": "None"}, {"program": "None"})
     async with scripted(idle) as bridge:
         assert (await solved(bridge)).status == "stalled"
@@ -251,7 +251,7 @@ async def test_a_model_answers_with_programs(cut: int) -> None:
 async def test_a_model_writes_a_malformed_answer_again_before_anything_runs() -> None:
     run, fake = await by_endpoint({"program": LOOP, "output": 4}, {"program": LOOP})
     assert (run.status, run.given(), len(fake.bodies)) == ("done", 11, 2)
-    # It is one Request: the second answer continues the conversation.
+    # This is a single Request: the second answer continues the conversation.
     assert run.turn == 0
     assert "That cannot be read: program: it makes its own calls and output" in fake.texts(1)
 
@@ -332,14 +332,14 @@ async def test_a_mind_is_told_how_to_write_programs() -> None:
     schema, told = await first_request(tools=["page", "price"])
     assert schema["oneOf"] == [{"required": ["calls", "output"]}, {"required": ["program"]}]
     described = program_in(schema)["description"]
-    # Parameters and results are in the schema of calls.
+    # The schema of calls describes the parameters and results.
     assert described.endswith("Tools:\ntools: page, price")
     for words in ("gather(return_exceptions=True)", "inheritance", "TypedDict", "RuntimeError"):
         assert words in described
 
     assert "asks a mind" not in described
     assert '{"program": TEXT}' in told
-    # What every Request costs, in characters of JSON.
+    # This is what every Request costs, in characters of JSON.
     assert len(json.dumps(described)) < 800
 
 
@@ -370,7 +370,7 @@ async def test_programs_are_offered_only_where_they_can_run(given: dict[str, Any
     assert "program" not in told
     if "programs" in given:
         offered, offered_told = await first_request()
-        # Nothing else of what is shown depends on it.
+        # Nothing else that is shown depends on it.
         without = {name: one for name, one in properties_of(offered).items() if name != "program"}
         rest = {name: part for name, part in offered.items() if name != "oneOf"}
         assert schema == {**rest, "properties": without, "required": ["calls", "output"]}
@@ -454,7 +454,7 @@ async def test_the_model_of_a_client_answers_with_programs(
 
     assert (done["status"], done["output"], done["mind"]["name"]) == ("done", 6, "sampling")
     assert not model.answers
-    # The first is handed back, and the second is a Solution that failed.
+    # The first answer is handed back, and the second is a Solution that failed.
     assert "leave calls and output out" in said(model.asked[1])
     assert "Argument `c` does not match any known parameter" in said(model.asked[2])
     assert "leave calls and output out" not in said(model.asked[2])

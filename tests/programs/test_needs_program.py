@@ -163,7 +163,7 @@ async def status_of(bridge: Bridge, name: str, arguments: JSONObject) -> tuple[s
 async def test_it_is_published_at_once_and_says_what_is_open(bridge: Bridge) -> None:
     published = await bridge.publish(await stale_closed(bridge), "close_stale")
     assert published.version == 1
-    # Which issue is closed hangs on its place, and on a state that stands in several.
+    # Which issue is closed depends on its position, and on a state that occurs in several places.
     assert set(kinds(published)) <= {"position", "computed", "several_places"}
     assert len(kinds(published)) == 2
     lifting = (published.plan or {})["lifting"]
@@ -268,7 +268,7 @@ async def test_the_request_names_what_programs_lack_and_nothing_that_they_have(
         try:
             run = await bridge.run_plan({"program": program})
         except PlanError:
-            # It was refused before anything ran.
+            # The plan was refused before anything ran.
             continue
 
         with anyio.fail_after(30):
@@ -310,7 +310,7 @@ async def test_the_request_begins_with_what_the_publisher_says(bridge: Bridge) -
     ]
     assert request.text.count("Close the stale issues") == 1
     assert (await bridge.program_request(run)).text.startswith("task: Close the stale issues")
-    # The mind that is asked for the next program sees it as well.
+    # The mind that is asked for the next program sees it, too.
     publish_request = PublishRequest(
         run, "close_stale", by=ASSISTANT, description="Closes old ones alone."
     )
@@ -369,7 +369,7 @@ async def test_a_call_that_no_recording_reached_asks_whatever_the_rules_allow(
         assert "no recorded run has made the call in line 9" in str(question)
         assert tracker.notes == []
         if approval != "a rule for this tool":
-            # What was reached runs without a question.
+            # A call that a recorded run made runs without a question.
             assert (await status_of(bridge, "close_stale", {"project": "web"}))[0] == "done"
 
 
@@ -469,10 +469,10 @@ async def test_a_program_that_writes_the_recording_down_is_asked_about(bridge: B
     copied_values = (published.plan or {})["copied"]
     assert isinstance(copied_values, list)
     assert len(copied_values) == 5
-    # A text that the run sent is named, and not asked about: most of these are the same
-    # for every input.
+    # A text that the run sent is named but not asked about, because most of these texts are the
+    # same for every input.
     assert copied_values[-1] == 'line 2: "web" is also in calls.0 (issues) at project'
-    # What a person wrote is published, and its report names them.
+    # A program that a person wrote is published, and its report names these values.
     assert (await bridge.publish(run, "close_two", program=copied)).version == 2
 
 
@@ -496,7 +496,7 @@ async def test_a_value_that_a_result_only_repeats_is_not_asked_about() -> None:
             await bridge.publish(run, "clocks", program=answered(program))
 
         assert caught.value.values == ["Asia/Tokyo"]
-        # Sent before any result had it.
+        # The value was sent before any result contained it.
         run = await by_hand(bridge, [second], [first], output={"at": 1})
         lines = program.splitlines()
         lines[1:3] = [lines[2], lines[1]]
@@ -538,7 +538,7 @@ async def test_a_recorded_default_is_asked_about_and_said_when_it_is_used(
         await bridge.publish(run, "tell", program=answered(program, **said))
 
     assert caught.value.values == ["all is quiet in web"]
-    # A person's program is published as it is.
+    # A program that a person wrote is published unchanged.
     written = replace(answered(program, **said), is_of_mind=False)
     published = await bridge.publish(run, "tell", program=written)
     assert (published.plan or {})["recorded_defaults"] == ["text"]
@@ -615,7 +615,7 @@ await tools.notify(text=input.get("who", "ann") + ", " + input["project"] + " is
     said: JSONObject = {"inputs": [{"project": "web"}], "constants": ["ann", "quiet"]}
     published = await bridge.publish(run, "tell", program=answered(program, **said))
     assert "recorded_defaults" not in (published.plan or {})
-    # Whoever reads about the tool still sees that the values are recorded ones.
+    # Whoever reads about the tool still sees that these are recorded values.
     assert "the default of who" in str((published.report or {})["copied"])
     tracker.notes.clear()
     replay = await bridge.start_idea("tell", {"project": "app"})
@@ -625,7 +625,7 @@ await tools.notify(text=input.get("who", "ann") + ", " + input["project"] + " is
 
     assert replay.run.assumed == []
     assert tracker.notes == ["ann, app is quiet"]
-    # What a person calls constant in a program is not assumed, and the rest is.
+    # What a person calls constant in a program is not assumed, but the rest is.
     said["constants"] = ["quiet"]
     written = replace(answered(program, **said), is_of_mind=False)
     published = await bridge.publish(run, "tell", program=written)
@@ -702,7 +702,7 @@ async def test_examples_are_of_the_publisher_and_of_no_result(bridge: Bridge) ->
     published = await bridge.publish(run, "close_some", program=answered(program, **said))
     assert (published.input_schema or {})["properties"] == {
         "project": {"type": "string", "examples": ["web"]},
-        # Both stand in results that somebody else wrote.
+        # Both occur in results that somebody else wrote.
         "state": {"type": "string"},
         "note": {"type": "string"},
     }
@@ -745,8 +745,8 @@ async def test_a_program_is_compared_with_what_callers_had_before_its_plan(bridg
     program = answered(CLOSE_OLD, **CLOSING)
     second = await bridge.publish(run, "close_stale", program=program)
     assert bridge.store.change_of(second).breaking == []
-    # The plan of another run is what callers have; the program that replaces the next plan is
-    # compared with it.
+    # Callers have the plan of another run, so the program that replaces the next plan is compared
+    # with that one.
     looked = await bridge.run_plan(
         {"calls": [{"_tool": "issues", "project": "†input.team"}], "input": {"team": "web"}}
     )
@@ -773,7 +773,7 @@ async def test_three_rounds_are_counted_and_journaled(bridge: Bridge) -> None:
     assert "is not in the run" in refused[0].why
     journaled = await bridge.run(refused[2].run)
     assert journaled.given() == wrong.to_json()
-    # A person may ask for more.
+    # A person may ask for another program.
     assert (await rounds.hand_in(request, answered(CLOSE_OLD, **CLOSING))).answer == "program"
     assert rounds.refused(request) == []
 

@@ -201,7 +201,7 @@ async def test_it_travels_as_a_document(library: Library, bridge: Bridge) -> Non
             "found": ["cora"],
             "pages": 2,
         }
-        # Its run stays where it was made, which is no fault of the program.
+        # The run stays in the store where it was made, which is not a fault of the program.
         (verdict,) = await other.verify()
         assert verdict.faults == []
         assert any("its run cannot be read: " in note for note in verdict.notes)
@@ -212,7 +212,7 @@ async def test_it_travels_as_a_document(library: Library, bridge: Bridge) -> Non
     assert isinstance(plan, dict)
     calls = plan["calls"]
     assert isinstance(calls, list)
-    # A document that declares less than its program may call.
+    # This document declares less than its program may call.
     hidden: JSONObject = {**plan, "calls": calls[:1]}
     edited: JSONObject = {**document, "publication": {**published, "plan": hidden}}
     async with Bridge(FREE, toolbox=Library().toolbox) as other:

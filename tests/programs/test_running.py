@@ -294,7 +294,7 @@ found = await asyncio.gather(*[sold(str(number)) for number in range(2_000)])
         run.decide(one.approval, "deny", by="a person")
 
     assert await run.wait() == "done"
-    # Looking at every question for each decision takes 20 s.
+    # Going through every question for each decision would take 20 s.
     assert time.process_time() - began < 6
     assert run.given() == []
     assert shop.sold == []
@@ -371,7 +371,7 @@ async def test_a_mind_may_answer_with_a_program(bridge: Bridge, shop: Shop) -> N
     run.submit(1, {"program": "import tools\nawait tools.prize(item='a')"})
     assert await run.wait() == "needs_solution"
     assert "has no member `prize`" in str(run.errors())
-    # The same program again changes nothing.
+    # Submitting the same program again changes nothing.
     run.submit(1, {"program": "import tools\nawait tools.prize(item='a')"})
 
     run.submit(2, {"program": "import tools\n(await tools.price(item='ink')) + 1"})

@@ -43,7 +43,7 @@ async def test_a_signature_names_what_plans_and_programs_call_differently(tmp_pa
             assert "  look-up of a repository" in lines
             assert 'time_.now(repo: str = ...) -> Any # _module: "time"' in lines
             assert any(line.startswith("tools.pick(") and line.endswith("-> Any") for line in lines)
-            # What the line tells, and nothing else, makes a plan and a program.
+            # What the line says is all that is needed for writing a plan and a program.
             calls = [{"_tool": "look-up", "_module": "my-server", "class": "a", "_outputPath": "x"}]
             assert (await call(client, "run_plan", calls=calls))["status"] == "done"
             program = (
@@ -83,7 +83,7 @@ async def test_what_was_observed_is_told_and_refuses_no_program(tmp_path: Path) 
             [tool] = [one for one in structured(told)["tools"] if one["name"] == "git_log"]
             assert tool["signature"] == "git.git_log(repo: str = ...) -> str # observed"
             assert "does not declare" in text(told)
-            # A text has no `keys`; but nobody promised a text.
+            # Text has no `keys`, but nobody said that the result is text.
             program = (
                 "import git\nx = await git.git_log(repo='r')\nx.keys() if isinstance(x, "
                 "dict) else x + 1 if 0 else x"

@@ -194,7 +194,7 @@ before = await tools.price(item=input["item"])
         each = step(program, {"item": "†item"}, _each=items)
         run = await ended(bridge, {"calls": [each], "output": "†results.0"})
         assert run.given() == [[n, n + 1] for n in range(40)]
-        # A program that begins again makes no call twice.
+        # A program that starts again makes no call twice.
         assert len(shop.did) == 80
 
 
@@ -220,7 +220,7 @@ async def test_its_calls_ask_in_the_run(bridge: Bridge, shop: Shop) -> None:
         ["0", "0"],
         ["pen", "ink"],
     )
-    # Both touch the tools of this process, and the program may change something.
+    # Both affect the tools of this process, and the program may change something.
     assert shop.did == ["sell pen", "sell ink", "price map"]
 
 

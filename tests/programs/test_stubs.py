@@ -366,7 +366,7 @@ await srv.match(type="a", self="b", class_="c")
 """
 
     assert await checked(sandbox, tools, right) is None
-    # A typed result is a dict, and may get further members.
+    # A typed result is a dict, so more members may be added to it.
     advised = """
 import srv
 def total(row: dict) -> dict:

@@ -7,8 +7,8 @@ from __future__ import annotations
 import os
 import sys
 
-# The tests start this hundreds of times, and `json` takes nearly as long to import as Python to
-# start; this is the part of it that writes text.
+# The tests start this hundreds of times, and importing `json` takes nearly as long as starting
+# Python, so import only the part of it that writes text.
 from _json import encode_basestring_ascii
 
 words = [encode_basestring_ascii(word) for word in sys.argv[1:]]

@@ -48,7 +48,7 @@ def call(request: int, name: str) -> None:
             sys.stdout.write("x\n" * 50_000)
             send({"id": request, "result": done})
         case "stray":
-            # Answers to calls that may come, before they are sent.
+            # Answer calls that may follow, before they are sent.
             for number in range(request + 1, request + 50):
                 send({"id": number, "result": {"content": [{"type": "text", "text": "not this"}]}})
             send({"id": request, "result": done})

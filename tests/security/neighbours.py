@@ -170,7 +170,7 @@ async def settle(neighbours: Neighbours) -> None:
         parent = str((await call(client, "run_plan", calls=[room]))["run"])
         add(Pair("room", f"{parent}.0.0", "run_0123456789abcdef.0.0"))
 
-        # The first version is private; the name is shared with the second.
+        # The first version is private, and the second shares the name.
         await call(
             client, "publish_idea", idea=run, name=SHARED, answer="plan", description=description
         )

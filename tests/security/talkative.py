@@ -31,7 +31,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             text = str(params.get("arguments", {}).get("text"))
             sys.stderr.write(f"called with {text}\n")
             sys.stderr.flush()
-            # It is not a message either.
+            # This is not a message either.
             sys.stdout.write(f"debug: {text}\n")
             if params.get("name") == "die":
                 sys.stdout.flush()

@@ -53,7 +53,7 @@ def test_a_changed_tool_is_shown_and_accepted(
     assert verdict["faults"] == [f"calls.0: git.git_log has changed: {DIFFERENCE}"]
     error = told(capsys, "ideas", "call", "history", "-i", "repo=x", code=2)["error"]
     assert "`ideabridge servers accept git`" in error["message"]
-    # Nobody is at a terminal: nothing is accepted without --yes.
+    # Nobody is at a terminal, so nothing is accepted without --yes.
     shown = told(capsys, "servers", "accept", "git", code=1)
     assert shown["changed"] == [
         {"tool": "git.git_log", "differences": [DIFFERENCE], "ideas": ["history@1"]}

@@ -92,7 +92,7 @@ async def test_a_person_says_always_in_a_form_and_takes_it_back(era: str, tmp_pa
         by = "the person at the client"
         assert done["decided"] == [f"call 0 (write_note): approve ({cited}) by {by}"]
 
-        # The server that runs follows at the next call.
+        # The running server notices this at the next call.
         await rules(configuration, "--remove", rule["id"][:6])
         await call(client, "run_plan", calls=[note(tmp_path / "three")])
         assert len(person.forms) == 2
@@ -166,7 +166,7 @@ async def test_a_project_adds_and_reads_no_rules(key: str, tmp_path: Path) -> No
 
     content = {key: json.loads(stored)["rules"], "tools": [str(TOOLS)], "store": "s.sqlite"}
     write_trusted(project, content)
-    # Some of these keys are refused, and the others are ignored.
+    # Some of these keys are rejected, and the others are ignored.
     command = preloaded.python(BIN / "ideabridge", "run", "-", "--json")
     plan = json.dumps({"calls": [note(tmp_path / "three")]})
     ended = await anyio.run_process(command, input=plan.encode(), check=False)
@@ -209,7 +209,7 @@ async def test_each_user_has_rules_of_their_own(tmp_path: Path) -> None:
             assert len(bob.forms) == 1
             assert "denied by the person at the client (bob)" in str(told)
 
-        # The rule is in the store, and the owner of the store withdraws it.
+        # The rule is in the store, and is withdrawn by the store's owner.
         assert not rules_path().exists()
         [rule] = await rules(configuration)
         assert (rule["caller"], rule["by"]) == ("user:ann", "the person at the client (ann)")

@@ -109,7 +109,7 @@ def test_the_users_own_configuration_holds_and_the_file_is_named(project: Path, 
     refusal = loaded.opened_by(needs_token=True)
     assert (refusal is not None) is (how in (*UNREADABLE, "auth", "near"))
     assert refusal is None or str(file) in refusal
-    # A program that asks for its configuration is told.
+    # A program that asks for its configuration gets the error.
     with pytest.raises(ConfigurationError):
         load_configuration(project=project)
 

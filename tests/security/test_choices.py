@@ -96,7 +96,7 @@ async def test_publishing_without_choices_asks_nobody_and_says_what_it_takes(
     with Store.open(tmp_path / "ideas.sqlite") as store:
         plan: Any = store.publications.get("sum_up", caller=SEES_ALL).plan
 
-    # Nobody decided anything.
+    # Nobody has decided anything.
     assert "decided_by" not in plan["lifting"]
 
 
@@ -112,7 +112,7 @@ async def test_the_person_accepts_the_choices_in_a_form(era: str, tmp_path: Path
 
     [form] = shown
     assert form.startswith(f"Publish {run} as the tool sum_up, with these choices?\n\n  | take  ")
-    # The form breaks long lines, and marks each.
+    # The form breaks long lines, and marks each of them.
     whole = " ".join(form.replace("  | ", "").split())
     for path, value in TAKEN["take"].items():
         assert f'"{path}": {json.dumps(value, ensure_ascii=False)}' in whole
@@ -183,7 +183,7 @@ async def test_a_form_declined_at_once_is_nobodys_answer(era: str, tmp_path: Pat
             client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN
         )
         assert "nobody was asked: the client declined the form at once" in said
-        # From now on the session counts as one without forms.
+        # From now on, this session counts as one without forms.
         await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)
 
     assert len(shown) == 1

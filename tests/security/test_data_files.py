@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
 
     monkeypatch.setenv("HOME", str(home))
-    # What a variable means where trust is asked for is not what it means where a server starts.
+    # A variable need not mean the same where trust is asked for as where a server starts.
     monkeypatch.delenv("SHELL", raising=False)
     monkeypatch.setenv("TZ", "UTC")
     project = tmp_path / "project"
@@ -219,7 +219,7 @@ def test_all_files_together_have_one_limit(
     path = write(folder, {**servers, "code": {"command": "./server.bin"}})
     assert main(["trust", "--hash", shown(capsys)["hash"]]) == 2
     assert "2.db cannot be read or is too large" in capsys.readouterr().err
-    # What is confirmed as data takes no room.
+    # A file that is confirmed as data does not count towards the limit.
     trust(capsys, "0.db")
     assert is_trusted(path)
     os.truncate(folder / "server.bin", 100 * 1024 * 1024)
@@ -263,7 +263,7 @@ def test_the_hash_covers_which_files_are_data(
                 assert main(["trust", "--hash", found, *words]) == 2
 
     assert not is_trusted(path)
-    # The content of data may change between looking and trusting, and that of other files may not.
+    # Between looking and trusting, the content of data may change, but not that of other files.
     (folder / "shop.db").write_text("two", encoding="utf-8")
     assert main(["trust", "--hash", hashes[()]]) == 2
     assert main(["trust", "--hash", hashes["--data", "shop.db"], "--data", "shop.db"]) == 0
@@ -288,7 +288,8 @@ def test_only_a_file_that_was_shown_can_be_named(
 def test_a_terminal_asks_about_each_file(
     folder: Path, typed: str, confirmed: bool, columns: int
 ) -> None:
-    # A trusted server is started, and npm would look for the package on the network.
+    # The server is trusted and therefore started, and npm would look for the package on the
+    # network.
     path = write(folder, {"memory": {**MEMORY, "command": "no-such-program"}})
     terminal = Terminal(folder, ["tools", "list"], columns=columns)
     terminal.read_until("s(how the file): ")
@@ -318,7 +319,7 @@ def test_entries_of_earlier_versions_keep_their_meaning(
 
     trust_path().write_text(json.dumps(held), encoding="utf-8")
     assert is_trusted(path)
-    # What was covered is covered, so the first change asks once more.
+    # The file was covered until now, so the first change asks once more.
     (folder / "shop.db").write_text("one", encoding="utf-8")
     assert not is_trusted(path)
     trust(capsys, "shop.db")

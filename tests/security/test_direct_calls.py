@@ -91,7 +91,7 @@ async def test_a_denied_tool_cannot_be_called_directly(served: tuple[str, Path],
         said = await refused(client, "delete_repo", x="all")
         assert "denied by the configuration" in said
         assert "nobody deletes here" in said
-        # What no rule speaks of is the host's own decision.
+        # If no rule applies, the host decides for itself.
         assert json.loads(text(await client.call_tool("status", {"x": "now"})))["tool"] == "status"
         assert await call(client, "add", a=1, b=2) == {"result": 3}
 
@@ -209,7 +209,7 @@ async def test_every_direct_call_is_recorded(
             asked = structured(
                 await client.call_tool("write_note", {"path": str(tmp_path / "n"), "text": "x"})
             )
-            # Own tools leave runs; they are no direct calls.
+            # Own tools leave runs behind, so they are not direct calls.
             await call(client, "check_run")
 
     rows = recorded(tmp_path)
@@ -227,7 +227,7 @@ async def test_every_direct_call_is_recorded(
     assert all(began - 1 <= one["at"] <= time.time() and 0 <= one["seconds"] < 60 for one in rows)
     assert {one["caller"] for one in rows} == {"local"}
     assert {one["client"] for one in rows} == {"host with [secret:API_TOKEN] 1.2"}
-    # Of the later era, each request stands for itself.
+    # In the later era, there are no sessions: each request is independent.
     assert all(bool(one["session"]) == (era == "legacy") for one in rows)
     assert secret.encode() not in stored(tmp_path)
     store = ["--store", str(tmp_path / "ideas.sqlite")]
@@ -330,7 +330,8 @@ async def test_where_only_persons_decide_a_direct_call_waits_for_one(
     given = {"path": str(tmp_path / "note"), "text": LITERAL}
     url, folder = persons if transport == "http" else (None, tmp_path)
     async with asking(url, folder, era) as client:
-        # What only reads runs, as in a plan; what does not say so asks, whoever has it.
+        # As in a plan, a tool that only reads runs, and a tool that does not say so asks, wherever
+        # it is.
         assert await call(client, "add", a=1, b=2) == {"result": 3}
         told = structured(await client.call_tool("commit", {"x": str(tmp_path)}))
         assert told["status"] == "needs_approval"
@@ -344,8 +345,8 @@ async def test_where_only_persons_decide_a_direct_call_waits_for_one(
             "after the decision, call write_note again with the same arguments to get its result"
             in text(first)
         )
-        # The same call again is the same run, also at the same time. Other arguments
-        # are another call.
+        # Sending the same call again leads to the same run, even at the same time. With other
+        # arguments, it is another call.
         again: list[str] = []
 
         async def repeat() -> None:
@@ -362,7 +363,7 @@ async def test_where_only_persons_decide_a_direct_call_waits_for_one(
         done = await client.call_tool("write_note", given)
         assert (done.is_error, structured(done)) == (False, {"result": len(LITERAL)})
         assert (tmp_path / "note").read_text() == LITERAL
-        # It was answered, so the same call is a new one.
+        # The call has been answered, so sending it again is a new call.
         anew = structured(await client.call_tool("write_note", given))
         assert anew["status"] == "needs_approval"
         assert anew["run"] not in (run, other)

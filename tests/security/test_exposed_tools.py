@@ -81,8 +81,8 @@ async def test_a_name_that_was_told_is_the_tools_in_every_process(tmp_path: Path
         async with Client(one.server) as client:
             assert "git_log" in await all_tools(client)
         async with Client(other.server) as client:
-            # To it nothing of `git` is configured; but another server of the folder has told
-            # hosts that name.
+            # `git` is not configured for this server, but another server of the same folder has
+            # already given that name to hosts.
             assert "git_log" not in await all_tools(client)
 
 
@@ -106,7 +106,7 @@ async def test_no_idea_and_no_own_tool_takes_an_exposed_name(tmp_path: Path) -> 
         run = (await call(client, "run_plan", **PLAN))["run"]
         assert "choose another" in await refused(client, "publish_idea", idea=run, name="git_log")
 
-    # The command line asks no server.
+    # The command line does not ask any server.
     async with Bridge(
         modules.configured("git", expose=["modules"]), store=tmp_path / "ideas.sqlite"
     ) as bridge:
@@ -116,7 +116,7 @@ async def test_no_idea_and_no_own_tool_takes_an_exposed_name(tmp_path: Path) -> 
         ):
             await bridge.publish(run, "git_log")
 
-        # A store that an earlier version wrote may hold one.
+        # A store that was written by an earlier version may contain one.
         publication = await bridge.publish(run, "history")
         bridge.store.publications.publish(
             NewPublication(
@@ -164,7 +164,7 @@ async def test_hints_of_a_published_idea_are_those_of_now(tmp_path: Path) -> Non
         assert read_only(tools, "recorded") is True
         assert "readOnlyHint: was true, now false" in await refused(client, "history", repo="r")
 
-    # Also before the module is up.
+    # This also holds before the module is up.
     modules.takes_down("git")
     async with fronted(modules, "git", expose=[]) as front, Client(front.server) as client:
         assert read_only(await all_tools(client), "history") is False
@@ -196,7 +196,7 @@ async def test_a_call_that_the_rules_allow_now_takes_the_place_of_the_one_that_w
     async with fronted(modules, "git", approval=by_person) as front, Client(front.server) as client:
         assert "needs_approval" in await refused(client, "git_push", repo="r")
 
-    # A restart of the host changes nothing: the same call asks nobody again.
+    # After the host restarts, the same call does not ask anybody again.
     async with fronted(modules, "git", approval=by_person) as front, Client(front.server) as client:
         assert "needs_approval" in await refused(client, "git_push", repo="r")
         assert [run["status"] for run in (await call(client, "check_run"))["runs"]] == [
@@ -226,7 +226,7 @@ async def test_a_rule_that_allows_a_name_allows_no_direct_call_of_another_module
         fronted(modules, "evil", "git", approval=rules) as front,
         Client(front.server) as client,
     ):
-        # As in a plan: of a name that two modules have, the rule allows neither.
+        # As in a plan, a rule allows neither tool if two modules have tools with the same name.
         for name in ("evil_git_push", "git_push"):
             assert said in await refused(client, name, repo="r")
 

@@ -303,7 +303,7 @@ async def client_of(
     url: str, person: Person, people: list[Person], mode: str
 ) -> AsyncGenerator[Client]:
     async def approve(_context: Any, params: Any) -> types.ElicitResult:
-        # A form is of one's own call, or of what one publishes.
+        # A form is only about the person's own call, or about what that person publishes.
         assert not any(other.marker in params.message for other in people if other is not person)
         fields = params.requested_schema["properties"]
         chosen: dict[str, Any] = {
@@ -361,7 +361,7 @@ async def test_of_mixed_requests_no_answer_holds_anything_of_another_user(
                 try:
                     await worker.work(requests // len(workers))
                 except Exception as error:  # noqa: BLE001 - raised below
-                    # Raised through ten clients it would come wrapped in twenty groups.
+                    # Raised through ten clients, it would be wrapped in twenty groups.
                     failures.append(error)
                     working.cancel_scope.cancel()
 

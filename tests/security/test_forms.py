@@ -117,7 +117,7 @@ async def test_a_call_whose_end_is_not_shown_cannot_be_approved_in_the_form(
     configuration = configured(tmp_path)
     async with over_stdio(configuration, era, elicitation_callback=person) as client:
         told = await call(client, "run_plan", calls=[note(tmp_path / "one", words)])
-        # Whatever the client lets a person choose: what was not offered is not taken.
+        # Whatever the client lets a person choose, an answer that was not offered is not accepted.
         assert told["status"] == "needs_approval"
         assert (
             "the person's answer in the form was not accepted: decision: expected deny"
@@ -134,7 +134,7 @@ async def test_a_call_whose_end_is_not_shown_cannot_be_approved_in_the_form(
         f"  | text:\n  |   {len(whole):,} characters, SHA-256\n  "
         f"|   {hashlib.sha256(whole.encode()).hexdigest()}"
     ) in text
-    # What the form names shows the rest, and decides.
+    # The commands in the form show the rest and make the decision.
     shows, decides = (
         shlex.split(line)[1:]
         for line in text.split("\n")
@@ -273,7 +273,8 @@ def test_no_text_passes_for_ours_or_is_invisible(name: str, value: str, plan: bo
 
     assert ours == [*expected, f"Run run_1, approval {request.approval}."]
     for line in lines:
-        # A terminal does not break it: what it would put into the next line would have no mark.
+        # No terminal may have to break a line, because the part on the next line would have no
+        # mark.
         assert sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in line) <= 80
 
     for one in text.replace("\n", ""):
@@ -336,7 +337,7 @@ async def test_a_module_cannot_imitate_an_approval(
     async with over_stdio(configuration, era, elicitation_callback=person) as client:
         done = await call(client, "run_plan", calls=calls)
 
-    # One form was the module's, the other ours.
+    # One form came from the module, and the other from ideabridge.
     [(theirs, form), (ours, _)] = sorted(
         person.forms, key=lambda one: one[0].startswith("Run write_note?")
     )

@@ -216,7 +216,7 @@ async def test_others_are_answered_while_a_result_is_held_against_a_hostile_sche
 ) -> None:
     trap = hostile({"type": "array", "items": ENUMERATED})
     plan: list[dict[str, Any]] = [
-        # As many values as the parameters of a call may have, but for a few.
+        # These are nearly as many values as the parameters of a call may have.
         {"_tool": "nested", "n": 19_000, "_outputPath": "nested"},
         {"_tool": "trap", "x": "†state.nested", "_outputPath": "y"},
     ]
@@ -457,8 +457,8 @@ async def test_a_check_that_takes_long_holds_up_nobody(
 ) -> None:
     monkeypatch.setattr(worker, "MOST_SECONDS", 0.5)
     monkeypatch.setattr(schemas, "SECONDS_BLOCKED", 0.3)
-    # On a busy machine, compiling 3,000 patterns takes nearly as long as it may, which
-    # another test measures.
+    # On a busy machine, compiling 3,000 patterns takes nearly as long as is allowed, which another
+    # test measures.
     monkeypatch.setattr(schemas, "_PATTERNS_SECONDS", 10.0)
     schema, make = ENDLESS_CHECKS[number]
     value = make()
@@ -471,7 +471,7 @@ async def test_a_check_that_takes_long_holds_up_nobody(
             await validator.check_apart(value)
 
     await others_run_meanwhile(check)
-    # Where nothing can be awaited, it blocks for no longer than it may.
+    # If nothing can be awaited, the check blocks for no longer than is allowed.
     with pytest.raises(LimitExceededError, match=stopped.format(3)):
         validator.check(value)
 
@@ -499,9 +499,9 @@ async def test_an_explanation_that_takes_long_is_left_out(
 async def test_a_worker_checks_and_explains_as_the_event_loop_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # The tests before this one have used up the seconds that this process may block.
+    # Earlier tests may have used up the seconds for which this process may block.
     monkeypatch.setattr(schemas, "blocking", schemas.Blocking())
-    # A worker that starts now imports jsonschema, on a busy machine in more than the usual time.
+    # A worker that starts now imports jsonschema, which takes longer than usual on a busy machine.
     monkeypatch.setattr(schemas, "_EXPLAINED_BLOCKED", 1.0)
     schema: JSONObject = {
         "items": {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
@@ -546,7 +546,8 @@ async def test_parameters_that_take_long_to_check_are_checked_where_the_call_run
     reaches the tool.
     """
     monkeypatch.setattr(schemas, "SECONDS_BLOCKED", 0.0)
-    # An explanation takes 2 s: on a fast machine it would come in time, and say something else.
+    # An explanation takes 2 s. On a fast machine, it would finish in time, and the message would be
+    # different.
     monkeypatch.setattr(schemas, "_EXPLAINED_SECONDS", 0.2)
     array: JSONObject = {"type": "array", "items": enumerated(400)}
     told = {**hostile({}), "inputSchema": {"type": "object", "properties": {"x": array}}}

@@ -210,7 +210,7 @@ def garbled(draw: st.DrawFn, below: list[Place]) -> str:
 
 
 def mutate(draw: st.DrawFn, holder: JSONObject, key: str) -> None:
-    # A pattern is the user's own text: nothing tells a wrong one from one that is meant.
+    # A pattern is the user's own text, so nothing shows whether it is wrong or intended.
     typos = () if key in PATTERNS else TYPOS
     kind = draw(st.sampled_from((*CHANGES, *typos, "again", "twice", "added")))
     value = holder[key]

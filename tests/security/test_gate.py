@@ -125,7 +125,7 @@ def status_of(opened: socket.socket) -> int:
 @pytest.mark.usefixtures("many_sockets")
 def test_streams_of_one_member_leave_connections_for_others_and_for_health(tmp_path: Path) -> None:
     with limited_site(tmp_path, "ann", "bob") as team, ExitStack() as stack:
-        # More sessions of one caller are no more callers.
+        # More sessions of one caller do not make more callers.
         cookies = [team.session("ann") for _ in range(5)]
         streams = [
             stack.enter_context(team.stream(Cookie=cookies[number % 5]))
@@ -134,7 +134,7 @@ def test_streams_of_one_member_leave_connections_for_others_and_for_health(tmp_p
         statuses = [status_of(one) for one in streams]
         assert statuses.count(200) == STREAMS
         assert statuses.count(429) == SOCKETS - STREAMS
-        # The streams of MCP are the same share.
+        # The streams of MCP count towards the same share.
         headers = {"authorization": f"Bearer {team.tokens['ann']}", "accept": "text/event-stream"}
         refused = httpx.get(f"{team.base}/mcp", headers=headers)
         assert refused.status_code == 429
@@ -172,7 +172,7 @@ def test_many_callers_together_leave_connections_for_one_more(tmp_path: Path) ->
                 stack.enter_context(team.connect(f"{head}Content-Length: 1000\r\n\r\n{{"))
 
         team.health()
-        # What makes no sense is answered, and so it was read.
+        # The request makes no sense, but it is answered, so it was read.
         headers = {"authorization": f"Bearer {team.tokens['late']}", "accept": "text/html"}
         assert httpx.post(f"{team.base}/mcp", headers=headers, json={}).status_code == 400
 
@@ -188,7 +188,7 @@ def test_a_body_is_not_read_before_it_is_known_who_sends_it(tmp_path: Path) -> N
         for path, status in (("/ui/approvals", 303), ("/mcp", 401), ("/metrics", 401)):
             with team.connect(f"POST {path} HTTP/1.1\r\n{head}\r\n") as one:
                 assert status_of(one) == status
-        # Somebody unknown sends a token, and no more.
+        # A stranger may send a token, but nothing larger.
         with team.browser() as web:
             assert web.post("/ui/sign-in", data={"token": "x" * 20_000}).status_code == 413
 
@@ -201,8 +201,8 @@ def test_sign_ins_are_bounded_and_end_sessions_of_the_same_member_alone(tmp_path
         assert team.sign_in(bob, "bob") == 303
         began = time.monotonic()
         sessions: list[httpx.Cookies] = []
-        # One connection for all: on a busy machine, a new one can take longer than a second, in
-        # which one more sign-in is allowed.
+        # Use one connection for all, because on a busy machine, a new one can take longer than a
+        # second, and one more sign-in is allowed in each second.
         while (status := team.sign_in(web, "ann")) != 429:
             assert status == 303
             sessions.append(httpx.Cookies(web.cookies))
@@ -226,13 +226,13 @@ def test_failed_sign_ins_are_bounded_and_keep_nobody_from_signing_in(tmp_path: P
             stranger.get("/ui/sign-in?x")
 
         def guess(is_link: bool) -> int:
-            # A link is a sign-in, too.
+            # Following a link is a sign-in, too.
             if is_link:
                 return stranger.get("/ui/sign-in?key=guess").status_code
             return stranger.post("/ui/sign-in", data={"token": "guess"}).status_code
 
-        # One more is tried each second. Several guesses are on their way at once, because on a busy
-        # machine the answer to a single one can take as long.
+        # One more guess is allowed each second. Send several at the same time, because on a busy
+        # machine, the answer to a single one can take as long.
         answers = {403}
         with ThreadPoolExecutor(8) as threads:
             while 429 not in answers:
@@ -272,7 +272,7 @@ def test_a_stream_of_the_page_ends_with_its_session(
             lines = stream.iter_lines()
             assert next(lines) == ": ideabridge"
             end(team, web)
-            # The server ends it; what has changed meanwhile may be told before.
+            # The server ends the stream. Changes from before may still be announced.
             assert all(line in ("", "event: changed", "data: {}") for line in lines)
         assert web.get("/ui/runs").status_code == 303
 

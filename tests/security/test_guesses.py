@@ -46,13 +46,13 @@ async def test_a_search_confirms_no_guess_at_the_words_of_others(team: Team) -> 
             "to": "me",
         }
         await call(alice, "publish_idea", idea=run, **secret)
-        # Another name of an idea that is bob's, too.
+        # `zebra_deal` is another name of an idea that bob has, too.
         assert await found(alice, "search_ideas", "contoso") == {"for_everybody", "zebra_deal"}
         for words in ("contoso", "zebra", "zebra_deal"):
             assert await found(bob, "search_ideas", words) == set()
             assert await found(bob, "search_tools", words) == set()
-        # A word that nobody has stands for the beginnings of words. So does one that
-        # only others have.
+        # A word that nobody has matches the beginnings of words. So does a word that only others
+        # have.
         other = {**PLAN, "output": {"mine": "†state.s"}}
         own = (await call(bob, "run_plan", **other))["run"]
         given = {"answer": "plan"}
@@ -115,7 +115,8 @@ async def test_a_name_that_was_withdrawn_is_not_another_users(team: Team, era: s
             team.tokens["mallory"] = store.users.add_token(f"mallory-{era}")[1]
             store.publications.unpublish(name)
 
-        # The same schemas: the pin of what calls it would not tell.
+        # The schemas are the same, so the pin of an idea that calls this one would not show the
+        # change.
         same = {**PLAN, "calls": [{**PLAN["calls"][0], "b": 1000}]}
         async with team.client("mallory", era) as mallory:
             other = (await call(mallory, "run_plan", **same))["run"]
@@ -130,7 +131,7 @@ async def test_a_name_that_was_withdrawn_is_not_another_users(team: Team, era: s
             "version"
         ] == 2
         assert structured(await bob.call_tool(report, {"a": 1})) == {"sum": 3}
-        # An admin may take a name that nobody has.
+        # An admin may take a name that nobody has any more.
         with Store.open(team.path) as store:
             store.publications.unpublish(name)
 

@@ -110,7 +110,7 @@ class Provider:
             public: Any = key.public_key()
             told.append({**algorithm.to_jwk(public, as_dict=True), "kid": kid, "use": "sig"})
 
-        # Keys that must never check a signature.
+        # These keys must never verify a signature.
         told.append(
             {"kty": "oct", "kid": "shared", "k": base64.urlsafe_b64encode(b"s" * 32).decode()}
         )
@@ -170,7 +170,7 @@ async def client_of(url: str, token: str) -> AsyncGenerator[Client]:
 async def status(url: str, token: str) -> int:
     async with httpx2.AsyncClient(headers={**ACCEPT, "authorization": f"Bearer {token}"}) as http:
         answer = await http.post(url, json=PING)
-    # What a token is refused for is nobody's business.
+    # The reason for which a token is refused is not disclosed.
     assert answer.status_code != 401 or answer.json()["error"] == "invalid_token"
     return answer.status_code
 
@@ -330,7 +330,7 @@ async def test_who_a_user_is_does_not_depend_on_what_they_are_called(
             ]
             assert all("unknown run" in one for one in others)
 
-    # Called otherwise from now on: still the same.
+    # The person has a different name from now on, but is still the same.
     async with client_of(url, provider.token(preferred_username="Somebody Else")) as client:
         assert [one["run"] for one in (await call(client, "check_run"))["runs"]] == [runs["first"]]
 
@@ -391,7 +391,7 @@ async def test_a_token_without_the_scope_opens_no_door(provider: Provider, tmp_p
             assert answer.status_code == 403
             assert "lacks the scope tools:use" in answer.text
             assert (await web.get("/ui/runs")).status_code == 303
-            # A token that has it lets the same person in.
+            # A token with this scope lets the same person in.
             assert (
                 await web.post("/ui/sign-in", data={"token": provider.token(scope="tools:use")})
             ).status_code == 303
@@ -423,7 +423,7 @@ async def test_keys_are_those_of_now_and_outlive_a_provider_that_is_down_for_a_w
         now += PAUSE_SECONDS + 1
         assert await identities.identify(provider.token("new")) is not None
         assert await identities.identify(old) is None
-        # Down: keys go on for a day, no longer.
+        # While the provider is down, its keys stay valid for a day and no longer.
         provider.down = True
         now += FRESH_SECONDS + 1
         assert await identities.identify(provider.token("new")) is not None

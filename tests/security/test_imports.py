@@ -205,7 +205,7 @@ def test_a_live_name_is_not_replaced_by_an_import(
     said = capsys.readouterr().err
     assert "twice@1 is already published here" in said
     assert "- calls.0: " in said
-    # The whole of what would run, not its beginning.
+    # The review shows everything that would run, not just its beginning.
     assert "+ calls.0: " in said
     assert "; rm -rf ~" in said
     assert published(capsys) == before
@@ -214,7 +214,7 @@ def test_a_live_name_is_not_replaced_by_an_import(
     assert published(capsys) == before
     assert main(["ideas", "import", "evil.json", "--publish", "--replace", "twice@1"]) == 0
     assert published(capsys)["version"] == 2
-    # The same again changes nothing for callers.
+    # Importing the same document again changes nothing for callers.
     assert main(["ideas", "import", "evil.json", "--publish"]) == 0
 
 
@@ -295,7 +295,7 @@ def test_show_tells_the_plan_that_runs(here: Path, capsys: pytest.CaptureFixture
     out = capsys.readouterr().out
     assert "the plan that runs\n  0. shell\n" in out
     assert "; rm -rf ~" in out
-    # The solution of the idea is harmless, and does not run.
+    # The solution of the idea is harmless, and is not what runs.
     assert "0. add" not in out
     assert published(capsys, "other")["plan"]["calls"][0]["command"] == PAYLOAD
     assert main(["ideas", "show", "twice"]) == 0
@@ -430,7 +430,7 @@ def test_what_a_plan_sends_is_shown_in_its_place(
     out = capsys.readouterr().out
     assert shown.partition(', "recorded"')[0] in out
     assert '"recorded": "ls"' in out
-    # The same where a document would take its place.
+    # It also does so if a document would replace it.
     harmless: JSONObject = {"calls": [{"_tool": "shell", "command": "ls"}], "output": None}
     assert (
         main(
@@ -485,7 +485,7 @@ async def test_names_of_modules_and_their_tools_are_reserved_while_they_are_down
             await bridge.publish(run.id, "run_plan")
 
         await bridge.publish(run.id, "push_all")
-        # A module that lists a tool with this name later takes nothing away.
+        # A module that later lists a tool with this name does not take the name away.
         bridge.modules["git-hub"].recall(
             listed(Tool("push_all", parameters={"type": "object"}, module="git-hub"))
         )
@@ -515,7 +515,7 @@ def test_links_in_a_target_folder_are_not_followed(
     os.mkfifo(shared / "twice.json")
     assert main(["ideas", "export", "twice", "--folder", "shared"]) == 2
     (shared / "twice.json").unlink()
-    # A hard link is broken, not written through.
+    # A hard link is broken rather than written through.
     os.link(victim, shared / "twice.json")
     assert main(["ideas", "export", "twice", "--folder", "shared"]) == 0
     assert victim.read_text(encoding="utf-8") == "precious"
@@ -593,7 +593,7 @@ async def test_an_odd_name_of_a_tool_or_module_is_no_error_of_ours(key: str, odd
         odd_publication = {**publication, "name": "odd", "plan": odd_plan}
         changed = sealed({**whole, "publication": cast("JSONObject", odd_publication)})
 
-        # An idea whose tools are not here is taken, and refuses its calls.
+        # An idea whose tools are not available here is accepted, but its calls are refused.
         with suppress(IdeabridgeError):
             await bridge.import_idea(changed, publish=True)
             called = await bridge.start_idea("odd", {"items": [1]})

@@ -63,7 +63,7 @@ async def test_eight_megabytes_of_tools_come_in_pages(tmp_path: Path) -> None:
         by_name = {one.name: one for page in found for one in page}
         assert len((by_name["tool_0"].description or "").encode()) <= MAX_DESCRIPTION
         assert "is not shown" in by_name["huge"].input_schema["description"]
-        # What is not shown still holds.
+        # What is not shown still applies.
         refused = await client.call_tool("huge", {"p0": 5})
         assert refused.is_error
 
@@ -81,7 +81,7 @@ async def test_the_first_page_has_what_fits_and_ideas_before_tools_of_servers(
         tmp_path, mcpServers={"m": plain(tmp_path, "m", *tools)}, expose=["modules"]
     )
     async with over_stdio(configuration, mode) as client:
-        # Before the first call, a list waits for the tools of servers.
+        # Before the first call, listing tools waits for the tools of servers.
         await client.list_tools(cache_mode="bypass")
         for number in range(3):
             await call(client, "run_plan", calls=[], output=number, save_as=f"idea_{number}")

@@ -85,8 +85,8 @@ async def test_a_plan_is_not_led_to_a_look_alike(
     modules.lists("evil", LOOKING[kind])
     store = tmp_path / "ideas.sqlite"
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
-        # Listed by both at once: each has its module before its name, and what looks
-        # alike is flagged.
+        # Both modules list the tool at the same time, so each has its module's name in front, and a
+        # name that looks alike is flagged.
         await bridge.offer.settle()
         names = {tool.label: tool.name for tool in bridge.offer.known if tool.module}
         assert names["git.git_log"] == "git_git_log"
@@ -100,7 +100,7 @@ async def test_a_plan_is_not_led_to_a_look_alike(
         assert "evil_" not in str(caught.value)
 
     modules.takes_down("git")
-    # How long a module that does not come up is waited for is tested elsewhere.
+    # Other tests check how long a module that does not come up is waited for.
     monkeypatch.setattr(offer, "SETTLE_SECONDS", 0.5)
     configured = modules.configured("git", "evil")
     # A server that starts at its first use is not known to be down.
@@ -123,7 +123,7 @@ async def test_a_plan_is_not_led_to_a_look_alike(
 async def test_a_bare_name_stays_its_modules_while_that_is_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # How long a module that does not come up is waited for is tested elsewhere.
+    # Other tests check how long a module that does not come up is waited for.
     monkeypatch.setattr(offer, "SETTLE_SECONDS", 1.0)
     modules = Modules(tmp_path)
     modules.lists("git", "git_log", "refresh")
@@ -137,13 +137,13 @@ async def test_a_bare_name_stays_its_modules_while_that_is_down(
     other = both.modules["git"].model_copy(
         update={"args": (*both.modules["git"].args, "--verbose")}
     )
-    # Also where `git` is started otherwise than when its list was kept.
+    # This also holds if `git` is started in another way than when its list was stored.
     changed = both.model_copy(update={"modules": {**both.modules, "git": other}})
     down = r"git_log: server 'git' is down .*no other tool replaces"
     for configuration, problem in (
         (started_at_once(both), down),
         (started_at_once(changed), down),
-        # `git` starts at its first use, so the name has two owners.
+        # `git` starts only at its first use, so the name has two owners.
         (both, "several servers have a tool 'git_log'"),
     ):
         async with Bridge(configuration, store=store) as bridge:

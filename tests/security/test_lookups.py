@@ -152,7 +152,7 @@ async def test_what_a_module_wrote_is_for_those_alone_who_run_the_server(
     neighbours: Neighbours,
 ) -> None:
     async with neighbours.client("alice") as client:
-        # Its tools are exposed; one answers, the other ends the process.
+        # Its tools are exposed. One of them returns, and the other ends the process.
         await client.call_tool("say", {"text": MARKER})
         died = await client.call_tool("die", {"text": MARKER})
         assert "ended with exit code 3" in json.dumps(died.model_dump(mode="json"))

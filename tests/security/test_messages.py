@@ -53,7 +53,7 @@ def test_eight_megabytes_of_empty_lists_are_refused_over_stdio(tmp_path: Path) -
     assert told["id"] == 7
     assert told["result"]["isError"]
     assert f"more than {MAX_MESSAGE_VALUES:,} JSON values" in told["result"]["content"][0]["text"]
-    # Text may hold as many brackets and commas as it likes.
+    # Text may contain any number of brackets and commas.
     raw.send(message(json.dumps(lists(LISTS))) + b"\n")
     assert raw.answer()["result"]["structuredContent"]["status"] == "done"
     raw.end()
@@ -93,7 +93,7 @@ def test_millions_of_values_are_refused_over_http(value: str, count: int, shared
     ],
 )
 def test_values_are_counted_outside_of_texts(text: str, count: int) -> None:
-    # The bound is below what brackets and commas alone would say, so that texts are looked at.
+    # Brackets and commas alone would exceed the limit, so that strings must be examined.
     assert count_values(text.encode(), count) == count
     assert count_values(text.encode(), 0) in (0, count, 1)
 

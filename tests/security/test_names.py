@@ -79,7 +79,7 @@ async def publish(
 async def test_a_published_idea_calls_no_other_module_while_its_own_is_down(
     modules: Modules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # How long a module that does not come up is waited for is tested elsewhere.
+    # Other tests check how long a module that does not come up is waited for.
     monkeypatch.setattr(offer, "SETTLE_SECONDS", 1.0)
     store = tmp_path / "ideas.sqlite"
     await publish(modules, store)
@@ -89,7 +89,7 @@ async def test_a_published_idea_calls_no_other_module_while_its_own_is_down(
         with pytest.raises(MeantToolError, match=r"server 'git' is down .*no other tool replaces"):
             await bridge.start_idea("history", {"repo": "other"})
 
-    # Not even where `git` is not configured any more, so that nothing of it is known.
+    # This holds even if `git` is no longer configured, so that nothing about it is known.
     async with Bridge(modules.configured("evil"), store=store) as bridge:
         with pytest.raises(
             MeantToolError, match="needs the server 'git', which is not configured here"
@@ -290,7 +290,7 @@ async def test_a_person_accepts_what_a_tool_is_now(modules: Modules, tmp_path: P
         assert step["by"] == {"kind": "person", "via": "terminal", "user": "local"}
         assert step["was"] == changed[0].pin.digest
 
-    # What was accepted is that definition, and no later one.
+    # Only that definition was accepted, and no later one.
     modules.lists("git", described("git_log", required=["repo"], additionalProperties=False))
     async with Bridge(modules.configured("git"), store=store) as bridge:
         with pytest.raises(MeantToolError, match="additionalProperties: was absent, now false"):
@@ -340,7 +340,7 @@ async def test_an_idea_of_before_means_the_tools_of_its_run(
 async def test_an_idea_of_before_whose_run_is_gone_means_the_module_of_its_schema(
     modules: Modules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # How long a module that does not come up is waited for is tested elsewhere.
+    # Other tests check how long a module that does not come up is waited for.
     monkeypatch.setattr(offer, "SETTLE_SECONDS", 1.0)
     store = tmp_path / "ideas.sqlite"
     await publish(modules, store)
@@ -384,7 +384,7 @@ async def test_an_idea_follows_versions_that_keep_their_schemas(
         run = await bridge.run_plan({**LOG, "calls": calls})
         await ended(run)
         await bridge.publish(run.id, "above", answer="plan")
-        # Another version that takes and gives the same is still the same tool.
+        # Another version with the same schemas is still the same tool.
         run = await bridge.run_plan({**LOG, "output": {"log": "†state.log"}})
         await ended(run)
         await bridge.publish(run.id, "history", answer="plan")
@@ -392,7 +392,7 @@ async def test_an_idea_follows_versions_that_keep_their_schemas(
         [verdict] = await bridge.verify(["above"], live=False)
         assert verdict.faults == []
         assert "idea:history: its description has changed (it is now history@2)" in verdict.notes
-        # One that takes something else is not.
+        # A version with a different input is not.
         wanted: JSONObject = {"input": {"repository": "r"}, "output": "†state.log"}
         other: list[JSON] = [
             {"_tool": "git_log", "repo": "†input.repository", "_outputPath": "log"}

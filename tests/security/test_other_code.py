@@ -67,7 +67,7 @@ async def test_a_person_is_asked_before_other_code_runs_under_the_name_of_a_read
         plan = await bridge.run_plan({"calls": [other(activity)]})
         assert await plan.wait(30) == "needs_approval"
         assert f"'{activity}'" in str(plan.answer()["approvals"])
-        # The offer of a task leaves the code out; its name is no way around that.
+        # A task is offered the tool without the code, and naming the code does not get around that.
         run = await bridge.solve("x", tools=["show"])
         run.submit(0, {"calls": [other(activity)]})
         assert await run.wait(30) == "needs_approval"

@@ -219,7 +219,7 @@ async def test_a_session_in_another_process_cannot_decide_about_a_run_begun_wher
 ) -> None:
     configuration = configured(tmp_path)
     async with over_stdio(configuration, era, **person(never)) as client:
-        # It asks for nothing to be shown, so that no form goes out.
+        # The client asks for nothing to be shown, so no form is sent.
         started = await call(client, "run_plan", calls=[note(tmp_path / "one")], wait_s=0)
 
     async with over_stdio(configuration, era) as other:
@@ -273,7 +273,7 @@ async def test_approval_by_person_leaves_only_the_terminal(era: str, tmp_path: P
         assert (await call(client, "check_run", run=told["run"]))["status"] == "done"
 
     assert (tmp_path / "one").read_text() == "hello"
-    # Nobody typed it at a prompt: an assistant with a shell could have.
+    # Nobody typed this at a prompt, so an assistant with a shell could have done it.
     assert journaled(tmp_path, told["run"]) == [
         {"kind": "person", "via": "command", "user": "local"}
     ]
@@ -361,7 +361,7 @@ async def test_a_form_declined_at_once_was_shown_to_nobody(era: str, tmp_path: P
         assert done["decided"] == [
             f"call {number} (write_note): approve by the assistant" for number in range(2)
         ]
-        # The session shows no forms from now on.
+        # From now on, the session shows no forms.
         told = await call(client, "run_plan", calls=[note(tmp_path / "three")])
         assert told["status"] == "needs_approval"
         assert "notes" not in told
@@ -517,7 +517,7 @@ async def test_a_client_that_declines_at_once_does_not_take_a_run_from_a_person(
                 assert "nothing was decided: only the person can decide" in said
 
             assert "in the form" in (await call(client, "check_run", run=told["run"]))["decides"]
-            # What it has begun itself is another matter.
+            # A run that this client started itself is a different matter.
             mine = await call(other, "run_plan", calls=[note(tmp_path / "two")])
             assert (
                 await call(other, "decide_approval", run=mine["run"], decisions=decision(mine))
@@ -613,7 +613,7 @@ def test_the_person_at_a_terminal_sees_all_of_a_call_or_a_plan(lazy: bool, tmp_p
     assert '.\\u001b[2J\\u202e\\udb40\\udc41rm -rf ~"' in "".join(
         line.strip().removeprefix("| ") for line in lines
     )
-    # No text from outside begins a line of the terminal's own making.
+    # No text from outside begins a line that the terminal itself produces.
     assert not [line for line in lines if line.startswith(".")]
     with Store.open(tmp_path / "ideas.sqlite") as store:
         [run] = store.runs.newest(caller=SEES_ALL)

@@ -159,7 +159,7 @@ async def test_the_worst_known_requests_leave_others_served(tmp_path: Path) -> N
         assert "it would make 150 calls" in drawn.text
         # Nobody could read such a drawing.
         assert 'class="graph' not in drawn.text
-        # However slow the machine is: others get answers while a request takes long.
+        # However slow the machine is, others must get answers while a request takes long.
         held = [one.shown for one in walk.measured if one.seconds > 3 and one.answered < 5]
         assert held == [], "\n".join(one.shown for one in walk.measured)
 
@@ -177,7 +177,7 @@ async def test_others_are_served_between_the_plan_checks_of_one_caller(tmp_path:
         with walk.pinger.beside("plan checks") as pings:
             async with anyio.create_task_group() as group:
                 for _ in range(checks):
-                    # On a slow machine the answer comes too late for its size, as an error.
+                    # On a slow machine, the answer comes too late for its size, and is an error.
                     group.start_soon(
                         walk.mcp.call_tool, "run_plan", {"calls": calls, "dry_run": True}
                     )
@@ -224,7 +224,7 @@ async def test_every_tool_and_every_page_leaves_others_served(
         assert set(OWN_NAMES) <= walk.used
         assert await routes() - walk.used == set()
 
-    # docs/security.md has the figures, and says what they come from.
+    # docs/security.md has the figures, and says where they come from.
     held = [
         one.shown for one in walk.measured if one.processor > EXCEPTIONS.get(one.what.strip(), HELD)
     ]

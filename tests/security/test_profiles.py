@@ -300,11 +300,11 @@ async def test_no_method_and_no_tool_leaves_a_profile(outside: Outside, mode: st
 
         for asked, answer in answers.items():
             leaked = [word for word in outside.words if word in answer]
-            # What the session itself wrote may come back to it.
+            # The session may get back what it wrote itself.
             assert [word for word in leaked if word not in asked] == [], (asked, answer)
             assert '"secret":' not in answer, (asked, answer)
 
-        # The runs outside are as they were.
+        # The runs outside are unchanged.
         assert "unknown run" in await refused(client, "check_run", run=outside.waiting)
 
     async with Client(outside.url, mode=mode, read_timeout_seconds=20) as client:
@@ -352,7 +352,7 @@ async def test_a_profile_has_its_servers_tools_and_ideas(outside: Outside) -> No
         assert "lookup" in text(await client.call_tool("lookup", {"x": "1"}))
         plan = [{"_tool": "lookup", "_module": "docs", "x": "1", "_outputPath": "found"}]
         assert (await call(client, "run_plan", calls=plan))["state"]["found"]
-        # An idea that the profile names uses the tools that it was published with.
+        # An idea that the profile names uses the tools with which it was published.
         answer = await client.call_tool("shared_secret", {})
         assert "simple text response" in text(answer)
         inner = [{"_tool": "shared_secret", "_outputPath": "text"}]
@@ -360,7 +360,7 @@ async def test_a_profile_has_its_servers_tools_and_ideas(outside: Outside) -> No
 
     async with within(outside.url, "auto", "docs") as client:
         listed = await all_tools(client)
-        # Without `ideas`, a profile has the ideas that call only tools of the profile.
+        # Without `ideas`, a profile contains the ideas that call only tools of the profile.
         assert not {"shared_secret", "private_secret", "test_simple_text"} & listed.keys()
         assert {"lookup", "write_note"} <= listed.keys()
         assert "not in profile 'docs'" in await refused(client, "shared_secret")
@@ -440,7 +440,7 @@ async def test_a_refused_plan_starts_no_server_outside_the_profile(
         assert NAMED in await refused(client, "run_plan", calls=tally("vault"))
         assert NAMED in await refused(client, "run_plan", program="await vault.tally()")
         assert vault.starts == 0
-        # The same plan starts a server that the profile has.
+        # The same plan starts a server that is in the profile.
         await call(client, "run_plan", calls=tally("docs"))
         assert docs.starts == 1
 
@@ -490,7 +490,7 @@ async def test_a_token_is_bound_to_its_profile(tokens: Tokens) -> None:
     assert status == 403
     assert "'review' and 'vault'" in why
     assert (await tokens.status("ibt_0", "/p/review"))[0] == 401
-    # The profile of a token may have gone since: then the token has nothing.
+    # If the profile of a token has since been removed, the token gives access to nothing.
     async with tokens.client(tokens.stale) as client:
         assert {"lookup", "add"}.isdisjoint(await all_tools(client))
         assert "not in profile 'gone'" in await refused(client, "lookup", x="1")
@@ -612,7 +612,7 @@ async def test_the_page_shows_and_calls_nothing_outside_a_profile(tmp_path: Path
                 assert (await call(bound, "check_run", run=run, wait_s=20))["status"] == "done"
             assert '"tool"' in html.unescape((await http.get(path)).text)
 
-            # A run of the same person in no profile is not found in one.
+            # A run that the same person made outside of any profile is not found in one.
             ran = await call(free, "run_plan", calls=[{"_tool": "add", "a": 1, "b": 2}])
             assert ran["run"] not in (await http.get("/ui/runs")).text
             assert (await http.get(f"/ui/runs/{ran['run']}")).status_code == 404

@@ -129,7 +129,7 @@ async def test_publishing_many_calls_leaves_the_event_loop_to_others(tmp_path: P
         group.start_soon(others)
         publication = await bridge.publish(run.id, "many")
         assert publication.answer == "auto"
-        # It takes 0.7 s of computing at least, of which little is in the event loop.
+        # Publishing takes at least 0.7 s of computing, but little of that is on the event loop.
         assert passes >= 50
         group.cancel_scope.cancel()
 
@@ -185,7 +185,7 @@ async def test_a_publication_that_takes_too_long_twice_is_set_aside(
         front.running.publish_left()
         again = await front.running.bridge.run(made.id)
         assert front.running.saved(again) == told
-        # A person does.
+        # This time, a person publishes it.
         assert (await front.running.bridge.publish(made.id, "many")).version == 1
 
 

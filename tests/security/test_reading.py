@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 async def journal(bridge: Bridge, run_id: str) -> list[JSON]:
     events = [event for _, event in bridge.store.runs.events(run_id)]
-    # The times at which calls ran again differ.
+    # The times at which calls ran again are different.
     return [{key: value for key, value in event.items() if key != "at"} for event in events]
 
 
@@ -88,7 +88,7 @@ async def test_a_published_plan_is_verified_in_a_worker(
         [there] = await bridge.verify(["many"], live=False)
         assert processes(os.getpid())
         assert (here.faults, here.notes) == (there.faults, there.notes) == ([], [])
-        # The plan is not the one of the run any more.
+        # The plan is no longer the one of the run.
         assert published.plan is not None
         calls: JSON = [
             {"_tool": "count", "items": [1, 2]},

@@ -63,7 +63,7 @@ def docker(*words: str, env: dict[str, str] | None = None) -> JSONObject:
 
 
 SAMPLES: dict[str, Sample] = {
-    # Variables, by name.
+    # Variables with a name that says so.
     "env-token": Sample(
         local("-y", "pkg", env={"GITHUB_PERSONAL_ACCESS_TOKEN": GITHUB}), (GITHUB,)
     ),
@@ -146,7 +146,7 @@ SAMPLES: dict[str, Sample] = {
         local("pkg", env={"CLIENT_ID": "shop-desktop", "CLIENT_SECRET": WORD, "TENANT_ID": UUID}),
         (WORD,),
     ),
-    # Variables that are none.
+    # Variables that are not secrets.
     "env-settings": Sample(
         local(
             "pkg",
@@ -371,7 +371,7 @@ SAMPLES: dict[str, Sample] = {
             "disabled": True,
         }
     ),
-    # Entries that were written after the rules.
+    # These entries were written after the rules.
     "more-brave": Sample(
         local("-y", "@mcp/brave", env={"BRAVE_API_KEY": "BSAdJ3kq0_zYx8wVu7tSr6qPo"}),
         ("BSAdJ3kq0_zYx8wVu7tSr6qPo",),

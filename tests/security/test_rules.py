@@ -52,7 +52,7 @@ def test_a_rule_that_restricts_holds_for_every_name_of_a_tool(
 @pytest.mark.parametrize("one", NAMES, ids=lambda one: one.name.encode("unicode_escape").decode())
 def test_a_rule_that_allows_holds_only_as_it_is_written(one: Tool) -> None:
     for pattern in ("Delete_Repo", "delete_repo", "git.*", "Git.*", "git_*"):
-        # A name that the tool has at its module alone is one that another module has too.
+        # A tool's name at its own module could also be the name of a tool of another module.
         written = pattern == one.name
         assert verdict(one, {"tool": pattern, "then": "allow"}, default="deny") == (
             "allow" if written else "deny"
@@ -65,7 +65,7 @@ def test_a_rule_that_holds_only_by_another_name_never_makes_a_verdict_milder() -
     lower = {"tool": "delete_*", "then": "ask"}
     upper = {"tool": "Delete_*", "then": "deny"}
     assert verdict(tool("Delete_x"), lower, upper) == "deny"
-    # As written, the first rule decides.
+    # Rules that match exactly decide in their order, so the first one counts.
     assert verdict(tool("delete_x"), lower, upper) == "ask"
     assert (
         verdict(

@@ -120,7 +120,7 @@ def test_a_secret_is_found_in_base64_that_is_written_in_lines(end: str, width: i
             assert masked.startswith("first\nsecond\n"), before
             assert masked.endswith(f"{end}last"), before
             assert masked.count("[secret:API_TOKEN]") == 1, before
-            # Nothing of it is left but what a character beside it has a part in.
+            # Nothing is left except the characters that also encode a neighbouring byte.
             first = before * 4 // 3 + 2
             last = (before + len(value.encode())) * 4 // 3 - 2
             assert data[first:last][:9] not in masked, before
@@ -174,7 +174,8 @@ def test_short_and_ordinary_values_are_not_masked_absurdly() -> None:
     text = "1234 abcde production 8080 basic YWJjZGU= 6162636465 MTIzNA=="
     assert secrets.mask(text) == text
     secrets.add_env("API_KEY", "abcdef")
-    # What base64 makes of six characters is met by chance no more often than they are.
+    # In base64, the form of six characters occurs by chance no more often than the characters
+    # themselves.
     picture = base64.b64encode(random.Random(7).randbytes(3_000_000)).decode()
     assert secrets.mask(picture) == picture
     assert secrets.redact({"data": picture}) == {"data": picture}
@@ -324,7 +325,7 @@ def test_no_log_record_holds_a_secret_or_a_control_character(
     secrets.add_header("Authorization", f"Bearer {SECRET}")
     records()
     stream = io.StringIO()
-    # Added afterwards, and without a filter of its own.
+    # This handler is added later, and has no filter of its own.
     handler = logging.StreamHandler(stream)
     logger = logging.Logger(name, level)
     logger.addHandler(handler)
@@ -337,7 +338,7 @@ def test_no_log_record_holds_a_secret_or_a_control_character(
 
     logger.log(level, "%d of %s", "not a number", SECRET)
     written = stream.getvalue()
-    # The secret is that of other configurations in this process, too.
+    # Other configurations in this process have the same secret under other names.
     assert re.search(r"ValueError: \[secret:\w+\] \\u001b\[2J\\u202e", written)
     assert "Traceback" in written
     assert held(written) == []
@@ -355,7 +356,7 @@ def test_a_handler_of_an_embedding_program_takes_the_filter_itself() -> None:
 
 
 async def test_stderr_of_a_server_holds_no_secret_and_no_control_character(tmp_path: Path) -> None:
-    # Each by a logger of its own: of records that are alike only a few are written.
+    # Use a separate logger for each, because of similar records, only a few are written.
     log = (
         "import logging\n\n\ndef speak(x: str) -> None:\n    "
         'logging.getLogger(f"mcp.{hash(x)}").error("%s", x)\n'
@@ -378,7 +379,7 @@ async def test_stderr_of_a_server_holds_no_secret_and_no_control_character(tmp_p
             for form in encoded(SECRET).values():
                 result = await client.call_tool("shout", {"x": form})
                 assert not result.is_error, result
-                # What a tool file gives is a result like any other.
+                # The result of a tool file is a result like any other.
                 assert held(result.model_dump_json()) == []
 
     written = await anyio.Path(tmp_path / "stderr").read_text()

@@ -55,7 +55,7 @@ def _check(path: Path, secret: str) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines
     for line in lines:
-        # Eight characters in a row would be a part of the secret.
+        # Eight characters in a row would reveal a part of the secret.
         assert not any(secret[at : at + 8] in line for at in range(len(secret) - 7))
         assert len(json.loads(line)["text"]) <= MAX_LINE
 

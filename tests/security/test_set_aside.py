@@ -132,7 +132,7 @@ async def test_a_run_that_comes_no_further_is_set_aside_and_named(tmp_path: Path
     assert "resumed 2 times without progress, while call 1 (stuck) was running" in why
     assert f"`ideabridge resume {run_id}`" in why
     assert f"`ideabridge runs cancel {run_id}`" in why
-    # It is told once; nothing takes it up by itself, not even a look at it.
+    # This is reported once. Nothing resumes the run by itself, not even looking at it.
     fourth = await taken_up(path)
     assert (fourth.started, fourth.left) == (0, [])
     desk = Desk()
@@ -342,7 +342,7 @@ async def test_a_run_that_was_left_is_cancelled_without_being_taken_up(
         await taken_up(path)
 
     desk = Desk()
-    # Another configuration could not go on with it, and ends it all the same.
+    # Under another configuration, the run could not continue, but it can still be ended.
     async with Bridge(toolbox=desk.toolbox if same else None, store=path) as bridge:
         run = await bridge.cancel(run_id, "enough")
         assert (run.status, run.machine.reason, desk.started) == ("cancelled", "enough", 0)

@@ -86,7 +86,7 @@ def test_a_project_does_not_change_a_server_that_the_user_has_everywhere(
 ) -> None:
     mine = {"command": "/bin/mine"}
     put(home / ".claude.json", {"mcpServers": {"off": {**mine, "disabled": True}}})
-    # Cursor comes after Claude Code, so its server joins the one of the user.
+    # Cursor comes after Claude Code, so its server is merged with the user's.
     put(project / ".cursor" / "mcp.json", {"mcpServers": {"off": {**mine, "deny": ["*"]}}})
     [server] = planned(home, project).servers
     assert server.titles == ["Claude Code", "Cursor"]

@@ -105,12 +105,12 @@ def caller(tmp_path: Path) -> Generator[Caller]:
 
 def test_the_session_that_is_unused_for_longest_makes_room(caller: Caller) -> None:
     first, second, *_ = [caller.begin() for _ in range(MOST)]
-    # A request that opens no session takes no place.
+    # A request that opens no session does not count.
     assert (
         caller.send("POST", {"id": 2, "method": "ping"}, {"accept": "text/html"}, apart=True).status
         == 406
     )
-    # The first is used, so the second is the one that is unused for longest.
+    # The first session has just been used, so the second has been unused for longest.
     assert caller.ping(first)[0] == 200
     last = caller.begin()
     status, said = caller.ping(second)
@@ -140,7 +140,7 @@ def test_streams_of_one_caller_are_bounded(caller: Caller) -> None:
     answer = caller.send("GET", None, {**headers, "mcp-session-id": sessions[0]}, apart=True)
     assert answer.status == 429
     assert f"you have {MOST} streams; the limit for one caller is {MOST}" in answer.read().decode()
-    # Sessions that are in use are not ended for another one.
+    # Sessions that are in use are not ended to make room for another.
     params = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": CLIENT}
     refused = caller.send("POST", {"id": 1, "method": "initialize", "params": params}, {})
     assert refused.status == 429

@@ -34,7 +34,7 @@ TOKEN = "the-token-of-the-owner"
 async def gateway(configuration: Path) -> AsyncGenerator[str]:
     """A server in a process of its own; gives its URL."""
     with ExitStack() as stack:
-        # In a thread: this process answers the server meanwhile.
+        # Use a thread, because this process must answer the server in the meantime.
         serving = http_process(configuration, IDEABRIDGE_TOKEN=TOKEN)
         yield await anyio.to_thread.run_sync(stack.enter_context, serving)
         await anyio.to_thread.run_sync(stack.close)
@@ -115,8 +115,8 @@ async def test_each_user_acts_with_their_own_sign_in(
             client_of(url, tokens["alice"]) as alice,
             client_of(url, tokens["bob"]) as bob,
         ):
-            # Alice, before and after bob; directly and in runs, of which equal ones do
-            # not share results.
+            # Alice calls before and after bob, both directly and in runs. Equal runs do not share
+            # results.
             for _ in range(2):
                 assert text(await alice.call_tool("whoami", {})) == "you are alice"
                 assert (await call(alice, "run_plan", **PLAN))["output"] == "you are alice"
@@ -128,7 +128,7 @@ async def test_each_user_acts_with_their_own_sign_in(
                 failed = await bob.call_tool("run_plan", PLAN)
                 assert "you are" not in text(failed)
                 assert needs in text(failed)
-            # What is no tool is theirs, too.
+            # What is not a tool is also separate for each user.
             assert [str(one.uri) for one in (await alice.list_resources()).resources] == [
                 "tickets://mine"
             ]
@@ -140,7 +140,7 @@ async def test_each_user_acts_with_their_own_sign_in(
             with pytest.raises(MCPError, match="needs bob to sign in"):
                 await bob.read_resource("tickets://mine")
             assert set(server.told) == {"alice", "the owner"}
-            # The running server takes the sign-in of bob.
+            # The server, which is already running, uses bob's sign-in.
             await sign_in(server, file, ModuleUser("bob", key))
             assert text(await bob.call_tool("whoami", {})) == "you are bob"
             assert (await call(bob, "run_plan", **PLAN))["output"] == "you are bob"

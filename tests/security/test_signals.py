@@ -103,12 +103,12 @@ def halt_at_work(server: int) -> None:
             computed = sum(
                 map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13])
             )
-            # Much more than its start takes.
+            # This is much more than the start of a worker takes.
             if is_worker(pid) and computed > 0.3 * os.sysconf("SC_CLK_TCK"):
                 os.kill(pid, signal.SIGSTOP)
                 return
 
-        # No event says that a worker computes.
+        # No event tells that a worker is computing.
         time.sleep(0.01)
 
     raise AssertionError("no worker is at its job after 20 s")
@@ -147,7 +147,7 @@ def stuck(folder: Path, how: str, send: Callable[[int, str, dict[str, Any]], Non
     calls: list[dict[str, Any]] = [
         {"_tool": "rows", "n": 10_000, "_outputPath": "rows"},
         {"_tool": "filter", "items": "†state.rows", "where": COSTLY, "_id": "slow"},
-        # A worker counts too: meanwhile the loop gives the other one its job.
+        # A worker counts this, too, and in the meantime the loop gives the other one its job.
         {"_tool": "count", "items": "†state.rows", "by": "type(name)", "_outputPath": "n"},
         {"_tool": how, "path": str(told), "_imports": ["†state.n"]},
     ]
@@ -162,7 +162,7 @@ def check_end(process: subprocess.Popen[str], number: int) -> None:
     pid = preloaded.number(process)
     halt_at_work(pid)
     family = descendants(pid)
-    # The module, the guard, and the workers that filter and have counted.
+    # These are the module, the guard, and the workers that filter and that have counted.
     assert len(family) >= 4, family
     deadline = time.monotonic() + 5
     process.send_signal(number)

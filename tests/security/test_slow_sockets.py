@@ -172,7 +172,7 @@ class Attack:
                     one.close()
                     self._sockets[number] = self._open(number)
             self.rounds.release()
-            # Slow is what they are: a byte in half a second.
+            # These clients are slow on purpose: they send a byte every half second.
             self._stop.wait(0.5)
 
     def end(self) -> None:
@@ -211,7 +211,7 @@ def test_a_server_ends_while_requests_are_still_arriving(served: Served) -> None
     for number, one in enumerate(sockets):
         one.send(KINDS[number % len(KINDS)].encode())
 
-    # Answered after those that came before it were read.
+    # This was answered after everything that arrived before it had been read.
     served.call()
     assert served.end() == b""
     for one in sockets:
@@ -281,7 +281,7 @@ def test_a_body_in_chunks_of_a_usual_size_is_taken(served: Served) -> None:
             piece = body[start : start + 1000]
             one.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
         one.sendall(b"0\r\n\r\n")
-        # What is asked makes no sense; that it was read is what counts.
+        # The request makes no sense. What matters is that it was read.
         assert b"HTTP/1.1 406" in one.recv(1000)
 
 
@@ -384,7 +384,7 @@ async def test_a_client_that_keeps_sending_has_the_time_it_needs(
     async with _serving(monkeypatch) as port, await anyio.connect_tcp("127.0.0.1", port) as stream:
         await stream.send(HEAD.replace(b"10", b"1000") + b"x" * 999)
         async with await anyio.connect_tcp("127.0.0.1", port) as other:
-            # The deadline of another one that sends nothing more passes meanwhile.
+            # In the meantime, the deadline of another client expires, which sends nothing more.
             await other.send(HEAD)
             assert b"408" in await _all(other)
         await stream.send(b"x")
@@ -420,7 +420,7 @@ async def test_callers_who_send_much_end_no_request_of_others(
                 b"Host: x", b"Host: x\r\nX-Caller: " + caller + b"\r\nExpect: 100-continue"
             )
         )
-        # It is admitted as soon as the server asks for its body.
+        # The request has been admitted as soon as the server asks for its body.
         with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
             await stream.receive()
         return stream

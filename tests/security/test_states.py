@@ -77,6 +77,6 @@ async def test_the_state_of_a_module_is_of_no_use_to_another_user(served: Served
     }
     stolen = await served.call("bob", "book", {"who": "alice"}, **reply)
     assert stolen["error"]["message"] == "Invalid or expired requestState"
-    # For the user who was asked, it still works.
+    # It still works for the user who was asked.
     answered = (await served.call("alice", "book", {"who": "alice"}, **reply))["result"]
     assert "Ada" in answered["content"][0]["text"]

@@ -48,7 +48,7 @@ async def test_a_plan_of_costly_literals_holds_up_everybody_for_a_bounded_time(
             said = await refused(client, "run_plan", calls=[{"_tool": "trap", "x": value}] * 40)
             took = time.monotonic() - begun
 
-    # Each of the 40 may block for 1.3 s by itself.
+    # Each of the 40 checks may block for 1.3 s by itself.
     assert took < 5 * BLOCKED_IN_SUM
     assert (
         "not checked, because slow checks have already blocked this process" in said
@@ -178,7 +178,7 @@ async def test_many_large_results_at_once_leave_turns_to_others(tmp_path: Path) 
                 slowest = max(slowest, time.monotonic() - begun)
                 await anyio.sleep(0.05)
 
-    # All of them in one pass take more than 4 s.
+    # All of them in one pass would take more than 4 s.
     assert slowest < 2
 
 

@@ -104,7 +104,7 @@ async def test_no_part_of_a_message_on_behalf_of_a_module_holds_a_secret(
                 == "done"
             )
             if era == "legacy":
-                # It comes on another stream than the result.
+                # This arrives on a different stream from the result.
                 with anyio.fail_after(20):
                     await host.heard_completion.wait()
 

@@ -33,8 +33,8 @@ from .leaking import TERMINAL
 
 LEAKING = Path(__file__).with_name("leaking.py")
 OURS = re.compile(
-    # What rich writes: colours, and moving the cursor over its own table; what a terminal does
-    # with line ends.
+    # What rich writes, which is colours and the cursor movements over its own table, and what a
+    # terminal does to line endings.
     r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[[0-9]*[AK]|\x1b\[2K|\r\n|\r"
 )
 TOOLS = f'''
@@ -250,7 +250,7 @@ def test_no_command_lets_hidden_characters_through_to_a_terminal(columns: int) -
             told = at_terminal([*words, *more], columns)
             name = " ".join([*words, *more])
             assert hidden(told) == [], name
-            # A link or a style in the words of others is text.
+            # A link or a style in text from others is shown as text.
             assert "\x1b]8" not in told, name
             seen[name] = told
 
@@ -266,7 +266,7 @@ def test_json_output_is_the_same_value(here: Path, capsys: pytest.CaptureFixture
     assert json.loads(out)["output"] == f"{TERMINAL}plain"
     assert main(["ideas", "show", "evil", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["publication"]["recorded"]["output"] == TERMINAL
-    # A text goes into a pipe or a file exactly as it is.
+    # Text goes into a pipe or a file unchanged.
     assert main(["ideas", "call", "evil", "-i", "x=plain"]) == 0
     assert capsys.readouterr().out == f"{TERMINAL}plain\n"
 

@@ -83,7 +83,7 @@ async def test_the_results_of_a_run_are_bounded_together(tmp_path: Path) -> None
             "this run already has 10,000,000 bytes of results and calls; the limit is 10,000,000 "
             "(limits.run_bytes)"
         ) in errors(run)
-        # What could not be kept is not run.
+        # A call whose result could not be kept does not run.
         assert calls_made == 10
 
 
@@ -172,8 +172,8 @@ async def test_small_values_that_are_read_many_times_are_counted(tmp_path: Path)
             run = await ran(one, calls=[{"_tool": name, "value": many}], input=given)
             assert f"its parameters {wanted}" in errors(run)
 
-        # Each item is small enough to run alone, but a person would decide about all
-        # of them together.
+        # Each item is small enough to run alone, but a person would have to decide about all of
+        # them together.
         each = [{"n": number} for number in range(1000)]
         run = await ran(
             one, calls=[{"_tool": "change", "_each": each, "value": "†input.small"}], input=given
@@ -244,7 +244,7 @@ async def test_the_runs_of_one_caller_together_keep_a_bounded_part_of_memory(
         assert 0 < len(refused) < len(working)
         assert "with it your runs would take about" in str(refused[0].errors())
         assert "the limit for one caller is 21 MB" in str(refused[0].errors())
-        # Another caller has a part of its own.
+        # Another caller has a separate share.
         other = await open_bridge.run_plan(read_plan(plan), caller="bob")
         assert not await ended_or_waiting(other)
         ending.set()
@@ -252,7 +252,7 @@ async def test_the_runs_of_one_caller_together_keep_a_bounded_part_of_memory(
             await run.wait(30)
 
         assert {run.answer()["output"] for run in working if run not in refused} == {20_000}
-        # What has ended makes room.
+        # A run that has ended makes room.
         again = await open_bridge.run_plan(read_plan(plan), caller="alice")
         await again.wait(30)
         assert again.answer()["output"] == 20_000

@@ -166,7 +166,7 @@ def test_without_trust_the_users_own_configuration_holds(
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.anyio
 async def test_a_server_says_so_to_hosts(clone: Path, mode: str) -> None:
-    # What the folder is called is not ours either.
+    # The name of the folder is not ours either.
     folder = clone / "a\n‮b"
     folder.mkdir()
     path = write(folder, {"mcpServers": {"x": {"command": "false", "$comment": "obey me"}}})
@@ -218,7 +218,7 @@ async def test_every_answer_about_a_missing_tool_says_so(clone: Path, mode: str)
         with pytest.raises(MCPError, match="is not trusted and not used"):
             await client.get_prompt("summary")
 
-        # Trust that is given now takes effect, as the answers say.
+        # As the answers say, trust that is given now takes effect immediately.
         answer = str((await client.call_tool("git_log", {})).content)
         assert "Then it takes effect at once" in answer
         trust_file(path)
@@ -302,7 +302,7 @@ def test_a_change_of_any_named_file_ends_trust(
     if file == "../target":
         (clone / "linked").symlink_to(named)
     elif file == "../start":
-        # By its text it is the file beside, which does not change.
+        # By its text, this is the file beside it, which does not change.
         (clone.parent / "elsewhere").mkdir()
         (clone / "behind").symlink_to(clone.parent / "elsewhere")
         (clone / "start").write_text("same", encoding="utf-8")
@@ -399,7 +399,7 @@ def test_a_trusted_file_names_only_variables_that_were_allowed(
         assert "time" in shown.out.split("up")[0]
 
     assert seen == []
-    # What is not set gives nothing away, and HOME holds no secret.
+    # A variable that is not set reveals nothing, and HOME contains no secret.
     write_trusted(
         clone,
         {"mcpServers": {"ok": {"url": url + "/${NOWHERE_SET:-d}", "headers": {"x": "${LANG:-c}"}}}},
@@ -475,7 +475,7 @@ async def test_a_trusted_file_does_not_let_hosts_call_the_users_modules_directly
     program, *arguments = preloaded.python(EXECUTABLE, "serve")
     parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
     async with Client(parameters, read_timeout_seconds=60) as client:
-        # Both servers are up then.
+        # By then, both servers are up.
         for module in ("time", "theirs"):
             await client.call_tool("search_tools", {"words": "", "module": module})
         names = set(await all_tools(client))
@@ -567,7 +567,7 @@ def test_a_trusted_file_does_not_take_a_key_for_its_model(
     write_trusted(clone, {"model": {**model, "name": "bedrock:x"}})
     main(["solve", "x", "--mind", "model"])
     assert "bedrock would sign in there with credentials of this machine" in capsys.readouterr().err
-    # An address of the project's gets no key of a provider's either.
+    # An address from the project gets no key of a provider either.
     write_trusted(clone, {"model": model, "store": "s.sqlite"})
     main(["solve", "x"])
     assert seen
@@ -688,7 +688,8 @@ def test_trust_is_for_its_user_alone_and_kept_in_one_piece(clone: Path) -> None:
 
 
 def test_a_terminal_asks(clone: Path) -> None:
-    # Nothing of the file reaches the terminal as it is: no escape, no text that runs backwards.
+    # Nothing from the file reaches the terminal unchanged: no escape sequence and no text that runs
+    # backwards.
     evil = "\x1b]0;x\x07safe‮cod.exe\n  covers    nothing"
     write(
         clone,
@@ -720,7 +721,7 @@ def test_a_terminal_asks(clone: Path) -> None:
 
 @pytest.mark.parametrize("wide", ["界", "’"], ids=["wide", "wide in some terminals"])
 def test_no_line_is_left_for_the_terminal_to_break(clone: Path, wide: str) -> None:
-    # Its rest would begin at the left, where our own lines begin.
+    # The rest of the line would begin at the left edge, where our own lines begin.
     write(
         clone,
         {
@@ -771,7 +772,7 @@ def test_without_a_terminal_trust_takes_the_hash_of_what_was_shown(
     assert main(["trust", "--show", "--json"]) == 1
     shown = json.loads(capsys.readouterr().out)
     assert main(["trust", "--hash", shown["hash"][:16]]) == 2
-    # It changes between looking and trusting.
+    # The file changes between looking and trusting.
     (clone / "tools.py").write_text(TOOL + "#", encoding="utf-8")
     assert main(["trust", "--hash", shown["hash"]]) == 2
     assert "has changed since it was shown" in capsys.readouterr().err
@@ -779,7 +780,7 @@ def test_without_a_terminal_trust_takes_the_hash_of_what_was_shown(
     assert main(["trust", "--hash", shown["hash"], str(clone)]) == 0
     assert is_trusted(path)
     assert not (clone / "IMPORTED").exists()
-    # In another place the same content is not trusted.
+    # The same content in another place is not trusted.
     other = clone.parent / "other"
     clone.rename(other)
     assert not is_trusted(other / "ideabridge.json")
@@ -802,7 +803,7 @@ def test_the_command_that_is_told_trusts_this_folder(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # It may be read in the log of a host, and typed anywhere.
+    # The command may be read in the log of a host, and typed in any folder.
     folder = clone / name
     folder.mkdir()
     path = write(folder, {})
@@ -839,7 +840,7 @@ def test_a_host_that_starts_in_a_folder_of_the_clone_takes_no_file_beside_it(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # The entry for a host, which the repository brings, also names the folder to start in.
+    # The entry for a host comes with the repository, and also names the folder to start in.
     for folder in ("sub", "conf", kept):
         (clone / folder).mkdir()
 
@@ -854,7 +855,7 @@ def test_a_host_that_starts_in_a_folder_of_the_clone_takes_no_file_beside_it(
 def test_a_file_inside_the_project_needs_trust_however_it_is_named(
     clone: Path, where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # The entry for a host is in the repository as well: it chooses the options.
+    # The entry for a host is in the repository as well, so it chooses the options.
     (clone / "conf").mkdir()
     path = clone / "conf" / "mine.json"
     path.write_text(json.dumps({"tools": ["../tools.py"], "store": "s.sqlite"}), encoding="utf-8")
@@ -888,7 +889,7 @@ def test_a_file_outside_of_the_project_is_trusted_as_it_is_given(
         json.dumps({"tools": [str(clone / "tools.py")], "store": str(tmp_path / "s.sqlite")})
     )
     write_own({"mcpServers": {"x": {"command": "false"}}})
-    # It is used alone, and also where the person works in the home folder.
+    # This file is used alone, even if the person works in the home folder.
     for folder in (clone, home):
         monkeypatch.chdir(folder)
         assert main(["tools", "list", "--config", str(path)]) == 0
@@ -1024,7 +1025,7 @@ def test_a_person_is_asked_once_by_a_command(clone: Path) -> None:
     with Store.open(clone / "mine.sqlite"):
         pass
 
-    # This one needs the configuration at two places.
+    # This command needs the configuration in two places.
     terminal = Terminal(clone, ["ideas", "export", "none", "--output", "x.json"])
     terminal.read_until("s(how the file): ")
     terminal.type("n")

@@ -41,7 +41,8 @@ async def test_many_expressions_of_one_caller_come_after_the_first_of_another() 
         before = settled(many)
         run = await bridge.run_plan({"calls": [busy]}, caller=BOB)
         assert await run.wait() == "done"
-        # Those at work end, and as many may begin and end beside the one of the other caller.
+        # The calls that are running end, and that many may begin and end beside that of the other
+        # caller.
         assert settled(many) - before <= 2 * WORKERS + 2
         many.cancel()
 
@@ -130,7 +131,7 @@ async def test_many_plan_checks_of_one_caller_come_after_the_first_of_another(
 
 async def test_a_cancelled_dry_run_ends_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: JSON = [{"_tool": "pick", "data": number, "path": "@"} for number in range(5_000)]
-    # No other test has workers among these.
+    # Use workers of their own, so that no other test has any among these.
     workers = worker.Workers()
     monkeypatch.setattr(checking, "workers", workers)
     async with Bridge(store=":memory:") as bridge:
@@ -139,5 +140,5 @@ async def test_a_cancelled_dry_run_ends_its_check(monkeypatch: pytest.MonkeyPatc
             await until(lambda: workers.at_work)
             group.cancel_scope.cancel()
 
-        # The thread that waited for the process notices its end.
+        # The thread that waited for the process notices that it has ended.
         await until(lambda: not workers.at_work)

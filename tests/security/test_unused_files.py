@@ -59,7 +59,7 @@ def test_auth_of_a_project_file_is_not_passed_over(
     said = refusal(project, *words)
     assert f"{project / 'ideabridge.json'}: auth is not used" in said
     assert "or remove it" in said
-    # Where nobody comes over HTTP, it does not matter.
+    # If nobody connects over HTTP, it does not matter.
     subprocess.run(
         command(project, "serve"),
         cwd=project,
@@ -101,7 +101,7 @@ def test_a_server_that_has_lost_the_store_with_its_users_does_not_start(project:
     said = refusal(project, *SERVE)
     assert "changed since it was trusted" in said
     assert "Trust the file again, or name the store with --store" in said
-    # The store is known now, and has users.
+    # Now the server knows the store, which has users.
     named = subprocess.Popen(
         command(project, *SERVE, "--store", str(project / "ideas.sqlite")),
         cwd=project,

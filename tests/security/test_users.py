@@ -127,7 +127,7 @@ def test_a_token_is_kept_as_a_hash_alone_and_ends_when_it_is_told_to(tmp_path: P
             ):
                 assert users.verify(wrong) is None
 
-        # The id of one with the secret of the other.
+        # This is the id of one token with the secret of the other.
         assert users.verify(first[:17] + second[17:]) is None
         store.back_up(tmp_path / "copy")
         dump = (tmp_path / "copy").read_bytes()
@@ -328,7 +328,7 @@ async def test_a_session_of_one_user_is_nobody_elses(team: Team) -> None:
                         asked, team.url, json=PING if asked == "POST" else None
                     )
                     assert answer.status_code == 404, (asked, answer.text)
-        # It was not ended by that.
+        # None of this has ended the session.
         await client.list_tools(cache_mode="bypass")
 
 
@@ -421,7 +421,7 @@ async def test_no_user_cancels_the_request_of_another(team: Team) -> None:
             while runs == before:
                 runs = (await call(client, "check_run"))["runs"]
 
-        # Alice's host goes away, without a word: her run goes on.
+        # Alice's host disappears without a word, but her run continues.
         group.cancel_scope.cancel()
 
     await cancel("bob")
@@ -477,7 +477,8 @@ async def test_who_listens_hears_of_nothing_that_is_published_to_others(
             await published(alice, name)
             await heard.until(updated)
             await others.until(changed, before + 1)
-            # Another change, which is told after what the first one had to tell.
+            # Make another change, because it is announced after everything that the first one
+            # caused.
             await published(bob, f"of_bob_{mode}")
             await others.until(changed, before + 2)
             assert updated not in others.methods
@@ -602,7 +603,7 @@ async def test_what_is_shared_changes_hands_by_nobody_but_its_owner_and_admins(t
             ada, "publish_idea", idea=run, name="kept", to="ada"
         )
         assert (await call(ada, "publish_idea", idea=run, name="kept"))["version"] == 2
-        # It is still alice's, and everybody's.
+        # The name still belongs to alice, and is still for everybody.
         assert (await call(bob, "kept", a=1))["result"] == 3
         await published(alice, "kept", to="me")
     for who in ("bob", "ada", OWNER_TOKEN):
@@ -657,7 +658,7 @@ async def test_the_owner_shares_by_the_command_line_and_what_was_for_all_is_take
     assert share("nobody_of_that_name") == "2"
     share("all")
     assert await seeing() == [*NAMES]
-    # What was taken back is not given again by giving what came after it.
+    # Sharing a later version does not share an earlier one that was withdrawn.
     assert await seeing("@1") == []
 
 
@@ -685,7 +686,7 @@ async def test_who_asks_too_often_is_told_when_to_ask_again_and_others_are_serve
         team = Team(url, tmp_path)
         began = time.monotonic()
         statuses = Counter([await team.status("alice") for _ in range(30)])
-        # Every 3 seconds one more is allowed.
+        # One more request is allowed every 3 seconds.
         more = int((time.monotonic() - began) / 3) + 1
         assert 30 - 20 - more <= statuses[429] <= 30 - 20
         async with httpx2.AsyncClient(headers=team.headers("alice")) as http:
@@ -694,7 +695,7 @@ async def test_who_asks_too_often_is_told_when_to_ask_again_and_others_are_serve
             assert 1 <= int(answer.headers["retry-after"]) <= 3
             assert "20 in 60 s" in answer.json()["error_description"]
         assert await team.status("bob") != 429
-        # Nobody spends what is another's with a token that is none.
+        # Nobody can use up another's share with an invalid token.
         assert {await team.status("ibt_" + "0" * 12 + "_" + "x" * 43) for _ in range(30)} == {401}
 
 

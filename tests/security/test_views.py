@@ -79,7 +79,7 @@ async def test_no_view_of_a_module_is_passed_on_unless_the_user_allows_it(
         assert '"ui' not in said
         assert "text/html" not in said
         assert "<script>" not in said
-        # The rest is there, and says what is not.
+        # Everything else is there, and says what is missing.
         assert found[0]["evil_show"]["_meta"] == {"kept": "yes"}
         assert "evil_refresh" not in found[0]
         assert "data://other" in said
@@ -166,10 +166,11 @@ async def test_an_allowed_view_may_call_the_tools_of_its_module_alone(
             next(block["resource"]["mimeType"] for block in blocks if block["type"] == "resource")
             == MIME
         )
-        # A module may have views at any address but ours, and they are read from the allowed one.
+        # A module may have views at any address except ours, and they are read from the allowed
+        # one.
         assert "read from evil" not in json.dumps(wire(await client.read_resource("ui://evil/run")))
         assert "ui:" not in without_reasons(wire(await client.call_tool("evil_show", {}))).lower()
-        # The view of a run, which may decide, is not there beside it.
+        # Beside them, the view of a run, which can make decisions, is not there.
         assert (await client.call_tool("view_run", {"run": "run_1"})).is_error
         with pytest.raises(MCPError):
             await client.read_resource(OWN)
@@ -193,7 +194,7 @@ async def test_no_module_has_a_view_of_ideabridge(
 
 
 async def test_a_view_calls_a_tool_by_the_name_that_its_module_gives_it(tmp_path: Path) -> None:
-    # Both modules list `same_touch`, so both tools have the names of their modules before it.
+    # Both modules list `same_touch`, so both tools have the name of their module in front.
     modules = {"one": viewing("same", views=True), "two": viewing("same")}
     async with over_stdio(exposed(tmp_path, **modules), "auto") as client:
         tools = await tools_of(client)

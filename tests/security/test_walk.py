@@ -70,7 +70,7 @@ _VOLATILE: Final = (
     (re.compile(r'name="secret" value="[^"]*"'), "SECRET"),
     (re.compile(r"\b(?:run|session)_[0-9a-f]{16}\b"), "RUN"),
     (re.compile(r"[0-9a-f]{64}"), "IDEA"),
-    # What is near to a name is looked for among the names that the visitor sees.
+    # Names that are similar are chosen from those that the visitor sees.
     (re.compile(r"\s*Did you mean [^?]*\?"), ""),
     (re.compile(r"; nearest(?: names)?: [a-z0-9_]+(?:, [a-z0-9_]+)*"), ""),
     (re.compile(r'data-revision="[^"]*"'), ""),
@@ -79,7 +79,7 @@ _VOLATILE: Final = (
     (re.compile(r'data-age="\d+"'), "AGE"),
     # The memory that a server takes is measured again for each page.
     (re.compile(r'(?<="memory">)\d+(?:\.\d+)? [kMG]?B(?=<)'), "MEMORY"),
-    # The version that was asked for.
+    # The version that was requested.
     (re.compile(r", not \d+"), ", not N"),
     (re.compile(r'"(?:time|created|seconds)": ?[^,}]*'), "TIME"),
 )
@@ -104,9 +104,9 @@ def plain(text: str, name: str) -> str:
     two equal answers.
     """
     if name:
-        # Of NAME@VERSION an answer may have the first part, and of what cannot be a name a
-        # suggestion. As a program, the id of an approval is a difference, of which an error names
-        # the second part.
+        # An answer may contain the first part of NAME@VERSION or, for something that cannot be a
+        # name, a suggestion. Read as a program, the id of an approval is a difference, and an error
+        # names its second part.
         for one in (name, safe_name(name), name.partition("@")[0], name.rpartition("-")[2]):
             text = text.replace(one, "NAME")
     for pattern, word in _VOLATILE:
@@ -159,7 +159,7 @@ async def shown(browser: Browser, answer: httpx2.Response, name: str) -> str:
     """What a visitor gets: the answer, and what the next page says of it."""
     text = f"{answer.status_code} {answer.headers.get('location', '')}\n{answer.text}"
     if answer.status_code == 303 and browser.secret:
-        # Any page shows what was refused; this one costs least.
+        # Every page shows what was refused, and this one costs least.
         text += (await browser.get("/ui/nowhere")).text
     return plain(text, name)
 
@@ -240,13 +240,13 @@ def uses(tool: types.Tool, pair: Pair) -> Iterator[tuple[str, list[dict[str, Any
             if key not in given:
                 given[key] = filling(member, name)
 
-            # A publication of this walk would change the answer to the next one.
+            # If this walk published something, it would change the answer to the next request.
             if tool.name == "publish_idea" and key != "name":
                 given["name"] = "walked"
 
             arguments.append({**given, **({"wait_s": 0} if "wait_s" in members else {})})
 
-        # The digit of a version is a word of other tools.
+        # The digit of a version also occurs in the words of other tools.
         is_search = "words" in arguments[0] and "version" in pair.kind
         if pair.real in json.dumps(arguments[0]) and not is_search:
             yield key, arguments
@@ -317,7 +317,7 @@ async def all_of(client: Client) -> AsyncGenerator[types.Tool]:
     while True:
         page = await client.list_tools(cursor=cursor, cache_mode="bypass")
         for tool in page.tools:
-            # Nothing of ideabridge is looked up in the tools that are left out.
+            # The tools that are left out look nothing up in ideabridge.
             if tool.name not in WAITING:
                 yield tool
         cursor = page.next_cursor
@@ -398,7 +398,7 @@ def test_the_walk_knows_every_query() -> None:
             re.findall(r'(?:query_params|asked)(?:\.get|\.getlist)?[\[(]"([a-z]+)"', source)
         )
 
-    # What chooses a part of what was found, and no object.
+    # These parameters choose a part of what was found rather than an object.
     parts = {"at", "calls", "events", "is", "key", "kind", "show", "since", "status", "until"}
     parts |= {"first", "graph", "host", "level"}
     assert read - parts <= set(QUERY)

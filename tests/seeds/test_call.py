@@ -43,10 +43,10 @@ async def test_an_idea_becomes_a_tool_whose_fields_a_call_fills_in_any_host(tmp_
             client, "publish_idea", idea=done["run"], name="adding", description="Add two numbers."
         )
 
-    # Another host, which has seen nothing of it.
+    # This is another host, which has not seen any of this.
     async with over_stdio(configuration, "auto") as client:
         offered = (await all_tools(client))["adding"]
-        # The input schema of the idea is the form; the output schema says what comes back.
+        # The input schema of the idea is the form, and the output schema says what is returned.
         assert offered.description is not None
         assert offered.description.startswith("Add two numbers.")
         assert set(offered.input_schema["properties"]) == {"a", "b"}
@@ -129,7 +129,7 @@ async def test_a_container_idea_holds_the_context_the_allowed_tools_and_the_chos
     assert named_in(container["schema"]) == ["look", "listen"]
     assert "What is there?" in str(container["context"])
     assert "the door" in str(container["context"])
-    # The next moment of decision has what was done before among its context.
+    # The context of the next moment of decision contains what was done before.
     assert "What is there?" in str(last["context"])
     assert [
         tool_name

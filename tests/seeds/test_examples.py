@@ -71,7 +71,7 @@ async def test_both_examples_of_instancing_run_in_python(tools: Path) -> None:
         assert run.state == STATES
         run.submit(1, json.loads(END))
         assert await run.result() == "positive"
-        # The plan is a message of a context, too: agents follow it for each state.
+        # The plan is also a message of a context: agents follow it for each state.
         guided = await bridge.solve(
             context=[*json.loads(INSTANCES)["context"], {"type": "plan", "plan": json.loads(PLAN)}]
         )
@@ -122,7 +122,8 @@ async def test_the_array_of_messages_is_a_context(tmp_path: Path) -> None:
     assert mind.requests[0].texts == messages
     async with over_stdio(configured(tmp_path), "auto") as client:
         told = await call(client, "solve", context=messages)
-        # What the host sent in this call is not sent back; the Request is read whole.
+        # The answer does not repeat what the host sent in this call, but the whole Request can be
+        # read.
         assert "You are a helpful assistant." not in str(told["requests"])
         told = await call(client, "check_run", run=told["run"])
         assert "You are a helpful assistant." in str(told["requests"])

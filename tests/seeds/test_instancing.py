@@ -90,7 +90,7 @@ async def test_a_plan_is_made_before_it_runs_refined_and_followed_for_each_insta
         "calls": [{"_tool": "analyze", "text": "†state.txt", "_outputPath": "sentiment"}]
     }
     async with Bridge(toolbox=Toolbox(analyze)) as bridge:
-        # Rehearsed: its fault is told, nothing has run, and the corrected plan passes.
+        # The rehearsal reports the fault without running anything, and the corrected plan passes.
         with pytest.raises(PlanError, match="†state has no 'txt'"):
             await bridge.dry_run({**first, "instances": {"a": {"text": "wonderful"}}})
 
@@ -105,7 +105,7 @@ async def test_a_plan_is_made_before_it_runs_refined_and_followed_for_each_insta
         for run in ran:
             assert await run.wait(30) == "done"
 
-        # The same plan over the same states gives the same, each time.
+        # The same plan over the same states always gives the same result.
         assert ran[0].state == ran[1].state
 
     mind = Prepared({"calls": [aimed("i0")], "output": None}, {"calls": [], "output": "done"})
@@ -115,7 +115,7 @@ async def test_a_plan_is_made_before_it_runs_refined_and_followed_for_each_insta
         assert await run.result() == "done"
 
     assert '"†state.text"' in mind.read(0)
-    # The state of an instance says where it stands in the plan.
+    # The state of an instance says how far it is in the plan.
     assert "done in 1 of 2 instances, not in i1" in mind.read(1)
 
 

@@ -56,12 +56,12 @@ async def test_several_rounds_end_in_an_output_of_the_users_schema_made_of_what_
         )
         assert await run.result() == {"total": 13, "steps": [3, 13]}
 
-    # One schema for all rounds, composed once from the tools and the output schema.
+    # All rounds have the same schema, which is composed once from the tools and the output schema.
     assert len({str(request.schema) for request in mind.requests}) == 1
     properties: Any = mind.requests[0].schema["properties"]
     assert properties["calls"]["items"]["anyOf"][0]["properties"]["_tool"] == {"const": "add"}
     assert set(REPORT) <= set(properties["output"]["anyOf"][0])
-    # The goal stays, and each result is there for the next round.
+    # The goal stays, and each result is available in the next round.
     assert all("Add, then add ten" in mind.read(number) for number in range(3))
     assert '"first": 3' in mind.read(1)
     assert '"second": 13' in mind.read(2)

@@ -79,7 +79,7 @@ async def test_only_calls_that_are_ready_are_put_before_a_person_and_those_that_
         assert await run.wait(30) == "done"
         assert run.state == {"receipt": "sent first", "again": "sent sent first"}
 
-    # The second was asked about when its value was there, and the fourth, which cannot run, never.
+    # The second call asked when its value was there, and the fourth, which cannot run, never did.
     assert asked == ["first", "sent first"]
 
 
@@ -119,8 +119,8 @@ async def test_a_chain_that_fails_is_rewritten_by_a_mind_that_sees_call_and_caus
         assert await run.result() == "text of a"
 
     errors = [message["error"] for message in mind.context(1) if message.get("type") == "error"]
-    # Each error of the tick is a message of its own with the whole call and the cause, in the
-    # order of the calls.
+    # Each error of the tick is a message of its own with the whole call and the cause, in the order
+    # of the calls.
     assert [error["call"] for error in errors] == [failing, malformed]
     assert "FileNotFoundError: b.txt" in str(errors[0])
     assert "title" in str(errors[1])
@@ -146,7 +146,7 @@ async def test_over_mcp_structural_errors_are_found_before_anything_runs(tmp_pat
             told = await refused(client, "run_plan", calls=[note, wrong], input={"word": "one"})
             assert "calls[1]" in told, kind
             assert not path.exists(), kind
-        # What is right runs.
+        # A correct call runs.
         done = await call(client, "run_plan", calls=[note])
         assert (done["status"], path.read_text()) == ("done", "written")
 

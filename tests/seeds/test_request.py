@@ -105,7 +105,7 @@ NESTED: JSONObject = {
 async def test_a_schema_describes_any_type_and_holds(
     schema: JSONObject | None, output: JSON
 ) -> None:
-    # `{}` is none of these: it is refused, the mind reads why, and answers again.
+    # `{}` is none of these, so it is rejected, and the mind reads why and answers again.
     wrong: JSON = 5 if schema is None else {"a": 7}
     mind = Prepared({"output": wrong}, {"output": output})
     async with Bridge(mind=mind) as bridge:

@@ -31,6 +31,6 @@ def configuration(tmp_path: Path) -> Path:
 def gate(tmp_path: Path) -> Generator[Gate]:
     gate = Gate(tmp_path)
     yield gate
-    # Whoever still waits goes on: nothing may hang at the end.
+    # Let everyone who is still waiting continue, because nothing may hang at the end.
     gate.open()
     gate.close()

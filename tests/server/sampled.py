@@ -33,7 +33,7 @@ FIRST: Solution = {
     "calls": [
         {"_tool": "git_log", "_module": "ours", "repo_path": "†input.ours", "_outputPath": "ours"},
         {"_tool": "count_words", "text": "†state.ours", "_outputPath": "mine"},
-        # No repository: this call fails, and the next solution repairs it.
+        # There is no repository, so this call fails, and the next solution repairs it.
         {
             "_tool": "git_log",
             "_module": "theirs",

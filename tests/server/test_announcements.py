@@ -76,7 +76,7 @@ async def test_what_one_process_publishes_the_other_announces_lists_and_calls(
         await heard.until(updated)
         assert "sum_up" in await all_tools(other)
         assert await call(other, "sum_up", a=20, b=22) == {"sum": 42}
-        # Once, though several writes were seen.
+        # There was one notification, although several writes were seen.
         assert heard.methods.count(tools) == 1
         group.cancel_scope.cancel()
 
@@ -87,7 +87,8 @@ async def test_tools_that_come_up_later_are_announced_where_they_are_exposed(
     heard = Heard()
     configuration = configured(tmp_path, mcpServers={"time": time_module()}, expose=["modules"])
     async with over_stdio(configuration, "legacy", message_handler=heard) as client:
-        # The first list answers at once; the module's tools are announced when it is up.
+        # The first list is returned immediately, and the module's tools are announced when it is
+        # up.
         if "get_current_time" not in await all_tools(client):
             await heard.until("notifications/tools/list_changed")
         assert "get_current_time" in await all_tools(client)

@@ -108,7 +108,7 @@ async def test_another_call_runs_in_its_place(client: Client, tmp_path: Path) ->
     assert "count_words" in await refused(
         client, "decide_approval", run=told["run"], decisions=[unknown]
     )
-    # The plan names no other tool: the person chooses from all there are.
+    # The plan names no other tool, so the person chooses from all tools.
     place = approval["call"]["_outputPath"]
     right = {**edit, "call": {"_tool": "count_words", "text": "two words", "_outputPath": place}}
     done = await call(client, "decide_approval", run=told["run"], decisions=[right])
@@ -183,7 +183,7 @@ async def test_more_approvals_than_an_answer_holds_are_shown_one_part_after_anot
     seen: list[str] = []
     while told["status"] == "needs_approval":
         shown = told["approvals"]
-        # A long text is a preview.
+        # Long text is shown as a preview.
         seen += [one["call"]["text"]["preview"].split()[0] for one in shown]
         left = 600 - len(seen)
         assert told.get("more_approvals", 0) == left

@@ -85,7 +85,7 @@ def published(output: JSONObject | None, gave: JSON = None, **more: Any) -> Publ
             False,
         ),
         ({"type": "object"}, {}, {"x": [1]}, False),
-        # An open object has a member with this name, which its recorded run had not.
+        # An open object has a member with this name now, although it had none in its recorded run.
         ({"type": "object"}, {}, {"assumed": 4, "notes": {}, "assumed_": 1}, False),
         ({"type": "object"}, {"assumed": 1}, {"assumed": 2}, True),
         ({"type": "object", "properties": {"assumed": {}}}, {}, {"assumed": True}, True),
@@ -116,7 +116,7 @@ async def test_every_place_has_the_assumptions_and_the_schema_admits_them(
     plain = await value_answer(value, wrapped=wraps)
     told = with_report(plain, Ran([ASSUMED], [NOTE]))
     assert wraps == wrapped
-    # A determined answer is as it always was.
+    # An answer without assumptions is the same as ever.
     assert with_report(plain, Ran([], [])) is plain
     members = dict(told["structuredContent"])
     if schema is not None:
@@ -212,7 +212,7 @@ async def test_a_published_tool_says_what_it_assumed(era: str, tmp_path: Path) -
         assert [one["what"] for one in wrapped.meta["ideabridge/notes"]] == [
             "a negative number, -1, which no earlier run had"
         ]
-        # What an idea inside assumed is added to the answer around it, and shown with the run.
+        # What an inner idea assumed is added to the outer answer, and shown with the run.
         room = await client.call_tool("twice", {"n": 2, "m": 7})
         assert structured(room) == {"result": 9, "assumed": [f"calls.0: {assumed}"]}
         assert room.meta is not None

@@ -47,7 +47,7 @@ async def test_a_person_chooses_what_a_call_assumes_in_a_form(era: str, tmp_path
         for number, written in enumerate(("hello", "bye", "bye", "bye")):
             path = tmp_path / str(number)
             result = await client.call_tool("noted", {"path": str(path), "words": "bye"})
-            # A person has confirmed the value, which may be wrong all the same.
+            # A person has confirmed the value, which may still be wrong.
             assert structured(result)["result"] == len(written), text(result)
             [line] = structured(result)["assumed"]
             assert line.startswith(f'calls.0.text is "{written}" (')
@@ -71,7 +71,7 @@ async def test_a_person_chooses_what_a_call_assumes_in_a_form(era: str, tmp_path
     assert field["title"] == "calls.0.text"
     assert (field["enum"], field["default"]) == ([taken, other], taken)
     assert "Why it asks: calls.0.text is" in forms[0].message
-    # An answer that is none of the values is asked about again.
+    # An answer that is not one of the values is asked about again.
     assert len(forms) == 5
     assert "expected one of the values for calls.0.text" in forms[4].message
 

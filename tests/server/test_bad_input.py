@@ -198,7 +198,7 @@ def test_what_is_no_request_is_answered_and_the_server_lives(configuration: Path
     assert deep["id"] == 7
     assert deep["result"]["isError"] is True
     assert "nests deeper than" in deep["result"]["content"][0]["text"]
-    # The id at the end, as other SDKs write it.
+    # The id is at the end, where other SDKs write it.
     tail = (
         b'{"method":"tools/call","params":{"name":"x","arguments":{"a":' + b"[" * 500 + b"]" * 500
     )

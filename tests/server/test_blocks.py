@@ -125,7 +125,7 @@ async def test_output_that_is_a_block_or_lists_of_blocks_and_blocks_deep_within(
         "a": [{"b": {"c": placed(IMAGE, 1)}}],
         "again": placed(IMAGE, 1),
     }
-    # The text makes the value too long to show; it is read by reference.
+    # The text makes the value too long to show, so it is read by reference.
     assert wire(whole) == []
     assert PNG[:50] not in json.dumps(structured(whole))
 

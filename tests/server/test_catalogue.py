@@ -78,7 +78,7 @@ async def test_long_lists_come_in_pages(mode: str) -> None:
         publish(front, "of_another", owner="somebody")
         async with Client(front.server, mode=mode) as client:
             first = await client.list_tools()
-            # Only its bytes limit a page.
+            # Only the number of bytes limits a page.
             assert first.next_cursor is not None
             assert 100 < len(first.tools) < 250
             tools = await all_tools(client)
@@ -157,7 +157,7 @@ async def test_a_task_with_many_tools_shows_signatures_of_those_that_fit_it() ->
         assert "tools.large_417(" in asked["instructions"]
         assert "tools.pick(" in asked["instructions"]
         assert "more, which search_tools finds" in asked["instructions"]
-        # At most about 5,000 tokens.
+        # These are at most about 5,000 tokens.
         assert len(json.dumps(asked)) < 20_000
         assert len(text(result)) < 20_000
         run = structured(result)["run"]

@@ -60,7 +60,7 @@ def always(result: types.ElicitResult) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    # Without an order of its own, calls that change things ask side by side.
+    # Turn the order off, so that calls that change things ask at the same time.
     with http_process(configured(tmp_path_factory.mktemp("forms"), order="none")) as url:
         yield url
 
@@ -103,7 +103,7 @@ async def test_a_person_approves_by_a_form(
         assert done["output"] == {"length": 5}
 
     assert (tmp_path / "one").read_text() == "hello"
-    # A long value goes on in the next line of the form.
+    # A long value continues in the next line of the form.
     text = re.sub("\n  [|] {3,}", "", forms[0])
     assert len(forms) == 1
     for part in (
@@ -129,7 +129,7 @@ async def test_a_person_allows_a_tool_for_the_rest_of_the_run_by_a_form(
     calls: list[dict[str, Any]] = []
     for number, text in enumerate(["one", "two", "three"]):
         one = {**note(tmp_path / "one", text), "_outputPath": f"s{number}"}
-        # Each call asks after the one before.
+        # Each call asks after the one before it.
         calls.append({**one, "_imports": [f"†state.s{number - 1}"]} if number else one)
 
     async with over_http(url, era, **person(answer)) as client:
@@ -206,10 +206,10 @@ async def test_a_cancelled_form_leaves_the_call_waiting_and_check_run_asks_again
         assert told["status"] == "needs_approval"
         assert len(forms) == 1
         assert len(told["approvals"]) == 1
-        # Asking how it stands, without waiting, asks nobody.
+        # Checking the run without waiting asks nobody.
         await call(client, "check_run", run=told["run"], wait_s=0)
         assert len(forms) == 1
-        # What is not an answer is none.
+        # Something that is not an answer does not count as one.
         assert (await call(client, "check_run", run=told["run"]))["status"] == "needs_approval"
         assert not (tmp_path / "one").exists()
         assert (await call(client, "check_run", run=told["run"]))["status"] == "done"
@@ -453,13 +453,13 @@ async def test_a_round_outlives_the_server_and_counts_once(tmp_path: Path) -> No
         assert done["status"] == "done"
         assert path.read_text() == "hello"
         path.unlink()
-        # The same round again, with another answer: the approval is settled, and stays so.
+        # The same round is sent again with another answer, but the approval stays settled.
         same = structured(
             await again(client, arguments, required.request_state, {approval: said("deny")})
         )
         assert (same["run"], same["status"], same["errors"]) == (done["run"], "done", [])
         assert not path.exists()
-        # State for another request, or state somebody wrote, is none.
+        # State from another request, or state that somebody made up, does not count.
         other = {"calls": [note(tmp_path / "two")]}
         for wrong, state in (
             (other, required.request_state),
@@ -483,7 +483,7 @@ async def test_only_the_approvals_that_were_asked_about_are_answered(tmp_path: P
     }
     arguments = {"calls": [note(tmp_path / "one"), words, note(tmp_path / "two", "†state.words")]}
     async with over_stdio(configuration, "auto", **always(said("approve"))) as client:
-        # The parameters of the last call are not known yet, so nobody is asked about it.
+        # The parameters of the last call are still unknown, so nobody is asked about it.
         required = await first_round(client, arguments)
         (approval,) = required.input_requests or {}
         told = await client.session.call_tool(
@@ -496,8 +496,8 @@ async def test_only_the_approvals_that_were_asked_about_are_answered(tmp_path: P
         assert isinstance(told, types.InputRequiredResult)
         (following,) = told.input_requests or {}
         assert following != approval
-        # An answer to the second with the state of the first round is no answer to it: it is
-        # asked about again.
+        # An answer to the second question with the state of the first round does not count, so the
+        # question is asked again.
         told = await client.session.call_tool(
             "run_plan",
             arguments,

@@ -37,7 +37,7 @@ def is_there(pid: int) -> bool:
         os.kill(pid, 0)
         if not Path("/proc").exists():
             return True
-        # It may end between the two looks.
+        # The process may end between the two looks.
         return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
@@ -89,7 +89,7 @@ def test_everything_ends_with_the_host(tmp_path: Path, how: str) -> None:
         assert process.stderr is not None
         process.stdin.write(json.dumps(HELLO).encode() + b"\n")
         process.stdin.flush()
-        # It answers though the module is mute.
+        # The server answers although the module does not.
         assert json.loads(process.stdout.readline())["result"]["serverInfo"]["name"] == "ideabridge"
         pid = int(told.read_text())
         assert is_there(pid)
@@ -190,7 +190,7 @@ def test_http_ends_at_a_signal_with_a_client_still_listening(tmp_path: Path) -> 
             assert listening.readline() == b"event: message\r\n"
             ending = Ending(process)
             process.send_signal(signal.SIGTERM)
-            # The stream is ended with an answer, not cut off.
+            # The stream ends with an answer instead of being cut off.
             assert b'"result"' in listening.read()
             assert ending.seconds() < 2.2
         assert process.returncode == 0

@@ -43,7 +43,7 @@ async def test_modules_and_tool_files_are_called_directly(tmp_path: Path) -> Non
 
 async def called_directly(client: Client, repository: Path, note: Path, number: int) -> None:
     """What is exposed is called; this is the client of that number."""
-    # A plan that names a module waits for it to come up.
+    # A plan that names a module waits until it is up.
     told = await call(
         client,
         "run_plan",
@@ -77,10 +77,10 @@ async def called_directly(client: Client, repository: Path, note: Path, number: 
     assert await call(client, "add", a=1, b=2) == {"result": 3}
     assert await call(client, "count_words", text="two words") == {"words": 2}
     assert "bad luck" in await refused(client, "fail", message="bad luck")
-    # Without a rule a direct call is the host's own decision: no approval and no run.
+    # If no rule applies, the host decides about a direct call, so there is no approval and no run.
     assert await call(client, "write_note", path=str(note), text="x") == {"result": 1}
     assert len((await call(client, "check_run"))["runs"]) == number
-    # A name that is taken is not published over.
+    # A name that is in use cannot be published over.
     assert "choose another" in await refused(
         client, "publish_idea", idea=told["run"], name="git_status"
     )
@@ -106,7 +106,7 @@ async def whole_or_refused(client: Client) -> None:
             assert not result.is_error, text(result)[:500]
             if kind == "structured":
                 assert structured(result) == {"log": "x" * size}
-                # As the module writes it, with a space.
+                # The text is as the module wrote it, with a space.
                 assert text(result) == '{"log": "' + "x" * size + '"}'
             elif kind == "blocks":
                 image = result.content[1]
@@ -119,11 +119,12 @@ async def whole_or_refused(client: Client) -> None:
         assert "1,000," in error
         assert "run_plan" in error
 
-    # What the error advises works, also for a text that is too large for an answer.
+    # What the error advises works, even for text that is too large for an answer.
     calls = [{"_tool": "sized", "kind": "text", "size": 1_000_000, "_outputPath": "log"}]
     told = await call(client, "run_plan", calls=calls)
     assert told["state"]["log"]["bytes"] > 1_000_000
-    # What runs gave tells what the tool gives, for it does not say so itself.
+    # The shape of its results in runs says what the tool returns, because the tool does not say so
+    # itself.
     found = await client.call_tool("search_tools", {"words": "sized"})
     assert structured(found)["tools"][0]["observed"] == {"type": "string"}
     assert "does not declare" in text(found)
@@ -167,12 +168,12 @@ async def test_an_answer_after_progress_is_whole_or_an_error(tmp_path: Path) -> 
         for mode in ERAS:
             async with Client(url, mode=mode, read_timeout_seconds=60) as client:
                 assert structured(await sized(client, 350_001)) == {"log": "x" * 350_001}
-                # Text and structured content together are larger than an event.
+                # Together, the text and the structured content are larger than an event.
                 late = await sized(client, 700_000)
                 assert late.is_error
                 assert "1,400," in text(late)
                 assert "progress" in text(late)
-                # The session goes on.
+                # The session still works.
                 assert not (await sized(client, 10)).is_error
 
     assert len(reports) == 1 + 3 * len(ERAS)
@@ -274,7 +275,7 @@ class Queued:
         for _ in range(times):
             self._group.start_soon(self._call, who, client)
             await anyio.wait_all_tasks_blocked()
-        # The server takes requests in the order in which they come.
+        # The server handles requests in the order in which they arrive.
         await call(client, "check_run")
 
     async def _call(self, who: str, client: Client) -> None:
@@ -333,8 +334,8 @@ async def test_clients_that_call_directly_take_turns_with_runs(tmp_path: Path, g
                 await calls.begin(str(number), client)
             calls.open(11)
             assert (await call(clients[0], "check_run", run=run, wait_s=20))["status"] == "done"
-            # Before the last of the five clients the run has had its turn twice, or once more where
-            # a client was late.
+            # Before the last of the five clients had its turn, the run had two, or one more if a
+            # client was late.
             with anyio.fail_after(20):
                 turns = await calls.taken(5)
             assert max(turn for _, turn in turns) <= 8, turns

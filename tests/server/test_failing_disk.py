@@ -90,7 +90,7 @@ async def test_errors_of_the_disk_in_the_middle_of_a_payment(tmp_path: Path) -> 
 
         disk.fail(errno.EIO)
         gate.open()
-        # The result of the payment could not be journaled, and will be.
+        # The result of the payment could not be journaled yet.
         await anyio.to_thread.run_sync(disk.wait_for_hits, 3)
         assert (tmp_path / "ledger").read_text() == "paid 7\n"
         with anyio.fail_after(20):

@@ -133,7 +133,7 @@ async def test_no_structured_content_is_made_of_null(tmp_path: Path, mode: str) 
 async def test_progress_extends_the_time_out_of_a_call(tmp_path: Path) -> None:
     async with gateway(tmp_path, "auto", timeout=1) as client:
         assert text(await client.call_tool("steps", {"seconds": 0.3, "times": 5}))
-        # Without progress it ends after the timeout, and with it after ten times that.
+        # Without progress, the call ends after the timeout, and with progress after ten times that.
         assert "did not answer within 1 s" in await refused(client, "steps", seconds=3, times=1)
 
 
@@ -186,7 +186,7 @@ async def test_the_last_progress_of_a_call_arrives_before_its_result(
 async def test_an_answer_over_the_size_of_an_event_arrives_unless_progress_came_before_it(
     tmp_path: Path,
 ) -> None:
-    # In 2026-07-28 the SDK writes each letter in six bytes.
+    # In 2026-07-28, the SDK writes each letter in six bytes.
     given = {"seconds": 0, "times": 1, "size": 440_000}
     told: list[float] = []
 
@@ -222,7 +222,7 @@ async def test_a_log_message_over_the_bound_says_its_size(tmp_path: Path) -> Non
     async with gateway(tmp_path, "legacy", logging_callback=note) as client:
         for size in (200_000, 300_000):
             await client.call_tool("meta", {"logged": size})
-        # Each message stands before the result on the wire, and is handled in a task of its own.
+        # On the wire, each message comes before the result, but a separate task handles it.
         await client.call_tool("meta", {})
 
     assert logged == [

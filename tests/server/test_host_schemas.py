@@ -222,8 +222,8 @@ async def test_a_published_idea_is_told_plainly_and_held_to_its_exact_schemas(mo
             assert "$" not in str(tools["walk"].output_schema)
             assert await call(client, "open_it", tab=1, url="x") == {"result": 1}
             assert "expected" in await refused(client, "open_it", tab=1)
-            # The answer that was recorded is no node: what is promised is looked at
-            # before it leaves.
+            # The recorded answer is not a node, so the check against the schema refuses it before
+            # it is sent.
             assert "output of walk" in await refused(client, "walk", name="x")
 
 

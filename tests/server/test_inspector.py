@@ -90,13 +90,13 @@ def test_what_one_process_publishes_the_inspector_calls_in_another(
     folder: Path, url: str, era: str
 ) -> None:
     other = Inspector(folder, ["--transport", "http", "--server-url", url], era)
-    # A process of its own, for as long as the one question takes.
+    # Start a separate process for each question.
     one = Inspector(folder, ["--", *served(folder / "ideabridge.json")], era)
     run = other.call("run_plan", **PLAN)["structuredContent"]["run"]
     name = f"sum_and_count_{era}"
     told = one.call("publish_idea", idea=run, name=name, description="Adds a and b, counts words.")
     assert told["structuredContent"]["answer"] == "auto"
-    # The inspector's own arguments are text, which it makes what the input schema wants.
+    # The Inspector's own arguments are text, which it converts to what the input schema requires.
     found = other(
         "tools/call", "--tool-name", name, "--tool-arg", "a=20", "b=22", "text=three words now"
     )
@@ -132,7 +132,7 @@ async def publish_an_idea(url: str, name: str) -> None:
 def test_no_schema_has_what_hosts_stumble_over(folder: Path, url: str, era: str) -> None:
     other = Inspector(folder, ["--transport", "http", "--server-url", url], era)
     anyio.run(publish_a_plan, url, f"strict_{era}")
-    # With --strict it exits 6 where a schema would be refused by a host.
+    # With --strict, the Inspector exits with code 6 if a host would reject a schema.
     tools = {tool["name"]: tool for tool in other("tools/list", "--strict")["tools"]}
     assert {"run_plan", "solve", f"strict_{era}"} <= tools.keys()
     assert tools[f"strict_{era}"]["annotations"]["readOnlyHint"] is True

@@ -39,7 +39,7 @@ async def test_a_host_decides_on_a_plan_as_a_whole(era: str, tmp_path: Path) -> 
         assert (told["status"], told["turn"]) == ("needs_solution", 1)
         assert "other numbers" in str(told["requests"])
 
-    # Another server process, on the same store, takes the next turn.
+    # Another server process on the same store takes the next turn.
     async with over_stdio(path, era) as client:
         told = await call(client, "submit_solution", run=run, turn=1, solution={"calls": CALLS})
         [entry] = told["approvals"]
@@ -54,7 +54,7 @@ async def test_a_host_decides_on_a_plan_as_a_whole(era: str, tmp_path: Path) -> 
         calls = [*CALLS, {"_tool": "add", "a": "†state.sum", "b": 4, "_outputPath": "more"}]
         right = {**wrong, "plan": {"calls": calls, "output": "†state.more"}}
         done = await call(client, "decide_approval", run=run, decisions=[right])
-        # Without an output schema a task's output is text: the sum comes back as an error, with
+        # Without an output schema, a task's output is text, so the sum comes back as an error with
         # the correction.
         assert (done["status"], done["turn"]) == ("needs_solution", 2)
         assert "†state.more" in str(done["requests"])

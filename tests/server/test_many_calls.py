@@ -52,7 +52,8 @@ async def test_an_answer_about_twice_as_many_calls_takes_about_twice_the_work() 
     few = await _steps_of_an_answer(60)
     many = await _steps_of_an_answer(240)
 
-    # Four times the calls: linear work gives 4, quadratic work gives up to 16.
+    # With four times the calls, linear work takes 4 times as long, and quadratic work up to 16
+    # times.
     assert many < 5 * few, (few, many)
 
 
@@ -84,5 +85,5 @@ async def test_skipped_calls_are_counted_in_the_progress_of_a_large_run(client: 
     counted = [progress for progress, _, _ in notes]
     assert counted == sorted(set(counted))
 
-    # 151 calls start, and 301 settle. The start of a call counts half, and so does its end.
+    # 151 calls start and 301 settle. The start and the end of a call each count half.
     assert 225 <= counted[-1] <= 226

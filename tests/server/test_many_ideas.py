@@ -89,7 +89,7 @@ async def test_the_list_stays_short_and_everything_is_found(
                 assert found[0]["signature"].startswith(f"ideas.{name}(")
                 named: list[Any] = (await call(client, "search_tools", words=name))["tools"]
                 assert [one["parameters"] for one in named if one["name"] == name] == [INPUT]
-                # As it was told, in a plan; and by its name.
+                # The idea can be called in a plan, as the search says, and by its name.
                 told = await call(
                     client,
                     "run_plan",
@@ -99,7 +99,7 @@ async def test_the_list_stays_short_and_everything_is_found(
                 assert (await call(client, name, text="seven77"))["result"] == 7
 
             assert (await call(client, "search_tools", words=f"item{MANY:05}"))["tools"] == []
-            # What was called is told now, among the most used.
+            # Ideas that were called are now listed, among the most used.
             tools = await all_tools(client)
             assert len(tools) == len(LISTED) + 120
             assert {"report_00007", "report_04321"} <= tools.keys()

@@ -424,7 +424,7 @@ async def test_handwork_becomes_a_tool_for_other_input(tmp_path: Path, era: str,
             assert name in wanted["request"]
         second = await call(client, "publish_idea", **handed_in(work, wanted["runs"][0]))
         assert (second["version"], second["answer"]) == (2, "program")
-        # Nobody has called version 1, which was there until the program was.
+        # Nobody has called version 1, which was published until the program was.
         assert "breaking" not in second
         await call(client, "done")
         for given, changed, output in work.others:
@@ -432,8 +432,8 @@ async def test_handwork_becomes_a_tool_for_other_input(tmp_path: Path, era: str,
             assert not answer.is_error, text(answer)
             assert (answer.meta or {})["ideabridge/answer"] == "program"
             result = structured(answer)
-            # The text went to everybody, and the assistant calls this default the same
-            # for every input.
+            # The text went to everybody, and the assistant says that this default is the same for
+            # every input.
             assert "assumed" not in result
             assert "assumed" not in text(answer)
             assert result.get("result", result) == output or result == output
@@ -488,7 +488,7 @@ async def test_a_call_after_results_that_say_nothing_was_no_decision(
             for name, arguments in calls:
                 await client.call_tool(name, arguments)
 
-            # The call of the first tool is one of the session, too.
+            # The call of the first tool is also a call of the session.
             numbers = [0, 1] if calls is sends else [3, 4]
             tool = f"{calls[0][0]}_both"
             await call(
@@ -517,7 +517,7 @@ async def test_another_name_gives_no_further_rounds(tmp_path: Path, era: str) ->
             assert left in await refused(
                 client, "publish_idea", **{**wrong, "name": f"task_{number}"}
             )
-        # An accepted program ends the count, under whatever name.
+        # An accepted program resets the count, whatever the name of the tool.
         assert (await call(client, "publish_idea", **handed_in(work, run)))["answer"] == "program"
         assert lefts[0] in await refused(client, "publish_idea", **{**wrong, "name": "task_9"})
 
@@ -671,7 +671,7 @@ async def test_the_person_is_asked_at_each_call_that_no_recording_reached(
         ]
         assert structured(await client.call_tool("done", {}))["result"] == changed
 
-    # The call that the recording reached asks nobody.
+    # The call that the recording made asks nobody.
     assert ["I-101" in form or "I-102" in form for form in forms] == [True, True]
     assert all(
         "no recorded run has made the call in line" in form.replace("\n", " ") for form in forms
@@ -711,7 +711,7 @@ async def test_save_as_says_in_one_line_that_a_program_would_help(tmp_path: Path
     async with in_memory(office(tmp_path), era) as client:
         calls = [{"_tool": "rows", "table": "sales"}]
         made = await call(client, "run_plan", calls=calls, save_as="look")
-        # The author of a plan is believed.
+        # The author of a plan is trusted.
         assert "needs_program" not in made["saved"]
 
 

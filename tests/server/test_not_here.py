@@ -81,8 +81,8 @@ async def test_what_cannot_run_here_is_found_with_the_reason_and_not_listed(
             client.instructions or ""
         )
         listed = await all_tools(client)
-        # A recorded answer needs nothing. The idea that is solved anew begins with the
-        # call of its run.
+        # A recorded answer needs nothing. The idea that is solved again begins with the call of its
+        # run.
         assert "ordered" in listed
         assert not {"order", "outer", "adding", "by_program", "again"} & listed.keys()
         for name in ("order", "outer", "by_program"):
@@ -100,9 +100,9 @@ async def test_what_cannot_run_here_is_found_with_the_reason_and_not_listed(
         assert await refused(client, "adding", a=2) == f"adding cannot be called here: it {own}."
         ideas: list[Any] = (await call(client, "search_ideas", words="order"))["ideas"]
         assert any(one.get("cannot_be_called", {}).get("order") == NO_SHOP for one in ideas)
-        # It is a document all the same.
+        # It is still a document.
         assert "shop" in str(await client.read_resource("idea://order"))
-        # A plan or program that calls it is refused as a whole.
+        # A plan or program that calls it is rejected as a whole.
         step = {"_tool": "order", "_module": "idea:order", "x": "b"}
         for given in (
             {"calls": [{"_tool": "sleep", "seconds": 0}, step]},

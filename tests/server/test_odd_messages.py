@@ -105,7 +105,8 @@ def speaking(folder: Path, *, modern: bool = False) -> Generator[Speaker]:
         assert speaker.process.stdin is not None
         speaker.process.stdin.close()
         assert speaker.process.wait(SECONDS) == 0
-        # Lines for dropped notifications may stand there, and how many more there were.
+        # There may be lines for dropped notifications, and a line that says how many more there
+        # were.
         for line in speaker.errors.read_text().splitlines():
             assert line.startswith(("dropped 'notifications/", "... "))
     finally:
@@ -164,17 +165,17 @@ REFUSED = [
         -32700,
         "cannot be read",
     ),
-    # The id belongs to the request beyond doubt, so its sender need not wait.
+    # The id certainly belongs to the request, so its sender need not wait.
     (
         b'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"na',
         7,
         -32700,
         "cannot be read",
     ),
-    # Here it may be the beginning of another one, or belong to something inside.
+    # Here, the id may be the beginning of a longer one, or belong to something inside.
     (b'{"jsonrpc": "2.0", "id": 7', None, -32700, "cannot be read"),
     (b'{"method": "ping", "params": {"id": 7}', None, -32700, "cannot be read"),
-    # These are no ids.
+    # These are not ids.
     (b'{"jsonrpc": "2.0", "id": 007, "method": "ping"}', None, -32700, "cannot be read"),
     (b'{"jsonrpc": "2.0", "id": "\x01", "method": "ping"}', None, -32700, "cannot be read"),
     (
@@ -200,7 +201,7 @@ def test_what_cannot_be_served_is_answered_with_an_error(
     speaker: Speaker, line: bytes, request_id: object, code: int, why: str
 ) -> None:
     speaker.send(line, b"\n", changed(id="next"), b"\n")
-    # A call may be answered after what follows it.
+    # A call may be answered after the request that follows it.
     answers = speaker.until("next")
     if len(answers) == 1:
         answers = [*speaker.until(request_id), *answers]
@@ -435,7 +436,7 @@ def lines(draw: st.DrawFn, message: dict[str, Any]) -> bytes:
     match kind:
         case "bytes":
             noise = draw(st.sampled_from(NOISE))
-            # What is overwritten may be nothing.
+            # The part that is overwritten may be empty.
             return line[:place] + noise + line[place + draw(st.integers(0, 3)) :] + b"\n"
         case "cut":
             return line[:place] + b"\n"
@@ -459,7 +460,7 @@ def expect_the_others(speaker: Speaker, data: st.DataObject, first: int, *, mode
     written = [dumped(message) + b"\n" for message in messages]
     written[place] = line
     speaker.send(*written)
-    # A short list: what it answers is not looked at.
+    # Ask for a short list, because the answer is not looked at.
     last = {
         "jsonrpc": "2.0",
         "id": first + 50,
@@ -489,11 +490,11 @@ def expect_the_others(speaker: Speaker, data: st.DataObject, first: int, *, mode
 def mutate(folder: Path, examples: int, *, modern: bool) -> None:
     with speaking(folder, modern=modern) as speaker:
         if modern:
-            # The first request says which protocol is spoken.
+            # The first request says which version of the protocol is used.
             speaker.ask(
                 {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}}
             )
-        # All are as long, so that a mutation means the same wherever it is tried.
+        # All numbers have the same length, so that a mutation means the same wherever it is tried.
         numbers = iter(range(10**8, 10**9, 100))
 
         @settings(

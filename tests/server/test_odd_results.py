@@ -60,8 +60,8 @@ async def test_a_result_that_breaks_its_schema_is_shown_with_the_error(
     assert "does not match its tool's output schema" in text(direct)
     assert ("ran, but its result cannot be used" in text(direct)) == (tool == "change")
     assert '"n":"three"' in text(direct)
-    # Clients of the TypeScript SDK throw away an error whose structured content breaks the
-    # schema of the tool.
+    # Clients of the TypeScript SDK discard an error whose structured content violates the schema of
+    # the tool.
     assert direct.structured_content is None
     assert (direct.meta or {})["ideabridge/structured"] == WRONG
     assert IMAGE in wire(direct)

@@ -132,7 +132,7 @@ async def test_changes_are_told_in_both_eras(tmp_path: Path, module: tuple[str, 
                 types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=WATCHED)),
                 types.EmptyResult,
             )
-            # A module of the handshake era is told that nobody listens any more.
+            # A module of the handshake era is told that nobody is listening any more.
             with anyio.fail_after(20):
                 while text(await new.call_tool("test_touch", {"uri": WATCHED})) != "subscribed: []":
                     pass

@@ -113,13 +113,12 @@ async def test_with_three_servers_every_run_settles_within_10_s_of_a_kill(
         stack.callback(os.close, process)
         os.kill(driver, signal.SIGKILL)
         with anyio.fail_after(20):
-            # Until it has ended, the server that was killed may still take what is
-            # written to a pipe.
+            # Until it has ended, the killed server may still read what is written to a pipe.
             await anyio.wait_readable(process)
             for gate in gates:
                 gate.open()
             assert await settled(store, runs["hold"]) == {"done"}
-            # Of a payment that was cut off, a person is asked.
+            # For a payment that was cut off, a person is asked.
             assert await settled(store, runs["pay"]) == {"needs_approval"}
         for gate in gates:
             gate.close()
@@ -189,7 +188,7 @@ async def test_check_run_at_another_server_answers_when_the_run_ends(
 
     [answer] = answers
     assert (answer["status"], answer["output"]) == ("done", {"words": 1})
-    # The progress of a run at work elsewhere is reported here.
+    # This server reports the progress of a run that another one drives.
     assert any("hold done" in note for note in notes)
     assert any("count_words done (2 of 2)" in note for note in notes)
 
@@ -275,7 +274,7 @@ async def test_what_a_run_at_work_asks_is_decided_at_another_server(
         decisions = [{"approval": approval["approval"], "decision": "approve"}]
         told = await call(other, "decide_approval", run=run, decisions=decisions, wait_s=0)
         assert (told["status"], told.get("approvals")) == ("running", None)
-        # It holds for both: what is decided is not decided again.
+        # This is true at both servers: what has been decided cannot be decided again.
         for client in (one, other):
             assert "no approval" in await refused(
                 client, "decide_approval", run=run, decisions=decisions

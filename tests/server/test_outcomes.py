@@ -100,7 +100,8 @@ ANSWERS: list[tuple[dict[str, Any] | None, Any]] = [
 
 
 async def test_a_person_answers_a_form(era: str, tmp_path: Path) -> None:
-    # One server for all answers, each about a run of its own that was cut off before it began.
+    # Use one server for all answers. Each is about a run of its own that was cut off before the
+    # server started.
     path, runs = await cut_off(tmp_path, len(ANSWERS))
     given: dict[str, Any] | None = None
     forms = 0
@@ -152,7 +153,7 @@ async def test_progress_counts_a_call_that_a_person_decided(
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         messages.append(message)
 
-    # In this era the answer arrives while the request waits.
+    # In this era, the answer arrives while the request is waiting.
     async with over_stdio(path, "legacy", elicitation_callback=answer) as client:
         await client.call_tool("check_run", {"run": run}, progress_callback=on_progress)
 
@@ -204,7 +205,7 @@ async def test_what_never_fits_is_asked_for_three_times_and_the_answer_says_why(
         [note] = told["notes"]
         assert "is still waiting" in note
         assert "expected an integer" in note
-        # Another request asks anew.
+        # Another request asks again.
         await call(client, "check_run", run=run)
         assert len(forms) == 6
         assert "not accepted" not in forms[3]
@@ -237,7 +238,7 @@ async def test_a_module_that_dies_under_a_call(era: str, tmp_path: Path) -> None
             error
             == f"outcome unknown: {died}. pay may have taken effect: check before you call it again"
         )
-        # What only reads has done no harm.
+        # A call that only reads has done no harm.
         error = await refused(client, "look", to="Cid", do="die")
         assert error == f"{died} (the call was sent 3 times)".replace("'pay'", "'look'")
         assert (tmp_path / "ledger").read_text().splitlines() == [

@@ -101,13 +101,13 @@ def test_hosts_pass_the_schemas_of_own_tools_on_unchanged(every: bool) -> None:
         for one in own_tools(programs=True, every=every)
         for part in schemas_in(one["inputSchema"])
     ]:
-        # Hosts drop a schema without a type together with its description; they rewrite
-        # lists of types.
+        # Hosts drop a schema without a type together with its description, and rewrite lists of
+        # types.
         assert isinstance(schema.get("type"), str) or len(schema["anyOf"]) > 1
         if schema.get("type") == "array":
             assert "items" in schema
         if schema.get("type") == "object":
-            # Some close an object that does not say that it is open.
+            # Some hosts close an object that does not say that it is open.
             assert "additionalProperties" in schema
 
 
@@ -418,7 +418,7 @@ async def test_everything_works_over_stdio(tmp_path: Path, mode: str) -> None:
         assert (await all_tools(client)).keys() >= LISTED
         told = await call(client, "run_plan", **SUM, save_as="add_twice")
         assert told["output"] == {"total": 5}
-        # No run had zero, which alone makes no answer wrong.
+        # No run had zero, but this alone does not make an answer wrong.
         result = await client.call_tool("add_twice", {"a": 0, "b": 1})
         assert structured(result) == {"total": 2}
         assert result.meta is not None

@@ -113,7 +113,7 @@ async def test_a_name_of_anothers_is_answered_as_one_that_there_is_not(
             there, nowhere = SECRET + version, "quarterly_gainss" + version
             hidden, unknown = await WAYS[way](client, there), await WAYS[way](client, nowhere)
             assert hidden.replace(SECRET, "NAME") == unknown.replace("quarterly_gainss", "NAME")
-        # One letter is missing: the nearest name is not told.
+        # One letter is missing, but the nearest name is not revealed.
         assert SECRET not in await WAYS[way](client, SECRET[:-1])
     async with client_of(urls, OWNER, mode) as client:
         if way in ("publish_idea", "resource"):
@@ -149,12 +149,12 @@ async def test_who_came_to_the_same_idea_is_told_of_their_own_run_and_names(
         [found] = (await call(client, "search_ideas", words="add"))["ideas"]
         assert found["run"] == own
         assert "published_as" not in found
-        # It is theirs to publish, under another name: names are one space, and whose they
-        # are is not told.
+        # They may publish it under another name. Names are shared by all users, but whose they are
+        # is not revealed.
         assert "another owner has published" in await refused(
             client, "publish_idea", idea=own, name=SECRET
         )
-        # The idea is known to them, the run is not.
+        # They know the idea, but not the run.
         assert f"no idea {run!r}" in await refused(client, "publish_idea", idea=run, name="stolen")
 
 
@@ -197,7 +197,7 @@ async def test_a_subscription_hears_nothing_of_what_is_published_to_others(
         await call(owner, "publish_idea", idea=run, name=SECRET, answer="plan")
         await heard.until("notifications/resources/updated")
         await others.until("notifications/prompts/list_changed")
-        # Another change, which is told after what the first one had to tell.
+        # Make another change, because it is announced after everything that the first one caused.
         await call(other, "publish_idea", idea=mine, name="mine", answer="plan")
         await others.until("notifications/prompts/list_changed", 2)
         assert "notifications/resources/updated" not in others.methods

@@ -105,7 +105,7 @@ async def test_a_program_in_a_plan_goes_on_after_a_kill(
         process = await call(client, "run_plan", calls=[{"_tool": "process"}], output="†results.0")
         run, room = told["run"], f"{told['run']}.1"
         with anyio.fail_after(20):
-            # The program has committed, and waits at the gate.
+            # The program has committed, and is waiting at the gate.
             while [one["event"] for one in events_of(tmp_path, room)].count("call_started") < 3:
                 await call(client, "check_run", run=run, wait_s=0)
 
@@ -118,7 +118,7 @@ async def test_a_program_in_a_plan_goes_on_after_a_kill(
                 told = await call(client, "check_run", run=run, wait_s=1)
 
             if wait == "pay":
-                # Nobody knows whether it paid, so a person is asked, in the plan's run.
+                # Nobody knows whether it paid, so a person is asked, in the run of the plan.
                 assert told["status"] == "needs_approval"
                 (asked,) = told["approvals"]
                 gate.open()

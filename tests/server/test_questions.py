@@ -139,7 +139,8 @@ async def test_people_at_several_clients_are_asked_about_their_own_calls_alone(
     url: str, client_era: str
 ) -> None:
     people = {who: Person(filled(name=who, seats=1)) for who in ("ann", "bob", "cy", "di")}
-    # The first to ask of a module of 2025 is asked alone: it is known then that it asks.
+    # The first call to a module of 2025 asks alone, because only then is it known that the module
+    # asks.
     first = Person(filled(name="first", seats=1))
     async with Client(
         url, mode=client_era, read_timeout_seconds=60, elicitation_callback=first

@@ -49,7 +49,7 @@ async def test_a_link_in_a_result_is_read_from_the_module_that_gave_it(
     client: Client
     async with gateway(tmp_path, mode, modules) as client:
         for module in ("two", "one"):
-            # Neither is in a list.
+            # Neither of these is in a list.
             for tool, uri in (
                 ("link", f"note://new-{module}"),
                 ("show", f"strange-{module}://new"),
@@ -75,7 +75,7 @@ async def test_a_listed_resource_is_not_read_from_a_template_of_a_later_module(
     }
     client: Client
     async with gateway(tmp_path, "auto", modules) as client:
-        # The gateway knows the templates, and has not read the lists of resources.
+        # The gateway knows the templates, but has not read the lists of resources.
         await client.list_resource_templates()
         assert await read(client, "file:///two.txt") == "two"
         assert await read(client, "file:///other.txt") == "one"
@@ -222,7 +222,7 @@ async def test_resources_and_prompts_are_back_after_a_restart_of_their_server(
             client = await stack.enter_async_context(gateway(tmp_path, "legacy", modules))
             assert await read(client, "note://1") == "one"
 
-        # Each new process does not know the session.
+        # A new process does not know the session.
         with http_module(port):
             assert await read(client, "note://1") == "one"
 

@@ -79,7 +79,7 @@ PLANS = (
 async def test_plans(client: Client) -> None:
     for tool, module, why in PLANS:
         named = {} if module is None else {"_module": module}
-        # A server that has refused the handshake is not waited for.
+        # Nobody waits for a server that has refused the handshake.
         with anyio.fail_after(20):
             told = await refused(client, "run_plan", calls=[{"_tool": tool, **named}])
         assert why in told

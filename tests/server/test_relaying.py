@@ -99,7 +99,7 @@ async def test_each_side_speaks_its_own_era(
             text(await client.call_tool("test_input_required_result_list_roots", {}))
             == "Roots: file:///home/ada"
         )
-        # One question after the other.
+        # The questions come one after the other.
         assert (
             text(await client.call_tool("test_input_required_result_multi_round", {}))
             == "Ada likes blue"
@@ -122,7 +122,7 @@ async def test_what_a_client_does_not_declare_is_not_asked(
         assert "nobody was asked for sampling: the client does not declare sampling" in text(
             refused
         )
-        # The forms of the same client are still asked.
+        # Forms of the same client are still shown.
         assert "action=decline" in text(
             await client.call_tool("test_elicitation", {"message": "Leave me alone"})
         )
@@ -164,7 +164,7 @@ async def test_a_module_of_both_eras_is_spoken_to_in_the_one_in_which_it_asks(
     async with asked(
         tmp_path, (), mode, elicitation_callback=fill_in, sampling_callback=answer
     ) as client:
-        # The call failed when it asked, and may have done something before.
+        # The call failed when it asked, and may have done something before that.
         first = await client.call_tool("test_pushed_question", {})
         assert first.is_error
         assert "call the tool again" in text(first)
@@ -190,8 +190,7 @@ async def test_log_messages_reach_the_client_at_its_level(
 
     client: Client
     async with asked(tmp_path, module, "legacy", logging_callback=note) as client:
-        # The messages stand before the result on the wire, and each is handled in a
-        # task of its own.
+        # On the wire, the messages come before the result, but each is handled in a separate task.
         await client.call_tool("test_tool_with_logging", {})
         await client.call_tool("test_simple_text", {})
         assert logged == [
@@ -230,7 +229,7 @@ async def test_a_parked_call_answers_once_and_to_its_client_alone(
         ((name, question),) = (asking.input_requests or {}).items()
         assert isinstance(question, types.ElicitRequest)
         assert marked("Name?") in question.params.message.split("\n")
-        # Other answers than the one that it waits for change nothing.
+        # Answers to anything but the open question change nothing.
         again = await send(
             input_responses={"other": types.ElicitResult(action="cancel")},
             request_state=asking.request_state,
@@ -365,7 +364,7 @@ async def test_a_client_learns_that_an_address_that_it_opened_is_done(
 
             await other.call_tool("one_tell", {})
             await heard.until(DONE)
-            # It is told once, and to nobody else.
+            # It is announced once, and to nobody else.
             await other.call_tool("one_tell", {})
             await other.call_tool("one_tell", {})
 

@@ -211,7 +211,7 @@ async def test_a_project_file_waits_for_the_person_who_trusts_it(
         await host.until(lambda tools: "second" in tools and "first" not in tools)
         assert "trusted" not in await host.told(lambda _: True)
 
-        # Once the trust is withdrawn, nothing of the file is used.
+        # Once the trust is withdrawn, nothing from the file is used.
         forget(path)
         await host.until(lambda tools: "second" not in tools)
 
@@ -291,7 +291,7 @@ async def changed_fifty_times(folder: Path, pause: float) -> int:
             for name in await all_tools(host.client)
             if name.startswith(("first", "second", "tool_"))
         }
-        # One process for each server that is configured now.
+        # There is one process for each server that is configured now.
         names = [str(folder / f"{name}.json") for name in ("one", "two", "tool_49")]
         await until(lambda: len(processes_with(str(PLAIN), str(folder))) == len(names))
         assert all(processes_with(str(PLAIN), name) for name in names)
@@ -376,7 +376,7 @@ async def test_a_call_that_runs_ends_on_the_code_with_which_it_began(tmp_path: P
 
         group.start_soon(call_held)
         with anyio.fail_after(20):
-            # The pipe opens once the call reads it.
+            # The pipe can be opened once the call reads it.
             pipe = await anyio.to_thread.run_sync(gate.open, "w")
 
         with pipe:
@@ -436,7 +436,7 @@ async def test_a_stored_secret_is_followed(tmp_path: Path) -> None:
         assert "tell" in text(await host.client.call_tool("tell", {"x": "1"}))
         assert processes_with(str(PLAIN), str(tmp_path / "one.json")) == [stays]
 
-        # A list of secrets that cannot be read stops no server, and no other change.
+        # A list of secrets that cannot be read stops neither a server nor any other change.
         secrets_path().chmod(0o644)
         servers = {"told": entry, "two": plain(tmp_path, "two", "second")}
         write_own({**EXPOSED, "mcpServers": servers})
@@ -490,7 +490,7 @@ async def test_what_waits_stays_decidable_under_other_rules(
     async with hosting(tmp_path, transport, mode) as host:
         await host.until(lambda tools: "first" in tools)
         rules = Rules(host, servers)
-        # `second` is allowed, and waits for its turn behind `first`.
+        # `second` is allowed, and is waiting for its turn after `first`.
         both = await rules.run(FIRST, SECOND)
         other = await rules.run(FIRST)
         third = await rules.run(FIRST)
@@ -498,12 +498,13 @@ async def test_what_waits_stays_decidable_under_other_rules(
         waiting = [run["status"] for run in (both, other, third, fourth)]
         assert waiting == ["needs_approval"] * 4
 
-        # Looser rules decide nothing that waits, and hold for no session that is here.
+        # Looser rules decide nothing that is waiting, and do not apply to sessions that already
+        # exist.
         await rules.become("allow_all")
         assert (await rules.look(both))["status"] == "needs_approval"
         assert (await rules.run(FIRST))["status"] == "needs_approval"
 
-        # Stricter ones ask about what was allowed and has not run.
+        # Stricter rules ask about calls that were allowed but have not run yet.
         await rules.become({"default": "allow", "rules": [{"module": "pair", "then": "ask"}]})
         asks_again = structured(await rules.decide(both, "approve"))
         assert asks_again["status"] == "needs_approval"
@@ -511,13 +512,13 @@ async def test_what_waits_stays_decidable_under_other_rules(
         done = structured(await rules.decide(asks_again, "approve"))
         assert done["status"] == "done"
 
-        # A file that is broken leaves decidable what waits.
+        # With a broken file, what is waiting can still be decided.
         user_file().write_text("{")
         await host.told(lambda answer: "cannot be used as it is now" in answer)
         assert structured(await rules.decide(third, "approve"))["status"] == "done"
 
-        # A server that starts differently gets no call that was meant for the earlier one, whatever
-        # is decided about it.
+        # A server that now starts differently gets no call that was meant for the earlier one,
+        # whatever is decided about the call.
         changed = {**servers["pair"], "args": [*servers["pair"]["args"], "more"]}
         await rules.become(ASKS_FIRST, pair=changed)
         ended = structured(await rules.decide(other, "approve"))

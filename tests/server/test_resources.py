@@ -40,7 +40,7 @@ async def published(client: Client, name: str) -> str:
     }
     done = await call(client, "submit_solution", run=run, turn=0, solution=solution)
     assert done["output"] == {"n": 4}
-    # Nothing reads who is to be greeted.
+    # Nothing reads the name of the person to be greeted.
     await call(client, "publish_idea", idea=run, name=name)
     return name
 

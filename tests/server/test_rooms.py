@@ -48,7 +48,7 @@ async def test_a_host_that_shows_only_text_is_told_which_run_and_turn_each_reque
             solution={"calls": [], "output": f"by {run[-1]}"},
         )
 
-    # The answer is that of the run which was asked for.
+    # The answer is about the run that was asked for.
     assert told["run"] == found[0][0].rpartition(".")[0]
     assert told["status"] == "done"
     assert told["output"] == ["by 1", "by 2"]
@@ -97,7 +97,7 @@ async def test_a_latent_call_of_a_plan_by_turns_is_answered_in_its_room(
 async def test_a_person_decides_on_calls_of_rooms_through_the_run(
     mode: str, tmp_path: Path
 ) -> None:
-    # Both rooms are open at once, though they may change something.
+    # Both rooms are open at the same time, although they may change something.
     async with over_stdio(configured(tmp_path, order="none"), mode) as client:
         await decided_in_rooms(client, tmp_path)
 
@@ -107,7 +107,7 @@ async def decided_in_rooms(client: Client, tmp_path: Path) -> None:
     told = await call(client, "run_plan", **plan(*rooms, output=["†state.one", "†state.two"]))
     path = tmp_path / "note"
     for request in told["requests"]:
-        # Equal calls in both: they are told apart by the room.
+        # The calls in both rooms are equal, and only the room distinguishes them.
         written: dict[str, Any] = {
             "_tool": "write_note",
             "path": str(path),

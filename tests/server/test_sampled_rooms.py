@@ -102,7 +102,7 @@ async def spelt_by_sampling(client: Client, model: Model, configuration: Path) -
     [asked] = model.asked
     assert "Write the result of the call below" in said(asked)
     assert "The number in words." in said(asked)
-    # A plan's author is not a mind; in the room it was one.
+    # The author of a plan is not a mind, but in the room, there was one.
     assert authors(configuration, done["run"]) == [("", "")]
     assert authors(configuration, f"{done['run']}.1") == [("sampling", "scripted-1")]
 
@@ -166,14 +166,15 @@ async def test_a_published_plan_asks_the_model_of_whoever_calls_it(
         result = await client.call_tool(name, {"a": 3, "b": 4})
         assert not result.is_error, text(result)
         assert structured(result) == {"words": "seven"}
-        # As a tool of another plan it is a room, and the room of its latent step stands in that.
+        # Called by another plan, the tool is a room, and the room of its latent step is inside that
+        # one.
         use = {"_tool": name, "_module": f"idea:{name}", "_outputPath": "s"}
         done = await call(
             client, "run_plan", calls=[{**use, "a": 1, "b": 2}], output="†state.s.words"
         )
         assert done["output"] == "three"
         assert authors(configuration, f"{done['run']}.0.1") == [("sampling", "scripted-1")]
-        # So it is where a mind solves: who answers there answers here.
+        # The same holds if a mind solves: the mind that answers there also answers here.
         solved = {"calls": [{**use, "a": 3, "b": 4}], "output": "†state.s.words"}
         solving = Thinking(
             lambda asked: spelling(asked) if "of the call below" in asked else solved
@@ -200,7 +201,7 @@ async def test_a_published_plan_that_waits_for_a_solution_shows_what_is_asked(
         )
         await call(client, "publish_idea", idea=taught["run"], name="spelt")
         result = await client.call_tool("spelt", {"a": 3, "b": 4})
-        # Its output is not there yet, and hosts would hold anything else against the schema of it.
+        # There is no output yet, and hosts would check anything else against its schema.
         assert result.is_error
         told = structured(result)
         assert told["status"] == "needs_solution"
@@ -245,7 +246,7 @@ async def test_a_plan_nobody_waited_for_is_answered_when_it_is_asked_for(
         assert not model.asked
 
     async with over_stdio(latent, era, **model.keys) as client:
-        # After a restart too.
+        # This also holds after a restart.
         done = await call(client, "check_run", run=told["run"])
 
     assert done["output"] == {"words": "three"}
@@ -257,7 +258,7 @@ async def test_the_person_at_the_client_refuses_for_the_whole_plan(url: str) -> 
         told = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2})
     assert told["status"] == "cancelled"
     assert "refused to let its model answer" in told["reason"]
-    # What was done stays.
+    # What was done stays done.
     assert told["state"] == {"sum": 3}
 
 
@@ -305,7 +306,7 @@ async def test_of_a_round_what_was_settled_elsewhere_is_told_and_the_rest_is_tak
         run = (await call(client, "check_run"))["runs"][0]["run"]
         by_hand: dict[str, Any] = {"calls": [], "output": {"words": "by hand"}}
         told = await call(client, "submit_solution", run=f"{run}.0", turn=0, solution=by_hand)
-        # The other is out, and is not put to anybody a second time.
+        # The other Request has already been sent, so nobody is asked about it a second time.
         assert told["status"] == "needs_solution"
         assert "no answer has arrived" in str(told["notes"])
         late = await again(
@@ -338,7 +339,7 @@ async def test_a_refusal_in_rounds_is_told_and_the_run_goes_on_by_turns_or_is_ca
 
             listed = text(await client.call_tool("check_run", {}))
             assert "no answer has arrived" in listed
-            # Who looks how it stands does not make the person be asked again.
+            # Looking at the run does not make the client ask the person again.
             told = await call(client, "check_run", run=latest[0]["run"])
             assert told["status"] == "needs_solution"
             assert "may have refused" in str(told["notes"])
@@ -367,7 +368,7 @@ async def test_an_answer_is_refused_when_somebody_has_given_another_by_turns(url
             assert isinstance(result, types.CallToolResult)
             assert result.is_error
             assert "turn 0 is" in text(result) or "has ended (done)" in text(result)
-        # The same answer as was given is answered as it was.
+        # The same answer as before gets the same response.
         result = await again(client, state, arguments, {"solution-0": by_hand})
         assert isinstance(result, types.CallToolResult)
         assert structured(result)["output"] == {"words": "by hand"}
@@ -380,7 +381,7 @@ async def test_an_answer_counts_though_another_hand_gave_a_malformed_one_meanwhi
     async with over_http(url, "auto", **Model().keys) as client:
         state, _ = await put(client, **arguments)
         run = (await call(client, "check_run"))["runs"][0]["run"]
-        # More calls than a run may list: nothing of it runs, and the turn stays open.
+        # These are more calls than a run may list, so none of them runs, and the turn stays open.
         bad: dict[str, Any] = {"calls": [{"_tool": "nowhere"}] * 10_001, "output": None}
         result = await client.call_tool(
             "submit_solution", {"run": f"{run}.1", "turn": 0, "solution": bad}

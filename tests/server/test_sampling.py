@@ -265,15 +265,16 @@ async def test_duplicate_late_tampered_and_replayed_retries(transport: str, tmp_
     keys = Model().keys
     async with served(transport, configuration, **keys) as client:
         first = state_of(await retried(client, ADD))
-        # No solution can be read: it is asked again; the same answer again is a duplicate,
-        # and counts once.
+        # No solution can be read, so the Request is sent again. Repeating the same answer is a
+        # duplicate that counts once.
         again = state_of(await retried(client, ADD, first, UNREADABLE))
         assert "already arrived" in refusal_of(await retried(client, ADD, first, UNREADABLE))
 
     async with served(transport, configuration, **keys) as client:
-        # The server was restarted between.
+        # The server was restarted in between.
         second = state_of(await retried(client, ADD, again, IDLE))
-        # The same answer to the settled turn is answered the same; another one is refused.
+        # Repeating the answer to a settled turn gets the same response, and a different answer is
+        # refused.
         same = state_of(await retried(client, ADD, again, IDLE))
         assert "settled by another" in refusal_of(await retried(client, ADD, again, SUM))
         for wrong, state in (
@@ -288,7 +289,7 @@ async def test_duplicate_late_tampered_and_replayed_retries(transport: str, tmp_
         done = await retried(client, ADD, second, SUM)
         assert isinstance(done, types.CallToolResult)
         assert structured(done)["output"] == 3
-        # Late, with the same answer or another.
+        # The answer comes late, once the same and once a different one.
         late = await retried(client, ADD, same, SUM)
         assert isinstance(late, types.CallToolResult)
         assert structured(late)["run"] == structured(done)["run"]
@@ -339,7 +340,7 @@ async def test_a_refusal_of_the_person_ends_the_run(url: str, error: types.Error
 async def test_a_refusal_in_rounds_leaves_the_run_where_it_stands(url: str) -> None:
     model = Model(types.ErrorData(code=-1, message="User rejected sampling request"))
     async with over_http(url, "auto", **model.keys) as client:
-        # The client ends the request by itself; the server hears nothing, and asks nobody else.
+        # The client itself ends the request. The server is not told, and asks nobody else.
         with pytest.raises(MCPError, match="User rejected"):
             await client.call_tool("solve", ADD)
         latest = (await call(client, "check_run"))["runs"][0]
@@ -433,7 +434,7 @@ async def test_an_answer_that_calls_other_tools_is_told_what_came_instead(
         async with over_http(url, era, **model.keys) as client:
             assert (await call(client, "solve", **ADD))["output"] == 3
 
-        # As what it wrote, and as what is wrong with it.
+        # It appears both as what the model wrote and as what is wrong with it.
         assert said(model.asked[1]).count(told) >= 2
         assert (
             "expected exactly one call to the tool solution" in said(model.asked[1])
@@ -490,7 +491,7 @@ async def test_after_eight_rounds_the_caller_is_asked_before_its_client_gives_up
         assert told["turn"] == 8
         assert "asked 8 times within this request" in str(told["notes"])
         assert told["requests"][0]["instructions"]
-        # What the caller hands in counts, and the model is asked on.
+        # What the caller hands in counts, and the model is asked the next question.
         again = await call(client, "submit_solution", run=told["run"], turn=8, solution=IDLE)
         assert again["output"] == 3
 
@@ -498,7 +499,7 @@ async def test_after_eight_rounds_the_caller_is_asked_before_its_client_gives_up
 
 
 async def test_a_client_that_gives_up_after_fewer_rounds_finds_the_run_waiting(url: str) -> None:
-    # How many rounds a client takes it does not tell: ten is what SDKs do.
+    # A client does not say how many rounds it accepts. Ten is what SDKs do.
     model = Model(IDLE, IDLE, IDLE, SUM)
     async with over_http(url, "auto", input_required_max_rounds=2, **model.keys) as client:
         with pytest.raises(InputRequiredRoundsExceededError):
@@ -510,7 +511,8 @@ async def test_a_client_that_gives_up_after_fewer_rounds_finds_the_run_waiting(u
         assert "the client may have ended the call" in latest["note"]
         told = await call(client, "check_run", run=latest["run"])
         assert told["turn"] == 2
-        # The step it was not asked for is handed in; the rounds of that call are counted anew.
+        # The caller hands in the step that the model was not asked for, and the rounds of that call
+        # are counted from the beginning.
         done = await call(client, "submit_solution", run=latest["run"], turn=2, solution=IDLE)
         assert done["output"] == 3
 

@@ -74,7 +74,7 @@ async def test_direct_calls_of_git_and_files_become_a_tool_that_the_inspector_ca
     (elm / "more.txt").write_text("elm: more\n", encoding="utf-8")
     configuration = configured(tmp_path, mcpServers=modules(tmp_path), expose=["modules"])
     async with over_stdio(configuration, "legacy") as client:
-        # One after the other, as an assistant does that copies what it sees.
+        # Make the calls one after the other, as an assistant does that copies what it sees.
         log = text(await client.call_tool("git_log", {"repo_path": str(oak), "max_count": 1}))
         found = re.search(r"[0-9a-f]{40}", log)
         assert found is not None, log
@@ -88,7 +88,7 @@ async def test_direct_calls_of_git_and_files_become_a_tool_that_the_inspector_ca
         published = await client.call_tool("publish_idea", session)
         assert not published.is_error, text(published)
         assert len(text(published)) < 6_000
-        # The revision stands inside a text, which copied values do not settle.
+        # The revision is inside a text, and copied values do not settle that.
         assert "needs_program" in text(published)
         assert "calls.1.revision" in text(published)
 
@@ -96,9 +96,9 @@ async def test_direct_calls_of_git_and_files_become_a_tool_that_the_inspector_ca
     tool = latest(inspector)
     assert tool["annotations"]["readOnlyHint"] is True
     assert set(tool["inputSchema"]["properties"]) == {"repo_path", "max_count", "revision"}
-    # Without a program the recorded revision is taken, which the other repository does not have.
-    # The Inspector checks structured content against the output schema, in errors, too: it shows
-    # what failed, and what was assumed.
+    # Without a program, the recorded revision is used, which the other repository does not have.
+    # The Inspector also checks the structured content of errors against the output schema: it shows
+    # what failed and what was assumed.
     failed = inspector.call("latest", 5, repo_path=str(elm))
     assert failed["isError"] is True
     assert "could not be resolved" in json.dumps(failed["content"])

@@ -80,7 +80,7 @@ async def test_what_was_called_directly_is_a_session_that_can_be_published(
         await client.call_tool("status", {"x": "†input.city"})
         await refused(client, "fail", message="bad luck")
         await call(client, "count_words", text="three words here")
-        # Own tools are no direct calls.
+        # Calls of own tools are not direct calls.
         (session,) = await sessions_of(client)
         assert (session["calls"], session["tools"]) == (4, ["add", "status", "fail", "count_words"])
         assert session["in_progress"]
@@ -103,8 +103,8 @@ async def test_what_was_called_directly_is_a_session_that_can_be_published(
         )
         assert again["idea"] == told["idea"]
         assert (await call(client, "counted")) == {"result": {"words": 3}}
-        # The call of the idea belongs to the session, too. What was published of it is not listed
-        # as another one.
+        # The call of the idea belongs to the session, too. What has been published of it is not
+        # listed again.
         (session,) = await sessions_of(client)
         assert session["tools"][-1] == "counted"
         assert session["calls"] == 5
@@ -117,7 +117,7 @@ async def test_what_was_called_directly_is_a_session_that_can_be_published(
         run = (await call(client, "run_plan", **plan))["run"]
         await call(client, "publish_idea", idea=run, name="planned", answer="plan")
         assert text(await client.call_tool("planned", {"n": 7})) == "14"
-        # A call of an idea that made a run has the result of this run.
+        # A call of an idea that led to a run has the result of that run.
         await call(
             client, "publish_idea", idea="session", name="thrice", calls=[5, 5], answer="recorded"
         )
@@ -138,7 +138,7 @@ async def test_a_session_ends_as_a_run_that_can_be_lifted(tmp_path: Path) -> Non
         assert await first.direct_sessions.end_idle() == 0
         later = time.time() + 2 * SESSION_PAUSE
         async with anyio.create_task_group() as group:
-            # Two servers on one store.
+            # These are two servers on one store.
             group.start_soon(first.direct_sessions.end_idle, later)
             group.start_soon(second.direct_sessions.end_idle, later)
 
@@ -165,7 +165,7 @@ async def test_a_session_ends_as_a_run_that_can_be_lifted(tmp_path: Path) -> Non
         assert run.steps == (0, 1, 2, 3)
         assert run.result == 6
         assert read_function(first.store, session.run, "local").faults == []
-        # A part of it can be published as well as before.
+        # A part of it can still be published.
         part = await first.direct_sessions.part(session.run, [2, 3], "local")
         cut = read_run(first.store, part)
         assert cut is not None
@@ -202,7 +202,7 @@ async def test_a_session_is_published_at_the_command_line(
             await call(two, "add", a=1, b=2)
             await sessions_of(two)
 
-        # The first one has ended before: the latest is meant.
+        # The other session has already ended, so this means the latest one.
         assert await publish("session", "latest") == 0
         await call(one, "add", a=1, b=2)
         await sessions_of(one)
@@ -219,7 +219,7 @@ async def test_conversations_that_cannot_be_told_apart_are_listed(tmp_path: Path
         ):
             await call(one, "add", a=1, b=1)
             await call(two, "add", a=2, b=2)
-            # A connection with a session knows its own calls.
+            # A connection that has a session knows its own calls.
             for client, result in ((one, 2), (two, 4)):
                 name = f"own_{result}"
                 await call(client, "publish_idea", idea="session", name=name, answer="recorded")
@@ -313,7 +313,7 @@ async def test_calls_that_no_plan_can_make_do_not_lose_the_others(tmp_path: Path
     configuration = exposing(tmp_path)
     async with over_stdio(configuration, "legacy") as client:
         await call(client, "add", a=1, b=1)
-        # Servers take arguments that they do not declare, and so does the one of this test.
+        # Servers accept arguments that they do not declare, and so does the one of this test.
         await client.call_tool("status", {"x": "oak", "verbose": True})
         await client.call_tool("status", {"x": "oak", "_each": [1, 2], "_tool": "log"})
         await refused(client, "fail", message="bad luck", _each=[1, 2])

@@ -84,7 +84,7 @@ async def at_terminal(configuration: Path, decision: str, approval: str) -> None
     words = ["approvals", "decide", decision, approval, "--config", str(configuration)]
     command = preloaded.python(BIN / "ideabridge", *words)
     ended = await anyio.run_process(command, stdin=subprocess.DEVNULL, check=False)
-    # A question that is refused ends its run.
+    # If the question is refused, its run ends.
     assert ended.returncode == (0 if decision == "approve" else 1), ended.stderr.decode()
 
 
@@ -99,7 +99,7 @@ async def test_a_person_agrees_in_a_form(configuration: Path, era: str) -> None:
         }
 
     [form] = shown
-    # The form breaks long lines, and marks each.
+    # The form breaks long lines, and marks each of them.
     whole = " ".join(form.replace("  | ", "").split())
     for part in (
         '"_tool": "publish_idea"',
@@ -134,14 +134,14 @@ async def test_where_no_form_is_shown_it_waits_for_an_approval(
         )
         assert approval in text(told)
         assert versions(configuration.parent) == [1]
-        # The same call is the same question.
+        # Repeating the call asks the same question.
         again = await call(client, "publish_idea", **arguments)
         assert again["needs_person"]["approvals"] == [approval]
 
         await at_terminal(configuration, "approve", approval)
         second = await call(client, "publish_idea", **arguments)
         assert (second["version"], second["answer"]) == (2, "program")
-        # What was agreed to counts once.
+        # An agreement counts only once.
         asked = await call(
             client, "publish_idea", **{**arguments, "description": "Does something else."}
         )
@@ -235,7 +235,7 @@ async def test_a_user_shares_with_others_after_a_person_agreed(tmp_path: Path, e
             arguments = {**handed_in(WORK, made["needs_program"]["runs"][0]), "to": "bob"}
             waiting = (await call(ann, "publish_idea", **arguments))["needs_person"]
             assert "task" not in await all_tools(bob)
-            # Nobody else sees the question.
+            # Nobody else can see the question.
             assert "run" in await refused(bob, "check_run", run=waiting["run"])
             [approval] = waiting["approvals"]
             await at_terminal(configuration, "approve", approval)

@@ -76,14 +76,14 @@ async def test_each_session_has_its_own_process_until_it_ends(tmp_path: Path) ->
             async with session(url) as two:
                 assert [await counted(one, gate) for _ in range(2)] == [1, 2]
                 assert await counted(two, gate) == 1
-                # A run uses the process of the session that began it.
+                # A run uses the process of the session that started it.
                 gate.open()
                 ran = await call(two, "run_plan", **plan)
                 assert ran["state"] == {"count": "2"}
                 assert await counted(one, gate) == 3
                 both = processes(file)
 
-            # The second session has ended, and its process with it.
+            # The second session has ended, together with its process.
             await until(lambda: len(processes(file)) < len(both), 20)
             assert await counted(one, gate) == 4
             left = processes(file)
@@ -187,13 +187,13 @@ async def test_a_question_of_two_sessions_reaches_the_right_one_at_the_second_tr
         ):
             await both(one, two, "together")
             for who, result in answers.items():
-                # It only reads, so it was sent again, in a process of the session.
+                # The call only reads, so it was sent again, in a process of the session.
                 assert not result.is_error
                 assert f'"name": "{who}"' in text(result)
                 assert [f"Seats for {who}?" in message for message in asked[who]] == [True]
             assert len(processes(ASKS)) >= 2
 
-    # Another process of ideabridge remembers it, and says so.
+    # Another process of ideabridge remembers this, and says so.
     environment = {**os.environ}
     listed = await anyio.run_process(
         [
@@ -261,5 +261,5 @@ async def test_a_call_that_may_have_changed_something_ends_with_what_is_known(
     for told in (text(answers["direct"]), json.dumps(error)):
         assert "may belong to a call of another session, so nobody was asked" in told
     assert "each session has its own process" in text(answers["direct"])
-    # Each ran once, and nobody sent it again.
+    # Each call ran once, and none was sent again.
     assert sorted((tmp_path / "calls").read_text().split()) == ["ann", "bob"]

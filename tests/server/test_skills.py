@@ -90,7 +90,7 @@ async def test_a_published_idea_is_a_skill_whose_files_have_the_listed_digests(
         texts[file["uri"].rpartition("/")[2]] = content.text
 
     head = texts["SKILL.md"].split("---\n")[1]
-    # Every value of the frontmatter is a JSON text, which is YAML, too.
+    # Every value of the frontmatter is a JSON string, which is also valid YAML.
     members = {
         key: json.loads(value) for key, value in (line.split(": ", 1) for line in head.splitlines())
     }
@@ -157,7 +157,7 @@ async def test_who_lists_again_has_no_file_written_again(monkeypatch: pytest.Mon
             uri = first[0]["uri"]
             assert (await asked(client, GetSkill(params=OneUri(uri=uri))))["skill"] == first[0]
             assert len(written) == 1
-            # A secret that is known since changes the files, and so does another version.
+            # A secret that has become known since changes the files, and so does another version.
             bridge.secrets.add("NEW_TOKEN", "simple-sum-7319", certain=True)
             assert (await asked(client, ListSkills()))["skills"] == first
             assert len(written) == 2
@@ -192,7 +192,7 @@ async def test_what_is_no_skill_is_refused(client: Client) -> None:
 async def test_the_server_declares_the_extension(client: Client) -> None:
     capabilities = client.server_capabilities
     assert capabilities is not None
-    # The handshake of 2025-11-25 has no extensions of servers; its clients may still ask.
+    # In the handshake of 2025-11-25, servers have no extensions, but clients may still ask.
     declared = client.protocol_version >= "2026"
     assert ("io.modelcontextprotocol/skills" in (capabilities.extensions or {})) == declared
 

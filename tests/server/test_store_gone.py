@@ -76,11 +76,11 @@ async def test_a_store_that_is_gone_takes_no_runs_and_what_it_held_is_saved(
         (rescued,) = rescued_of(store)
         assert str(rescued) in told
         assert stat.S_IMODE(rescued.stat().st_mode) == 0o600
-        # No other file takes its place.
+        # No other file has taken its place.
         assert store.exists() is (way in (replace, take_the_log))
 
     check(rescued)
-    # As the error says: move it there, and go on.
+    # Do what the error says: move the file there, and continue.
     delete(store)
     rescued.rename(store)
     async with over_stdio(configured(tmp_path), "auto") as client:

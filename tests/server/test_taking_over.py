@@ -27,7 +27,7 @@ ONE_BY_ONE: dict[str, Any] = {
     "calls": [
         {"_tool": "spell", "number": 1, "_outputPath": "one"},
         {"_tool": "spell", "number": 2, "_outputPath": "two"},
-        # Asked about when the first has been answered.
+        # This call asks when the first has been answered.
         {"_tool": "spell", "number": 3, "_outputPath": "three", "_after": ["first"]},
     ],
     "output": ["†state.one.words", "†state.two.words", "†state.three.words"],
@@ -86,7 +86,7 @@ class Waiting:
         """Call `check_run`, until it is answered or `leave` is called."""
 
         async def noted(progress: float, total: float | None, message: str | None) -> None:
-            # The call that the room answers is at work: who begins to wait is told so.
+            # The call that the room answers is running, and whoever starts to wait is told so.
             self.arrived.set()
 
         with anyio.CancelScope() as scope:
@@ -169,16 +169,16 @@ async def test_what_is_left_of_the_rooms_is_taken_over_while_another_is_still_an
         await first.shown[2].wait()
         await other.come(group, url, "legacy", second, run)
         first.free[1].set()
-        # Whoever is told first asks about the room that opened then; the other
-        # question is still out.
+        # Whoever is told first asks about the room that has opened since. The other question is
+        # still open.
         async with anyio.create_task_group() as either:
             for model in (first, second):
                 either.start_soon(seen, model.shown[3], either)
 
         asked.leave()
         await asked.gone.wait()
-        # It is asked about the second, though the third is not answered yet, whoever was
-        # asked about that.
+        # This client is asked about the second room although the third has not been answered yet,
+        # whoever was asked about that.
         await second.shown[2].wait()
         await second.shown[3].wait()
         second.free[3].set()
@@ -211,7 +211,7 @@ async def test_of_several_that_wait_one_takes_over_and_the_next_when_that_one_le
             for model in others:
                 either.start_soon(seen, model.shown[1], either)
 
-        # One question, to one of them.
+        # There is one question, for one of them.
         [taker] = [number for number, model in enumerate(others) if model.shown[1].is_set()]
         left = 1 - taker
         others[left].free[1].set()
@@ -231,7 +231,7 @@ async def test_when_all_have_left_the_next_to_come_is_asked(era: str, url: str) 
             await one.come(group, url, "legacy", model, run)
 
         await models[0].shown[1].wait()
-        # Both at once: the second may leave before it has heard of the first.
+        # Both leave at the same time: the second may leave before it knows about the first.
         for one in gone:
             one.leave()
 

@@ -66,7 +66,7 @@ async def test_a_long_run_is_a_task_whose_result_is_that_of_the_run(
         assert state["status"] == "completed"
         told = state["result"]["structuredContent"]
         assert (told["run"], told["status"], told["output"]) == (task["taskId"], "done", "go")
-        # The run is there for every other tool, too.
+        # Every other tool can use the run, too.
         checked = structured(await client.call_tool("check_run", {"run": task["taskId"]}))
         assert checked["output"] == "go"
 

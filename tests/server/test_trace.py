@@ -196,7 +196,7 @@ def test_a_call_that_is_repeated_does_not_run_until_it_starts_again() -> None:
     _, bar = call_of(events)
     assert (bar.status, bar.started, bar.finished) == ("waiting", 1.0, 3.0)
 
-    # The rules may ask before it runs again.
+    # The rules may ask before the call runs again.
     events.append(of_item("approval_asked"))
     _, bar = call_of(events)
     assert (bar.status, bar.asked, bar.decided) == ("asking", 4.0, None)

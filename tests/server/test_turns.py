@@ -51,11 +51,11 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
         {"required": ["calls", "output"]},
         {"required": ["program"]},
     ]
-    # The text alone is enough to write a solution.
+    # The text alone is enough for writing a solution.
     for part in ("with solve", '"_tool"', told["run"], "turn: 0"):
         assert part in text(result)
 
-    # With what the host has just sent, which is not repeated.
+    # The answer does not repeat what the host has just sent.
     assert "Add the numbers" not in text(result)
     assert "What you passed in your call is left out" in text(result)
     run = told["run"]
@@ -73,9 +73,9 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
     assert "out of luck" in text(result)
     assert "unknown tool 'ad'. Did you mean 'add'?" in text(result)
     assert '"sum": 3' in text(result)
-    # The schema has not changed: it is not shown again, but can be asked for.
+    # The schema has not changed, so it is not shown again, but can be requested.
     assert "schema" not in told["requests"][0]
-    # Nor is what the host has read already: the task and its input.
+    # Nor does the answer repeat what the host has already read: the task and its input.
     assert "Add the numbers" not in str(told["requests"][0]["context"])
     assert (
         "2 messages of the context are the same as in the previous turn"
@@ -85,7 +85,8 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
     assert again["requests"][0]["schema"] == request["schema"]
     assert "Add the numbers" in str(again["requests"][0]["context"])
 
-    # The same solution is answered the same; another one for a settled turn is refused.
+    # Submitting the same solution again gets the same response. A different one for a settled turn
+    # is refused.
     same = await call(client, "submit_solution", run=run, turn=0, solution=first)
     assert same["turn"] == 1
     assert "settled" in await refused(client, "submit_solution", run=run, turn=0, solution=SECOND)
@@ -112,8 +113,8 @@ async def test_a_turn_tells_what_is_new_and_not_what_was_sent_or_shown_before(
     def joined(text: str, times: int, path: str) -> dict[str, Any]:
         return {"_tool": "join", "items": [text] * times, "_outputPath": path}
 
-    # The first is shown whole, and the second is too large for a host; then there is a
-    # tool that reads it.
+    # The first result is shown in full, and the second is too large for a host, so there is a tool
+    # that reads it.
     first = {
         "calls": [
             joined("first", 700, "a"),
@@ -192,7 +193,7 @@ async def test_nothing_is_lost_between_turns_when_all_are_killed(tmp_path: Path,
         await refused(client, "submit_solution", run=run, turn=0, solution=UNREADABLE)
 
     async with killed(configuration, mode) as client:
-        # A host that lost its context finds its way back.
+        # A host that has lost its context can find the run again.
         latest = await call(client, "check_run")
         found = next(one for one in latest["runs"] if one["kind"] == "solve")
         assert found["run"] == run

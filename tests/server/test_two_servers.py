@@ -102,7 +102,7 @@ async def test_what_a_server_on_stdio_publishes_one_over_http_tells_clients_of_b
             await heard["auto"].until(new_change)
             await listed_and_answered(old)
             await listed_and_answered(new)
-            # A new version takes the place of the one before, in the other process too.
+            # A new version replaces the one before it, in the other process as well.
             await call(
                 one, "run_plan", **{**PLAN, "output": {"total": "†state.sum"}}, save_as="add_twice"
             )

@@ -151,7 +151,7 @@ async def test_a_program_is_judged_by_the_session_that_goes_on_too(
             program=PROGRAM,
             inputs=inputs,
         )
-        # Thoughts and a look at the team are no part of what both sessions did.
+        # Thoughts and a look at the team are not part of what both sessions did.
         assert made["answer"] == "program"
         assert lifting(configuration.parent, "review")["confirmed_by"] == wanted["runs"][1:]
 

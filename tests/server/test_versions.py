@@ -56,7 +56,7 @@ async def test_a_version_that_breaks_callers_says_so(client: Client) -> None:
         "\nbreaking changes since the version before: input: c: is required now; "
         "output: total: is removed\n"
     ) in said
-    # A parameter that is gone is named; a new field breaks nobody.
+    # A parameter that has been removed is named. A new field breaks nothing for callers.
     third, _ = await publish(
         client,
         name,
@@ -64,7 +64,7 @@ async def test_a_version_that_breaks_callers_says_so(client: Client) -> None:
     )
     assert third["version"] == 3
     assert third["breaking"] == ["input: c: is removed"]
-    # The same member, of another type.
+    # The member is the same but has another type.
     words = {"_tool": "count_words", "text": "a b", "_outputPath": "words"}
     fourth, _ = await publish(
         client,
@@ -86,7 +86,7 @@ async def test_a_version_is_called_by_its_number_everywhere(client: Client) -> N
     name = own_name(client, "numbered")
     await publish(client, name, TWO)
     await publish(client, name, THREE)
-    # As a tool: lists tell the name alone, and it stands for the latest.
+    # As a tool, it is listed only by its name, which means the latest version.
     listed = await all_tools(client)
     assert [one for one in listed if one.startswith(name)] == [name]
     assert await call(client, name, a=1, b=2, c=3) == {"sum": 6}
@@ -94,7 +94,7 @@ async def test_a_version_is_called_by_its_number_everywhere(client: Client) -> N
     assert await call(client, f"{name}@1", a=1, b=2) == {"total": 3}
     assert "c: found nothing" in await refused(client, f"{name}@2", a=1, b=2)
     assert f"unknown tool '{name}@9'" in await refused(client, f"{name}@9", a=1, b=2)
-    # As a module of a plan.
+    # It can be the module of a call in a plan.
     one = {"_tool": name, "_module": f"idea:{name}@1", "a": 1, "b": 2, "_outputPath": "one"}
     two = {"_tool": name, "_module": f"idea:{name}", "a": 1, "b": 2, "c": 3, "_outputPath": "two"}
     told = await call(client, "run_plan", calls=[one, two])
@@ -102,7 +102,7 @@ async def test_a_version_is_called_by_its_number_everywhere(client: Client) -> N
     assert await refused(client, "run_plan", calls=[{**one, "_module": f"idea:{name}@9"}]) == (
         f"calls[0]: 'idea:{name}@9': there is no such version; 'idea:{name}' refers to {name}@2"
     )
-    # As a resource, as guidance, and to be published again.
+    # It can be read as a resource, used as guidance, and published again.
     read = [
         document(await client.read_resource(f"idea://{name}{version}"))
         for version in ("/1", "/2", "")

@@ -89,7 +89,7 @@ async def test_the_first_list_search_and_call_wait_for_a_module(
         for one in (listed, searched, called):
             group.start_soon(one)
 
-        # The server answers meanwhile; what it was asked before waits.
+        # In the meantime, the server answers other requests, and the earlier one waits.
         with pytest.raises(MCPError):
             await client.read_resource("idea://none")
 
@@ -121,8 +121,8 @@ async def test_the_next_server_knows_names_and_tools_before_their_modules_are_up
     async with over_stdio(configuration, "legacy") as client:
         assert names <= (await all_tools(client)).keys()
 
-    # As configured before, one comes up with another definition, the other does not
-    # come up for now.
+    # With the same configuration, one module now comes up with another definition, and the other
+    # does not come up for now.
     plain(tmp_path, "mail", SEARCH_BY_PLACE)
     plain(tmp_path, "web", "search", "web_only", hold=gate.path)
     heard = Heard()
@@ -139,7 +139,7 @@ async def test_the_next_server_knows_names_and_tools_before_their_modules_are_up
         tools = await all_tools(client)
         assert names & tools.keys() == names - {"mail_only"}
         assert "place" in tools["mail_search"].input_schema["properties"]
-        # Arguments are held against what the module lists now.
+        # Arguments are checked against the definition that the module lists now.
         assert "place" in await refused(client, "mail_search", x="oak")
         assert '"search"' in text(await client.call_tool("mail_search", {"place": "inbox"}))
         assert names_of(await call(client, "search_tools", words="web only"))[:1] == ["web_only"]
@@ -411,7 +411,7 @@ async def test_nothing_is_published_while_a_module_is_not_up(
         assert (
             bridge.store.publications.get("look_up", caller=SEES_ALL).version == publication.version
         )
-        # What needs no module is published at once.
+        # What needs no module is published immediately.
         assert (await bridge.publish(run, "stored", answer="recorded")).answer == "recorded"
         gate.open()
         await bridge.modules["mail"].ready(20)
@@ -485,7 +485,7 @@ async def test_plans_and_programs_with_a_fast_module_do_not_wait_for_a_slow_one(
 async def test_lists_of_a_fast_module_do_not_wait_for_a_slow_one(tmp_path: Path, slow: str) -> None:
     async with with_a_slow_module(tmp_path, slow) as client:
         with anyio.fail_after(finding.LIST_SECONDS + AT_ONCE):
-            # Soon after the start they wait for those that are connecting.
+            # Soon after the start, lists wait for the modules that are connecting.
             await client.list_resources()
         for _ in range(2):
             with anyio.fail_after(AT_ONCE):
@@ -552,8 +552,8 @@ async def test_a_run_that_goes_on_after_a_restart_is_saved_when_its_modules_are_
         [approval] = told["approvals"]
         assert approval["call"]["_tool"] == "write_note"
 
-    # The next server is asked to go on before the module is up, and the one after it at a moment
-    # when it is broken.
+    # The next server is asked to continue before the module is up, and the one after that while the
+    # module is broken.
     plain(tmp_path, "mail", READS, hold=gate.path)
     approve = {
         "run": told["run"],

@@ -78,7 +78,7 @@ async def test_the_configured_model_solves_a_published_idea_anew(tmp_path: Path)
                     assert definition.annotations.read_only_hint is True
                     result = await client.call_tool(name, {"a": 41})
                 assert not result.is_error, text(result)
-                # What did not satisfy the output schema did not leave.
+                # The output that did not satisfy the output schema was not sent.
                 assert structured(result) == {"total": 42}
                 assert result.meta is not None
                 assert result.meta["ideabridge/answer"] == "solve"
@@ -86,7 +86,7 @@ async def test_the_configured_model_solves_a_published_idea_anew(tmp_path: Path)
                 assert "found" in fake.texts(first + 1)
                 for part in ("Add one to a.", "how it was solved before", "41"):
                     assert part in fake.texts(first)
-                # Only what the idea was offered can be called.
+                # Only the tools that the idea was offered can be called.
                 assert "write_note" not in json.dumps(fake.bodies[first])
                 with Store.open(tmp_path / "ideas.sqlite") as store:
                     steps = store.ideas.of_run(result.meta["ideabridge/run"])
@@ -100,7 +100,7 @@ async def solved_anew(client: Client, model: Model, name: str) -> None:
     result = await client.call_tool(name, {"a": 4})
     assert not result.is_error, text(result)
     assert structured(result) == {"total": 5}
-    # So it is where a mind that samples calls it in a run of its own.
+    # The same holds if a mind that samples calls it in a run of its own.
     inner = {"_tool": name, "_module": f"idea:{name}", "a": 6, "_outputPath": "x"}
     model.answers.insert(0, {"calls": [inner], "output": "†state.x.total"})
     arguments: dict[str, Any] = {
@@ -133,7 +133,7 @@ async def test_by_turns_the_answer_is_an_error_that_holds_the_request(client: Cl
     await publish(client, "solve", name)
     assert "a" in await refused(client, name, a="four")
     result = await client.call_tool(name, {"a": 4})
-    # Its output is not there yet, and what stands in its place does not satisfy its output schema.
+    # There is no output yet, and what is returned instead does not satisfy its output schema.
     assert result.is_error
     told = structured(result)
     assert told["status"] == "needs_solution"

@@ -166,7 +166,7 @@ async def test_each_address_has_what_its_folder_has(home: Path, mode: str) -> No
             plan = {"calls": [{"_tool": "read", "x": "1", "_outputPath": "y"}]}
             for client in (user, in_alpha, in_beta):
                 assert (await call(client, "run_plan", **plan))["status"] == "done"
-            # The server of the user runs once, whoever calls it.
+            # The user's server runs only once, whoever calls it.
             assert len(processes(home / "notes.json")) == 1
 
 
@@ -193,7 +193,7 @@ async def test_an_address_without_a_workspace_is_refused(home: Path) -> None:
         assert "no longer exists" in text
         for path in ("/w/", "/w/%2e%2e%2falpha", "/w/alpha/more"):
             assert (await refusal(f"{url}{path}"))[0] == 404
-        # A named user of the store shares no workspaces with the person at this machine.
+        # A named user of the store does not share workspaces with the person at this machine.
         status, text = await refusal(f"{url}/w/alpha", users_token)
         assert status == 404
         assert "is not registered" not in text
@@ -214,7 +214,7 @@ async def test_an_address_without_a_workspace_is_refused(home: Path) -> None:
             assert status == 404
             assert "is not registered" in text
             register_workspace(alpha)
-        # It is opened again.
+        # The workspace is opened again.
         async with session(f"{url}/w/alpha") as client:
             assert "more" in await all_tools(client)
 
@@ -242,7 +242,8 @@ async def test_each_workspace_follows_its_files(home: Path) -> None:
                 assert (await call(client, "run_plan", **plan))["status"] == "done"
             assert len(processes(home / "changed.json")) == 1
 
-            # A change that nobody trusts leaves what is in force, at this address only.
+            # A change that is not trusted leaves the current configuration in force, at this
+            # address only.
             (alpha / "ideabridge.json").write_text(json.dumps({"mcpServers": {}}))
             with anyio.fail_after(20):
                 while True:
@@ -305,7 +306,8 @@ async def test_metrics_have_every_workspace_and_count_what_they_share_once(home:
                 answer = await http.get(url.replace("/mcp", "/metrics"))
 
     metrics = Scraped(answer.text)
-    # A shared server is up once, though three bridges have it, and so is the store of two of them.
+    # A shared server is counted once, although three bridges use it, and so is a store that two of
+    # them share.
     assert metrics.labelled("module_up") == [
         {"module": "notes"},
         {"workspace": "alpha", "module": "own"},
@@ -337,7 +339,7 @@ async def test_the_service_is_not_ready_while_the_store_of_a_workspace_is_gone(h
             with anyio.fail_after(20):
                 while (answer := await http.get(ready)).is_success:  # noqa: ASYNC110 - no event
                     await anyio.sleep(PAUSE)
-            # Anybody can ask, so the answer does not name the workspace.
+            # Anyone can send this request, so the answer does not name the workspace.
             assert "the store of a workspace cannot be read" in answer.json()["reasons"]
             assert "alpha" not in answer.text
 
@@ -367,14 +369,15 @@ async def test_the_page_lists_the_workspaces_and_shows_each(home: Path) -> None:
         assert "1 server of your own configuration" in listed
         assert "/mcp/w/alpha/p/few" in listed
 
-        # An open page follows the store of its workspace, and its stream is not a page in progress.
+        # An open page follows the store of its workspace, and its stream does not count as a page
+        # in progress.
         assert revision(visitor, "/ui/w/alpha/home") != revision(visitor, "/ui/home")
         with ExitStack() as streams:
             for _ in range(20):
                 stream = streams.enter_context(visitor.stream("GET", "/ui/w/alpha/live"))
                 assert stream.status_code == 200
 
-        # Forms stay in the workspace, and each page has the runs of its own store.
+        # Forms stay in the workspace, and each page shows the runs of its own store.
         page = "/ui/w/alpha/playground"
         fields = {"kind": "plan", "text": plan, "input": "", "title": "of alpha"}
         ran = send(visitor, page, page, **fields, action="run")

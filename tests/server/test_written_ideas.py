@@ -130,7 +130,7 @@ async def test_a_folder_of_ideas_goes_from_one_store_to_another(tmp_path: Path) 
         for one in command(here, "ideas", "add", str(IDEAS), "--yes", "--json")["ideas"]
     )
 
-    # Two hosts, one over stdio and one over HTTP, on one store.
+    # Two hosts, one over stdio and one over HTTP, use the same store.
     async with over_stdio(here, ERAS[0]) as host:
         await answers(host)
 
@@ -168,7 +168,7 @@ async def test_an_assistant_publishes_an_idea_that_it_wrote(
     assert (told["name"], told["version"], told["answer"]) == (name, 1, "plan")
     assert told["annotations"]["readOnlyHint"] is True
     assert await call(client, name, n=21) == {"double": 42}
-    # Models also write an object as text. The same idea makes no version.
+    # Models also write an object as text. Publishing the same idea makes no new version.
     again = await client.call_tool(
         "publish_idea",
         {"idea": json.dumps(DOUBLE), "name": name, "description": "Doubles a number"},

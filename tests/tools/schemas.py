@@ -203,7 +203,7 @@ def _parameters(draw: st.DrawFn) -> tuple[JSONObject, JSONObject]:
     properties = schema["properties"]
     assert isinstance(properties, dict)
     if draw(st.booleans()) and properties:
-        # A definition, referred to twice, and a recursive one beside it.
+        # Add a definition with two references to it, and a recursive one beside it.
         name = next(iter(properties))
         schema["$defs"] = {
             "Part/1": properties[name],

@@ -256,7 +256,8 @@ def test_a_latent_call_has_its_output_after_the_parameters() -> None:
     assert call.is_valid({"_tool": "write", "_output": 1})
     assert call.is_valid({"_tool": "write", "_output": "†state.x"})
     assert not call.is_valid({"_tool": "write", "_output": "text"})
-    # Left out: a sub-request writes it once the values the parameters refer to are known.
+    # The member may be left out: a Request in a room writes it once the values of the parameters'
+    # references are known.
     assert call.is_valid({"_tool": "write", "topic": "†state.topic"})
     assert call.is_valid({"_tool": "write", "_module": "anonymous", "_imports": ["input"]})
     assert not call.is_valid({"_tool": "write", "_module": "git"})

@@ -136,7 +136,7 @@ async def test_folders_have_their_own_modules_of_one_name(tmp_path: Path) -> Non
         [folder / "helper_of_many.py"] for folder in folders
     ]
 
-    # Whichever was imported last: each folder finds its own again, also after a change.
+    # Whichever was imported last, each folder finds its own module again, even after a change.
     (folders[0] / "helper_of_many.py").write_text("GRADE = 'changed'\n")
     for file, grade in zip(tools, ("changed", "second"), strict=True):
         loaded = load_tool_files_anew([(str(file), None)])

@@ -58,7 +58,7 @@ def test_a_proper_solution_has_no_notes() -> None:
             "other text around",
         ),
         (b'```\n{"output": 1}\n```', [], 1, "Markdown fence"),
-        # What is no call fails alone, once the Solution is taken up.
+        # Items that are not calls fail individually when the Solution is carried out.
         (
             {"calls": [CALL, 5, {"tool": "a"}, "{call"]},
             [CALL, 5, {"tool": "a"}, "{call"],

@@ -193,7 +193,7 @@ def test_an_invalid_schema_is_told_with_its_place(schema: JSONObject, message: s
 
 
 def test_a_schema_on_which_the_validator_panics_is_refused() -> None:
-    # Two schemas with one `$id`, of which one has an anchor that the other refers to.
+    # Two schemas have the same `$id`, and one has an anchor that the other refers to.
     schema: JSONObject = {
         "prefixItems": [
             {"additionalProperties": {"$anchor": "a", "$id": "https://example.org/y"}},
@@ -297,7 +297,7 @@ def test_a_huge_value_is_explained_in_time() -> None:
     assert "list.0: found 0, expected text" in told(schema, value)
     late: JSONObject = {"properties": {"list": {"items": {"maximum": 290_000}}}}
     assert "too large to find the exact problem" in told(late, value)
-    # No problem is told that only the shortening made.
+    # A problem that only the shortening caused is not reported.
     few: JSONObject = {"properties": {"list": {"minItems": 300_001}}}
     assert "too large to find the exact problem" in told(few, value)
     assert time.process_time() - start < 3
@@ -356,10 +356,10 @@ def test_references_are_written_out_and_recursion_is_cut() -> None:
 @pytest.mark.parametrize(
     ("part", "admitted", "refused"),
     [
-        # What an anchor names is local, and known.
+        # An anchor names something local, which is known.
         ({"$ref": "#count"}, [3], ["x"]),
         ({"$ref": "#count", "minimum": 5}, [7], [3, "x"]),
-        # What is elsewhere, or decided by who refers, may be anything.
+        # What is elsewhere, or depends on who refers to it, may be anything.
         (
             {"$ref": "https://json-schema.org/draft/2020-12/schema"},
             [{"type": "string"}, "whatever"],
@@ -378,7 +378,7 @@ def test_references_are_written_out_and_recursion_is_cut() -> None:
             [["x"]],
             [],
         ),
-        # A property may have any name, and data hold what looks like a reference.
+        # A property may have any name, and data may contain something that looks like a reference.
         ({"properties": {"$ref": {"type": "integer"}}}, [{"$ref": 1}], [{"$ref": "x"}]),
         ({"const": {"$ref": "#count"}}, [{"$ref": "#count"}], [3]),
     ],
@@ -473,7 +473,7 @@ def test_problems_are_told_exactly_where_a_value_does_not_fit(value: JSON) -> No
             {"a" * 40 + "!": 1},
         ),
         ({"propertyNames": {"pattern": "^(a+)+$"}}, {"a" * 40 + "!": 1}),
-        # By `$schema`, and by a meta-schema, jsonschema changes to validators of its own.
+        # With `$schema`, or with a meta-schema, jsonschema switches to validators of its own.
         ({"properties": {"a": {"$schema": D2020, "pattern": "^(a+)+$"}}}, {"a": "a" * 40 + "!"}),
         (
             {"$dynamicAnchor": "meta", "items": {"$ref": D2020}, "pattern": "^(a+)+$"},
@@ -693,7 +693,7 @@ def test_no_keyword_makes_a_check_in_the_event_loop_take_long(number: int) -> No
     validator = Validator(whole, what="W")
     assert not validator.is_costly(value)
 
-    # The time of this thread, so that the load of the machine does not matter.
+    # Measure the time of this thread, so that the load on the machine makes no difference.
     seconds = float("inf")
     for _ in range(3):
         start = time.thread_time()

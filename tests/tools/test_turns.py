@@ -94,7 +94,7 @@ async def test_a_caller_leaves_the_places_free_that_others_may_have() -> None:
         await work.ask("bob", "b1")
         assert work.begun == ["a1", "b1"]
 
-        # The place of bob stays free.
+        # Bob's place stays free.
         await work.end("b1")
         assert work.begun == ["a1", "b1"]
         await work.end("a1")
@@ -183,6 +183,6 @@ async def test_waiting_tools_of_one_caller_take_no_thread_from_others() -> None:
 
         await wait_all_tasks_blocked()
         assert await ask("alice", lambda: True)
-        # Files and the keyring have other threads.
+        # Files and the keyring use other threads.
         assert await anyio.to_thread.run_sync(lambda: True)
         ends.set()

@@ -145,7 +145,7 @@ def test_what_nobody_can_read_is_ignored_and_the_rest_is_checked(odd: JSON) -> N
 
     assert not validator.is_valid({"a": 1})
     assert not validator.is_valid({"b": "x"})
-    # Of unknown size, but never all of what the server sent.
+    # The size of a note is not fixed, but it never contains everything that the server sent.
     assert all(len(note) < 400 for note in made.notes)
 
 
@@ -183,7 +183,7 @@ def test_a_name_that_is_required_and_refused_is_left_to_the_server() -> None:
     made = usable({"properties": {"a": {}}, "required": ["a", "b"], "additionalProperties": False})
     assert made.schema["required"] == ["a"]
     assert 'required: found ["b"]' in made.notes[0]
-    # Without such a contradiction a required name that is not described stays required.
+    # Without such a contradiction, a required name that is not described stays required.
     open_ = usable({"properties": {"a": {}}, "required": ["a", "b"]})
     assert open_.is_as_sent
     assert open_.schema["required"] == ["a", "b"]
@@ -356,7 +356,7 @@ def test_older_drafts_mean_in_2020_12_what_they_meant(draft: int, data: st.DataO
         try:
             expected = judge.is_valid(value)
         except RecursionError:
-            # References in a circle.
+            # The references form a circle.
             continue
 
         assert validator.is_valid(value) == expected
@@ -463,7 +463,7 @@ def test_however_a_schema_is_damaged_it_can_be_used(
     references = [part["$ref"] for _, part in schemas_in(made.schema) if "$ref" in part]
     assert all(str(target).startswith("#") for target in references) or made.is_as_sent
     assert made.is_as_sent or made.sent is not None
-    # Again it stays what it is.
+    # A second repair changes nothing.
     again = usable_schema(made.schema, what="input schema", of_object=True)
     assert again.schema == made.schema
     assert again.notes == ()

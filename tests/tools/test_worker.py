@@ -63,7 +63,7 @@ async def test_a_job_that_is_given_up_ends_no_worker_that_has_another_job(worker
     async with anyio.create_task_group() as group:
         scope = anyio.CancelScope()
         await answered_but_not_taken(workers, scope, group)
-        # It takes the worker that is idle again.
+        # This uses the worker that is idle again.
         group.start_soon(ask)
         scope.cancel()
 

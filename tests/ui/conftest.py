@@ -29,8 +29,9 @@ def browser() -> Generator[Browser]:
     if CHROMIUM is None:
         pytest.skip("there is no Chromium on this machine: install the package chromium")
     with sync_playwright() as playwright:
-        # Containers have no user namespaces for its sandbox; it opens our own pages only. To start
-        # a process for each of them takes a fifth of the browser's time.
+        # Containers have no user namespaces for the sandbox, and the browser opens only our own
+        # pages. Use one process for all pages, because starting one for each takes a fifth of the
+        # browser's time.
         found = playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--renderer-process-limit=1"]
         )
@@ -63,8 +64,8 @@ def page(browser: Browser, request: pytest.FixtureRequest) -> Generator[Page]:
 
 
 def _is_fault(kind: str, text: str) -> bool:
-    # A page that is refused on purpose, and a stream that ends with its server, are no
-    # faults of a script.
+    # A page that is refused on purpose, or a stream that ends together with its server, is not a
+    # fault of a script.
     return kind == "error" and "Failed to load resource" not in text and "ERR_" not in text
 
 

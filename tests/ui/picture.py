@@ -45,7 +45,7 @@ def drawn(folder: Path) -> str:
     path = ""
     with served(folder, *words) as url, client(url) as http:
         for _ in range(2):
-            # The first run starts the servers; the second shows what a user sees from then on.
+            # The first run starts the servers, and the second shows what users see from then on.
             answer = send(
                 http,
                 "/ui/playground",
@@ -203,7 +203,7 @@ def badges() -> str:
     parts: list[str] = []
     x = 0
     for label, value in plates:
-        # Six pixels are the width of a letter of 11 pixels height, on the average.
+        # On average, a letter that is 11 pixels high is six pixels wide.
         left = len(label) * 7 + 12
         right = len(value) * 6 + 14
         parts += [
@@ -252,9 +252,9 @@ _STILL = """() => {
 
 def still(page: Page, width: int) -> str:
     """The page as a picture of that many pixels width."""
-    # As high as its content.
+    # Make the viewport as high as the content.
     page.set_viewport_size({"width": width, "height": 300})
-    # A button is pale for a second after it appeared or moved.
+    # A button is pale for a second after it has appeared or moved.
     expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
     css, document, height = page.evaluate(_STILL)
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
@@ -342,7 +342,7 @@ def words(text: str) -> str:
     root = ET.fromstring(text)
     for above in list(root.iter()):
         if "chart" in above.get("class", "").split():
-            # The days of a chart are those of this week.
+            # The days in a chart are those of this week.
             for part in above.iter():
                 part.text = ""
         for one in list(above):
@@ -381,7 +381,8 @@ def main() -> None:
         sys.exit("the pictures of pages need Chromium: install the package chromium")
 
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        # Containers have no user namespaces for its sandbox; it opens our own pages only.
+        # Containers have no user namespaces for the sandbox, and the browser opens only our own
+        # pages.
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         for name, text in stills(browser, Path(folder)).items():
             keep(PICTURE.parent / f"{name}.svg", text)

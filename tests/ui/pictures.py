@@ -110,7 +110,7 @@ def use(http: httpx.Client) -> dict[str, str]:
         name = f"Largest order of customer {customer}"
         ask(http, *_find_largest(customer), output="†state.largest", name=name)
 
-    # Assistants give most plans a title. The others are named after their tools.
+    # Assistants give most plans a title. The other plans are named after their tools.
     done = ask(
         http,
         *_find_largest("c0"),
@@ -214,7 +214,7 @@ def _photograph(page: Page, url: str, file: Path) -> None:
     page.goto(url)
     page.wait_for_load_state("load")
     expect(page.locator("[data-later], [data-tools]")).to_have_count(0)
-    # What arrived late moves buttons, which wait again from the next frame on.
+    # Whatever arrives late moves buttons, which then wait again from the next frame on.
     page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))")
     expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
     page.screenshot(path=file, full_page=True)
@@ -237,7 +237,7 @@ def main() -> None:
             photograph(browser, url, only(EMPTY), folder)
             equip(home)
             with client(url) as http:
-                # A call is compared with an earlier one under the same configuration only.
+                # A call is compared only with earlier ones under the same configuration.
                 wait_until(lambda: "modules/own" in http.get("/ui/modules").text)
                 pages = use(http)
                 send(http, "/ui/admin/users", page="/ui/admin", name="ann", action="add")

@@ -69,7 +69,7 @@ def test_every_answer_forbids_foreign_scripts_and_frames(http: httpx.Client) -> 
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
 
-    # Browsers keep the files that pages name: their address changes with their content.
+    # Browsers keep the files that pages name, because their address changes with their content.
     for path in re.findall(r'"(/ui/static/ui[^"]+)"', http.get("/ui/runs").text):
         assert re.fullmatch(r"/ui/static/ui\.(css|js)\?[0-9a-f]{12}", path)
         assert "immutable" in http.get(path).headers["cache-control"]
@@ -77,7 +77,8 @@ def test_every_answer_forbids_foreign_scripts_and_frames(http: httpx.Client) -> 
     assert http.get("/ui/static/nothing?1").headers["cache-control"] == "no-store"
     base = str(http.base_url)
     cookie = httpx.get(link_to(base)).headers["set-cookie"]
-    # Browsers send cookies to every port of a host: two servers have cookies with two names.
+    # Browsers send cookies to every port of a host, so two servers have cookies with different
+    # names.
     assert cookie.startswith(f"ideabridge_ui_{http.base_url.port}=")
     assert {"Path=/ui", "HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
     encrypted = httpx.get(link_to(base), headers={"X-Forwarded-Proto": "https"}).headers[
@@ -165,7 +166,7 @@ def test_a_message_is_for_the_next_page_and_not_for_a_script(http: httpx.Client)
     assert approval is not None
     fields = {"secret": secret(http), "which": approval[1], "decision": "deny"}
     assert http.post("/ui/approvals", data=fields, follow_redirects=False).status_code == 303
-    # The page that is still open is loaded again before the browser follows.
+    # The page that is still open is reloaded before the browser follows the redirect.
     assert (
         "1 call denied" not in http.get("/ui/approvals", headers={"Ideabridge-Refresh": "1"}).text
     )
@@ -242,23 +243,23 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
         assert "/home/eva/shop" in changes
         assert "by eva" in changes
 
-        # An admin sees everybody's runs, decides, and is journaled by name.
+        # An admin sees the runs of everybody and decides, and is named in the journal.
         assert run_id in eva.get("/ui/runs").text
         key = f"{run_id}:{approval[1]}"
         decision = {"which": key, "decision": "approve", "seal": seal(eva, key)}
         answer = send(eva, "/ui/approvals/decide", "/ui/approvals", **decision)
         assert "the person at the local page (eva)" in answer.text
 
-        # A revoked token ends its session at once.
+        # Revoking a token ends its session immediately.
         added = send(eva, "/ui/admin/users", "/ui/admin", name="bob", action="disable")
         assert "bob: disable" in added.text
         assert bob.get("/ui/runs").url.path == "/ui/sign-in"
 
-        # The link that the command prints signs the person at this machine in, once.
+        # The link that the command prints signs in the person at this machine, once.
         with stranger(url) as local, stranger(url) as late:
             link = link_to(url)
-            # A chat that shows a preview of the link, or a page of another site,
-            # does not use it up.
+            # A chat that shows a preview of the link, or a page on another site, does not use the
+            # link up.
             assert local.head(link).url.path == "/ui/sign-in"
             image = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
             assert local.get(link, headers=image).status_code == 403
@@ -320,7 +321,7 @@ def test_who_manages_acts_in_nobodys_name(tmp_path: Path) -> None:
             assert f"run {waits} belongs to ann; only the owner can publish it" in answer.text
         assert "Fork the run" in ann.get(f"/ui/runs/{waits}").text
 
-        # The person whose run it is reads who has cancelled it.
+        # The owner of the run can read who has cancelled it.
         send(eva, f"/ui/runs/{waits}/cancel")
         assert "cancelled on the page by eva" in ann.get(f"/ui/runs/{waits}").text
         own = run(ann)
@@ -450,7 +451,8 @@ def test_a_server_shows_its_owner_a_link_at_a_terminal_only(here: Path) -> None:
         shown,
     )
     assert link is not None, shown
-    # Everybody else gets an address without a secret, with the name by which they reach the server.
+    # Everybody else gets an address without a secret, with the name under which they reach the
+    # server.
     assert re.search(
         r"The page for people is at\n  http://team.example:\d+/ui/\nPeople sign in there with",
         shown,
@@ -464,7 +466,7 @@ def test_a_server_shows_its_owner_a_link_at_a_terminal_only(here: Path) -> None:
     terminal.interrupt()
     code, out = terminal.end()
     assert (code, out) == (0, "")
-    # The line of the request has no key, either.
+    # The line that logs the request has no key either.
     assert terminal.seen.count(path.partition("=")[2]) == 1
 
 
@@ -489,7 +491,7 @@ def test_no_link_is_written_to_where_logs_come_from(
         assert process.stdout is not None
         assert process.stderr is not None
         lines = [process.stderr.readline()]
-        # It says which command prints a link instead, from any folder.
+        # It says which command prints a link instead, in any folder.
         while "ideabridge ui --link" not in lines[-1]:
             lines.append(process.stderr.readline())
 
@@ -575,7 +577,7 @@ def test_a_cookie_is_for_its_own_server(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "other").mkdir()
     with served(tmp_path / "one") as one, served(tmp_path / "other") as other, client(one) as http:
-        # A browser sends both cookies to both ports, and each server knows its own.
+        # A browser sends both cookies to both ports, and each server recognises its own.
         assert http.get(link_to(other)).url.path == "/ui/home"
         assert len(http.cookies) == 2
         for url in (one, other):
@@ -589,7 +591,7 @@ def test_the_first_user_ends_the_other_sessions_without_a_token(http: httpx.Clie
         assert 'aria-label="The text to hand over"' in answer.text
         found = re.search(r"sign in there with the token:\n  (\S+)\n", answer.text)
         assert found is not None
-        # What is handed over is shown once.
+        # A token that is handed over is shown only once.
         assert found[1] not in http.get("/ui/admin/users/ann").text
         assert other.get("/ui/runs").url.path == "/ui/sign-in"
         assert other.post("/ui/sign-in", data={"token": found[1]}).url.path == "/ui/home"

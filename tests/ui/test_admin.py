@@ -102,7 +102,7 @@ def test_all_other_sessions_are_ended_at_once(tmp_path: Path, site: str) -> None
         for name, http in (("ada", ada), ("eve", eve)):
             http.post("/ui/sign-in", data={"token": tokens[name]})
 
-        # An admin ends those of others, but not the owner's.
+        # An admin can end the sessions of others, but not the owner's.
         answer = send(ada, "/ui/admin/sessions", page="/ui/admin", which="others")
         assert "1 session ended." in answer.text
         assert eve.get("/ui/admin").url.path == "/ui/sign-in"

@@ -59,7 +59,7 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     words = text_of(card)
     assert f'href="/ui/runs/{first}/calls/0"' in card
     assert '<span class="tag ask">may change something</span>' in card
-    # The title says what will happen, and the table what was approved the last time.
+    # The title says what will happen, and the table says what was approved last time.
     assert words.partition(" asked by the page ")[0].endswith("refund · order 1 · amount 7.5")
     assert "Parameter Value order 1 same as last time amount 7.5 last time 5 note left out" in words
     assert "left out last time dear customer bye Approve" in words
@@ -218,7 +218,7 @@ def test_sql_and_patches_are_shown_as_they_are_written(http: httpx.Client) -> No
     card = card_of(http, ask(http, refund(2, note=patch)))
     assert '<span class="h-gd">-&lt;i&gt;</span>\n<span class="h-gi">+b</span>' in card
 
-    # What cannot be seen is written out, so such SQL is shown as JSON.
+    # Invisible characters are written out, so SQL with them is shown as JSON.
     card = card_of(http, ask(http, refund(3, note=f"{sql}\u202e")))
     assert "h-k" not in card
     assert "\\u202e" in card
@@ -310,13 +310,14 @@ def test_keys_choose_and_decide_after_a_second(page: Page, site: str, http: http
     page.keyboard.press("j")
     page.keyboard.press("j")
     expect(cards.nth(1)).to_be_focused()
-    # A key that follows at once decides nothing: the card was chosen only now.
+    # A key that is pressed immediately afterwards decides nothing, because the card has only just
+    # been chosen.
     page.keyboard.press("a")
     page.keyboard.press("k")
     expect(cards.nth(0)).to_be_focused()
     expect(cards).to_have_count(2)
     expect(page.locator("article.chosen.steady")).to_have_count(1)
-    # A key in a field is a letter.
+    # In a field, a key is a letter.
     cards.nth(0).get_by_label("Reason").press("d")
     expect(cards.nth(0).get_by_label("Reason")).to_have_value("d")
     cards.nth(0).focus()
@@ -352,7 +353,7 @@ def test_a_form_that_was_sent_says_so_and_is_not_sent_twice(
     expect(page.locator("#cards article")).to_have_count(1)
     expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
     button = page.locator("#cards").get_by_role("button", name="Approve", exact=True)
-    # Who stops the browser with Escape can send it again.
+    # Somebody who stops the browser with Escape can send the form again.
     assert button.evaluate(_SENT) == [[True], False, [True, True]]
 
 
@@ -377,7 +378,7 @@ def test_the_browser_notifies_only_whom_it_asked(page: Page, site: str, http: ht
     expect(page.get_by_role("button", name="Stop notifying me")).to_be_visible()
     key_of(http, ask(http, refund(1, note="secret words")))
     expect(page.locator("article[data-card]")).to_have_count(1)
-    # Nobody is notified of what they are looking at.
+    # Nobody is notified about a page that they are looking at.
     assert page.evaluate("window.notifications") == []
     page.evaluate("window.isHidden = true; document.dispatchEvent(new Event('visibilitychange'))")
     key_of(http, ask(http, refund(2, note="secret words")))

@@ -174,6 +174,6 @@ def test_from_the_first_page_to_a_tool_that_is_called(
         page.goto(f"{site}runs?status=done")
         expect(page.locator("#runs tbody tr")).to_have_count(2)
 
-        # The assistant has the tool at once, too.
+        # The assistant has the tool immediately as well.
         listed = cursor.ask("tools/list")
         assert "save_ticket" in [tool["name"] for tool in listed["tools"]]

@@ -44,7 +44,7 @@ def test_an_empty_home_connects_an_assistant_and_runs_a_plan(
     expect(page.get_by_role("status")).to_have_text(
         "Cursor is connected. Restart Cursor, so that it sees ideabridge."
     )
-    # The steps go on where they were left, and this one is done.
+    # The steps continue where they were left, and this one is done.
     expect(page).to_have_url(f"{site}home")
     step = page.locator(".steps > li").filter(has_text="Connect an assistant")
     expect(step.locator("summary").first).to_contain_text("done")
@@ -70,7 +70,7 @@ def test_an_empty_home_connects_an_assistant_and_runs_a_plan(
 def test_only_assistants_of_this_machine_are_listed_at_once(
     page: Page, tmp_path: Path, site: str
 ) -> None:
-    # Codex has a folder, and no file of servers yet.
+    # Codex has a folder, but no file of servers yet.
     (tmp_path / ".codex").mkdir()
     page.goto(f"{site}home")
     page.get_by_role("heading", name="Connect an assistant").click()
@@ -137,6 +137,6 @@ def test_the_menu_leads_to_the_assistants_that_called(
         seen = page.get_by_role("table", name="Assistants that called lately")
         expect(seen).to_contain_text("reader 1.2")
 
-    # The earlier address of the page still leads to it.
+    # The page's earlier address still leads to it.
     page.goto(f"{site}connect")
     expect(page).to_have_url(f"{site}assistants")

@@ -53,8 +53,8 @@ WAYS: Final[dict[str, tuple[dict[str, str] | None, str]]] = {
     "program": ({"kind": "approver", "via": "code"}, "the approver"),
     "named program": ({"kind": "approver", "via": "code", "user": "night watch"}, "night watch"),
     "time-out": ({"kind": "nobody", "via": "time-out"}, "the timeout"),
-    # The policy decides without a question: there is no decision in the journal, and
-    # nobody is named.
+    # The policy decides without a question, so there is no decision in the journal and nobody is
+    # named.
     "rule": (None, "policy"),
 }
 
@@ -120,7 +120,7 @@ async def at_a_terminal(site: str, here: Path) -> str:
 
 async def by_a_command(site: str, here: Path) -> str:
     run, _ = await waiting(site)
-    # Without a terminal, as in a script.
+    # There is no terminal, as in a script.
     await anyio.run_process(preloaded.python(EXECUTABLE, *decide(run, here)))
     return run
 
@@ -236,7 +236,7 @@ async def test_every_place_says_who_decided(
         if way == "time-out":
             assert f"denied by {who}: nobody decided within 0.05 s" in page
         elif "decided after" in page or journaled["kind"] != "approver":
-            # A program may decide in less time than a page explains.
+            # A program may decide faster than the page explains.
             assert f"{who} decided after" in page
 
         assert f"<td>{who}</td>" in page
@@ -266,7 +266,7 @@ async def test_a_call_that_a_grant_approved_names_the_grant(site: tuple[str, Pat
     by = "the person at the terminal"
     assert why[0] == by
     assert why[1].endswith(f"(order of effects); the grant of call 0 by {by}")
-    # A list of decisions has only those that somebody made.
+    # The list of decisions contains only those that somebody made.
     assert inbox.partition(run)[2].partition("</tr>")[0].count(f"<td>{by}</td>") == 1
 
 

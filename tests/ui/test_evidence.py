@@ -19,7 +19,7 @@ from tests.ui.serving import link_to, served
 
 TURNS: list[Turn] = [
     lambda _: turn({"_tool": "list_orders", "customer": "†input.customer"}),
-    # Order 1 of customer c1 has the total 10; the mind copies both.
+    # Order 1 of customer c1 has the total 10, and the mind copies both.
     lambda s: turn(
         {"_tool": "refund", "order": s.result(0, 0, "id"), "amount": s.result(0, 0, "total")}
     ),
@@ -62,13 +62,13 @@ def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Pa
         expect(copied).not_to_contain_text("amount of refund (call 1)")
         expect(page.get_by_label("What a call runs")).to_contain_text('"amount": 10.0')
 
-        # The constant is the same; what changed is that nothing else may take its place.
+        # The constant is the same. What has changed is that nothing else may take its place.
         second = page.get_by_role("row").filter(has=page.get_by_role("link", name="2", exact=True))
         second.get_by_role("link", name=re.compile("difference")).click()
         expect(page.get_by_label("Differences")).to_contain_text("- plan.explained.calls.1.amount")
         page.go_back()
 
-        # The decision is seen and can be taken back.
+        # The decision is shown and can be taken back.
         page.get_by_role("link", name="Accept, fix or rename them").click()
         page.get_by_label(
             "amount of refund (call 1): always the recorded value, as decided before"

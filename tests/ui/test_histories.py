@@ -76,7 +76,7 @@ async def test_journals_that_are_kept_take_bounded_memory(
                 async with kept.reading(run, fold=True) as read:
                     assert read.history is not None
                     assert len(read.history.entries) > 3
-                    # One of them takes a part of the bound, all of them more than it.
+                    # One of them takes up a part of the limit, and all of them together exceed it.
                     assert bound / 6 < read.size < bound
 
             gc.collect()
@@ -96,7 +96,7 @@ async def test_a_large_journal_is_folded_only_where_that_is_asked_for(
     monkeypatch.setattr(histories, "FOLDED_BYTES", 100_000)
     monkeypatch.setattr(histories, "JOURNAL_CACHE_BYTES", 1_000_000)
     with Store.open(tmp_path / "ideas.sqlite") as store:
-        # A worker folds it, and keeps nothing of it here.
+        # A worker folds the journal, and nothing of it is kept here.
         kept = Histories(store)
         async with kept.reading(run, fold=True) as read:
             assert read.history is None
@@ -110,7 +110,7 @@ async def test_a_large_journal_is_folded_only_where_that_is_asked_for(
         async with kept.reading(run, fold=True) as read:
             assert read.history is not None
 
-        # It is larger than all that may be kept.
+        # It is larger than everything that may be kept.
         async with kept.reading(run) as read:
             assert read.history is None
 
@@ -163,7 +163,7 @@ def test_pages_of_a_large_run_are_made_whole_in_a_worker(tmp_path: Path) -> None
         page = http.get(f"/ui/runs/{done}")
         assert page.status_code == 200
         assert "The state of the run" in page.text
-        # The frame has what belongs to the visitor.
+        # The frame contains what belongs to the visitor.
         assert 'name="secret" value="' in page.text
         assert "Sign out" in page.text
         assert f'href="/ui/runs/{done}/calls/3"' in page.text
@@ -176,7 +176,7 @@ def test_pages_of_a_large_run_are_made_whole_in_a_worker(tmp_path: Path) -> None
         assert (shown.content, shown.headers["content-type"]) == (b"picture", "image/png")
         assert http.get(f"/ui/runs/{done}/calls/0/images/1").status_code == 404
         assert http.get(f"/ui/runs/{done}/picture.svg").text.startswith("<svg")
-        # What it waits for is decided as on the page of a small run.
+        # A question is decided in the same way as on the page of a small run.
         page = http.get(f"/ui/runs/{waits}")
         assert "Needs approval" in page.text
         [approval] = re.findall(rf'name="which" value="({waits}:[^"]+)"', page.text)[:1]
@@ -200,7 +200,7 @@ async def test_results_are_decoded_without_the_lock_of_the_store(
 
         def noted(text: str) -> JSON:
             if len(text) > 100_000:
-                # Another thread reads the store meanwhile, as the event loop does.
+                # In the meantime, another thread reads the store, as the event loop does.
                 found.append(
                     threads.submit(store.runs.find, run, caller=LOCAL).result(60).last_event
                 )
@@ -226,7 +226,7 @@ async def test_waiting_runs_are_folded_once_for_everybody_who_looks_at_their_que
             run = await bridge.run_plan({"calls": calls})
             assert await run.wait() == "needs_approval"
             runs.append(run)
-        # Fewer folded journals than there are runs can be kept.
+        # The limit allows fewer folded journals than there are runs.
         monkeypatch.setattr(histories, "JOURNAL_CACHE_BYTES", 6_000_000)
         kept = Histories(bridge.store)
         readers = note_readers(bridge.store, monkeypatch)
@@ -240,8 +240,8 @@ async def test_waiting_runs_are_folded_once_for_everybody_who_looks_at_their_que
             for _ in range(8):
                 group.start_soon(look)
         await look()
-        # The events of each run are read once here for its trace, and once by a worker
-        # that folds them.
+        # The events of each run are read twice: once here, for its trace, and once by a worker that
+        # folds them.
         assert sorted(workers) == sorted(run.id for run in runs)
         assert len(readers) == sum(
             bridge.store.runs.find(run.id, caller=LOCAL).last_event for run in runs
@@ -250,7 +250,7 @@ async def test_waiting_runs_are_folded_once_for_everybody_who_looks_at_their_que
         for several in asked:
             assert [one.question.shown["amount"] for one in several] == [2, 1, 0]
 
-        # A journal that has grown is read on.
+        # If a journal has grown, only the new events are read.
         [question] = runs[0].pending()
         await bridge.decide(runs[0], question.approval, Decision("deny"))
         await runs[0].wait()
@@ -272,7 +272,7 @@ async def test_nobody_hides_the_questions_of_others_by_asking_many(tmp_path: Pat
         listed = await Histories(bridge.store).all_pending(SEES_ALL, 10)
         owners = [pending.record.caller for pending in listed]
         assert sorted(owners) == ["alice"] * 2 + ["mallory"] * 8
-        # Each sees their own.
+        # Everyone sees their own questions.
         assert len(await Histories(bridge.store).all_pending("mallory", 100)) == 24
 
 

@@ -42,7 +42,7 @@ def test_home_shows_what_waits_and_what_ran(page: Page, site: str) -> None:
     expect(page.locator(f"article[id^='q-{asking}']")).to_be_in_viewport()
     page.goto(f"{site}home")
 
-    # The title and the icon of the tab say that something waits.
+    # The title and the icon of the tab show that something is waiting.
     expect(page).to_have_title(re.compile(r"^\(1\) Home"))
     icon = page.locator("link[rel=icon]")
     expect(icon).to_have_attribute("href", "/ui/static/icon-waiting.svg")
@@ -61,7 +61,7 @@ def test_an_open_first_page_becomes_home_with_what_waits_first(page: Page, site:
     expect(page.locator(".steps")).to_have_count(0)
     first = page.locator("#main section").first
     expect(first).to_have_id("waits")
-    # It lies in the columns of home, as if the page had just been opened.
+    # It is in the columns of Home, as if the page had just been opened.
     expect(page.locator(".home #waits")).to_be_visible()
     expect(page.locator("#running")).to_contain_text("No run but those that need approval.")
     expect(page.locator("#week figcaption").first).to_have_text("1 run")
@@ -95,7 +95,7 @@ def test_runs_with_one_title_differ_by_a_value_on_home(page: Page, site: str) ->
     latest = page.locator("#running").get_by_role("listitem")
     expect(latest.nth(0)).to_contain_text("customer c1")
     expect(latest.nth(1)).to_contain_text("customer c0")
-    # Nobody called a tool directly, and no work was repeated often enough to suggest a tool.
+    # Nobody called a tool directly, and no work was repeated often enough for suggesting a tool.
     expect(page.locator("#week figure")).to_have_count(1)
     expect(page.locator("#suggested")).to_be_hidden()
 
@@ -123,7 +123,7 @@ def test_the_week_counts_failed_runs(page: Page, site: str) -> None:
     page.goto(f"{site}home")
     chart = page.locator("#week figure").first
     expect(chart).to_contain_text("2 runs, 1 failed")
-    # The bar of today has the failed run below the other one, both equally high.
+    # Today's bar has the failed run below the other one, both with the same height.
     good = chart.locator("rect.counted")
     failed = chart.locator("rect.failed")
     expect(good).to_have_count(1)

@@ -140,7 +140,7 @@ def test_an_image_in_the_output_is_shown_to_whom_may_see_the_run(tmp_path: Path)
         assert ann.get(address.replace("/0", "/1")).status_code == 404
         assert ann.get(address.replace("/0", "/x")).status_code == 404
 
-        # Nobody else learns that the run exists.
+        # Nobody else finds out that the run exists.
         own = ask(bob, ORDERS, output="†state.orders")
         ended(bob, own)
         for path in (
@@ -164,7 +164,8 @@ def test_a_run_beside_an_earlier_one(http: httpx.Client) -> None:
     assert f'href="/ui/runs/{now}/compare"' in ended(http, now)
 
     page = unescape(http.get(f"/ui/runs/{now}/compare").text)
-    # Runs are named by the input in which they differ, and parameters that follow it are folded.
+    # Runs are named after the input in which they differ, and parameters that follow from it are
+    # folded.
     assert f'<option value="{before}" selected>customer c1, ' in page
     changed = _then_and_now("<del>c1</del>", "<ins>c2</ins>")
     assert f'<th scope="row">customer</th>{changed}' in page

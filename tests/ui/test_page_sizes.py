@@ -143,7 +143,7 @@ async def test_no_page_is_larger_than_100_kb(tmp_path: Path) -> None:
             sizes[name] = len(answer.content)
 
         run = http.get(f"/ui/{pages['run table']}").text
-        # What a page has no room for is loaded on demand.
+        # What does not fit on a page is loaded on demand.
         output = http.get(f"/ui/{pages['run table']}/output")
         drawn = http.get(f"/ui/{pages['run questions']}?graph=all").text
 
@@ -160,5 +160,5 @@ async def test_no_page_is_larger_than_100_kb(tmp_path: Path) -> None:
     assert "/output" in run
     assert [row["id"] for row in output.json()] == [*range(1000)]
     assert "Data flow of the run" in drawn
-    # The pages of decisions have each of them once.
+    # The pages of decisions show each of them once.
     assert len(shown) == len(set(shown)) == WAITING - 20 + 60

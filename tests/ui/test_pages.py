@@ -112,7 +112,7 @@ def shop_site(
     """(the URL of a page over runs of every kind, the id of one that waits)."""
     folder = tmp_path_factory.mktemp("shop")
     with ThreadPoolExecutor(1) as thread:
-        # Playwright's event loop occupies this one.
+        # Use another thread, because Playwright's event loop occupies this one.
         run_id = thread.submit(anyio.run, _fill, folder / "ideas.sqlite").result()
     configured(folder, {"own": OWN, "later": {**OWN, "disabled": True}})
     with served(folder) as url:
@@ -197,9 +197,10 @@ def faults_of(page: Page, paths: list[str], url: str) -> list[str]:
         for scheme, options in SCHEMES.items():
             page.emulate_media(color_scheme=scheme)
             page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-            # Axe does not check buttons that take no click yet.
+            # Axe does not check buttons that cannot be clicked yet.
             expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
-            # What passes is a thousand times as long as what fails, and stays in the browser.
+            # Leave what passes in the browser, because it is a thousand times as long as what
+            # fails.
             script = f"axe.run({{{options}}}).then((results) => results.violations)"
             for violation in page.evaluate(script):
                 for node in violation["nodes"][:3]:
@@ -212,7 +213,7 @@ def faults_of(page: Page, paths: list[str], url: str) -> list[str]:
 @npm.needs("axe-core")
 def test_axe_finds_nothing(browser: Browser, shop_site: tuple[str, str]) -> None:
     url, run_id = shop_site
-    # Axe is injected past the policy of the page, which forbids foreign scripts.
+    # Bypass the policy of the page, which forbids foreign scripts, so that Axe can be injected.
     with browser.new_context(bypass_csp=True, viewport={"width": 1100, "height": 900}) as context:
         page = context.new_page()
         page.goto(link_to(url))
@@ -241,7 +242,7 @@ FAILING: Final = (
 
 @npm.needs("axe-core")
 def test_axe_finds_nothing_where_a_server_fails(browser: Browser, tmp_path: Path) -> None:
-    # No line can be broken inside its command, except anywhere.
+    # The command contains no place where a line can be broken, so it must be broken anywhere.
     configured(tmp_path, {"own": OWN, "broken": {"command": f"/nowhere/{'x' * 200}"}})
     with (
         served(tmp_path) as url,
@@ -280,7 +281,7 @@ def test_what_does_not_exist_leads_to_what_does(
     assert answer is not None
     assert answer.status == 404
     expect(page.get_by_role("heading", level=1)).to_contain_text("ot found")
-    # It names what was asked for.
+    # The page names what was requested.
     expect(page.locator("#main .why")).to_contain_text(path.split("/")[1 if "/" in path else 0])
     ways = page.locator("#main").get_by_role("link")
     expect(ways).to_have_count(1)
@@ -298,7 +299,7 @@ def test_no_page_is_wider_than_a_small_phone(browser: Browser, shop_site: tuple[
             page.goto(url + path)
             page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
             widths[path] = page.evaluate("document.documentElement.scrollWidth")
-            # A status is a word or two, in one line.
+            # A status is a word or two on a single line.
             heights = page.evaluate(
                 "[...document.querySelectorAll('.status')].map((one) => one.offsetHeight)"
             )
@@ -349,7 +350,7 @@ def test_a_run_whose_process_has_gone_can_be_resumed(
     page.goto(f"{url}runs?status=interrupted")
     page.get_by_role("link", name="Left by its process").click()
     expect(page.locator("#head .status")).to_have_text("interrupted")
-    # Nothing runs in it any more: its bars end with its journal.
+    # Nothing is running in it any more, so its bars end with its journal.
     expect(page.locator("#timeline .status").last).to_have_text("interrupted")
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("alert")).to_contain_text(

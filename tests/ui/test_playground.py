@@ -71,7 +71,8 @@ def test_a_tool_leads_to_the_form_that_calls_it(page: Page, site: str, http: htt
     page.get_by_role("link", name="Try refund").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("refund")
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_visible()
-    # Every tool that the list offers has such a page, and no description ends within a word.
+    # Every tool that the list offers has such a page, and no description ends in the middle of a
+    # word.
     for tool in http.get("/ui/playground/tools").json():
         assert http.get(f"/ui/{tool['page']}").status_code == 200, tool
         assert not re.search(r"\S…$", tool["description"]), tool
@@ -104,7 +105,7 @@ def test_run_is_the_first_button_and_checking_the_second(page: Page, site: str) 
     expect(page.get_by_role("status")).to_have_text(
         "Checked: it would make 2 calls in 2 steps, which only read. Nothing ran."
     )
-    # Enter in a field of one line only checks, too.
+    # Pressing Enter in a field of one line also only checks.
     page.get_by_label("Title").press("Enter")
     expect(page.get_by_role("status")).to_contain_text("Nothing ran.")
     page.get_by_label("The plan or program").press("End")

@@ -45,7 +45,7 @@ def test_the_list_shows_runs_with_a_status(http: httpx.Client) -> None:
     assert listed(http, "/ui/runs?status=done") == [done]
     assert listed(http, "/ui/runs?status=needs_approval") == [waiting]
     assert listed(http, "/ui/runs?status=interrupted") == []
-    # A status that does not exist filters nothing.
+    # A status that does not exist does not filter anything.
     assert listed(http, "/ui/runs?status=asleep") == [waiting, done]
     assert listed(http, "/ui/runs?status=done&tool=refund") == []
 
@@ -78,9 +78,9 @@ def test_the_list_counts_the_errors_of_a_run(http: httpx.Client) -> None:
     head = http.get(f"/ui/runs/{run_id}").text.partition('id="actions"')
     assert '<span class="status s-failed">failed</span>' in head[0]
     assert "(call 0): " in head[0]
-    # Nobody is invited to make a tool of what failed.
+    # Nobody is invited to make a tool from something that failed.
     assert "Make it a tool" not in head[2]
-    # The stored status is `done`, so the list with this status has the run.
+    # The stored status is `done`, so the run is in the list with this status.
     assert listed(http, "/ui/runs?status=done") == [run_id]
     assert listed(http, "/ui/runs?status=failed") == []
 
@@ -114,7 +114,7 @@ def test_the_assistant_that_asks_is_named_by_the_name_people_know(
     page.goto(f"{site}approvals")
     card = page.locator(f"article[id^='q-{run_id}']")
     expect(card.locator(".asked")).to_contain_text("asked by Cursor 1")
-    # The store has no users, so nobody is told apart from anybody.
+    # The store has no users, so there is no need to tell people apart.
     expect(card).not_to_contain_text("local")
     page.goto(f"{site}runs/{run_id}")
     expect(page.locator("#head")).to_contain_text("plan, asked by Cursor 1")
@@ -124,7 +124,7 @@ def test_the_assistant_that_asks_is_named_by_the_name_people_know(
     page.locator("#seen").get_by_role("link", name="Cursor").click()
     expect(page.locator(f"#row-{run_id} .asker")).to_have_text("Cursor 1")
     expect(page.locator(f"#row-{own}")).to_have_count(0)
-    # Whoever filters sees by what, and can choose another one.
+    # Somebody who filters sees the filter, and can choose another one.
     expect(page.get_by_label("Assistant")).to_have_value("Cursor")
     page.get_by_label("Assistant").select_option("the page")
     page.get_by_role("button", name="Filter").click()
@@ -202,7 +202,7 @@ def test_runs_with_the_same_title_are_told_apart(http: httpx.Client) -> None:
     assert "who <b>c1</b>" in row_of(http, by_input[0])
     assert "who <b>&lt;b&gt;</b>" in row_of(http, by_input[1])
 
-    # Runs that do not differ, or have a title of their own, say nothing.
+    # Runs that do not differ, or have titles of their own, show nothing.
     for run_id in [ask(http, {"_tool": "photograph", "order": 7}) for _ in range(2)]:
         assert "distinction" not in row_of(http, run_id)
     assert "distinction" not in row_of(http, ask(http, {"_tool": "read_review", "order": 1}))
@@ -230,8 +230,8 @@ def test_a_failed_call_is_retried(http: httpx.Client, tmp_path: Path) -> None:
     first = {**ORDERS, "_id": "first"}
     run_id = ask(http, first, {**FAILING, "_after": ["first"]}, FAILING)
     page = ended(http, run_id)
-    # A call succeeded, so the run is no failure as a whole. Both errors say the same, so the top of
-    # the page says it once, and the rows of the calls do not repeat it.
+    # One call succeeded, so the run has not failed as a whole. Both errors are the same, so the top
+    # of the page says this once, and the rows of the calls do not repeat it.
     badge = '<span class="status s-errors">2 of 3 failed</span>'
     assert badge in page
     assert badge in row_of(http, run_id)
@@ -260,7 +260,7 @@ def test_a_run_says_what_was_asked_for(http: httpx.Client) -> None:
     asked = page.partition('<section id="asked"')[2].partition("</section>")[0]
     assert "<dt>customer</dt><dd>c1</dd>" in asked
     assert "asked by the page" in text_of(page.partition('id="head"')[2].partition("</h1>")[2])
-    # A reference is no value, and without an input there is none to change.
+    # A reference is not a value, and without an input, there is none that could be changed.
     assert "†" not in asked
     assert 'id="again"' not in page
 
@@ -331,7 +331,7 @@ def test_a_call_names_the_call_that_it_waited_for(http: httpx.Client) -> None:
     alone = ask(http, ORDERS, compute)
     ended(http, alone)
     assert re.search(r"waited \d+ ms for list_orders<", http.get(f"/ui/runs/{alone}").text)
-    # Among several calls of a tool, only its number tells which one it was.
+    # If there are several calls to a tool, only the number says which one it was.
     several = ask(http, ORDERS, compute, ORDERS)
     ended(http, several)
     page = http.get(f"/ui/runs/{several}").text
@@ -360,12 +360,12 @@ def test_dots_are_in_the_order_in_which_calls_began() -> None:
     assert dots is not None
     assert dots.outcomes == ("asking", "done", "failed")
     assert dots.label == "3 calls: 1 done, 1 failed, 1 waiting for approval"
-    # A decided call runs.
+    # A call that was decided is running.
     marks += [CallMark("call_decided", 2, 21.0), CallMark("call_started", 2, 21.0)]
     dots = call_dots(marks)
     assert dots is not None
     assert dots.outcomes == ("running", "done", "failed")
-    # After the end of the run, no call runs or asks.
+    # After the end of the run, no call is running or asking.
     ended = call_dots(marks, has_ended=True)
     assert ended is not None
     assert ended.label == "3 calls: 1 done, 1 failed, 1 not finished"
@@ -392,7 +392,7 @@ def test_a_run_of_many_calls_has_few_dots() -> None:
     assert len(dots.outcomes) == 12
     assert dots.more == 88
     assert dots.label == "100 calls: 100 running"
-    # The end of a call can be beyond what was read, so the dot does not say that it is missing.
+    # The end of a call may come after what was read, so the dot does not say that it is missing.
     cut = call_dots(
         [CallMark("call_started", 0, 10.0), CallMark("call_started", 1, 10.0)],
         has_ended=True,
@@ -413,7 +413,7 @@ def test_no_row_moves_under_the_pointer(page: Page, site: str, http: httpx.Clien
     ended(http, ask(http, ORDERS))
     expect(page.locator("#new-rows")).to_contain_text("1 new: ")
     assert row.bounding_box() == before
-    # What is under the pointer is as live as before.
+    # The row under the pointer is still updated.
     send(http, f"/ui/runs/{waiting}/cancel", f"/ui/runs/{waiting}")
     expect(row).to_contain_text("cancelled")
     assert row.bounding_box() == before
@@ -429,7 +429,7 @@ def test_filters_are_folded_unless_one_is_set(page: Page, site: str) -> None:
     expect(page.get_by_role("search")).to_be_visible()
     page.get_by_label("Tool").fill("refund")
     page.get_by_role("button", name="Filter").click()
-    # Whoever filters sees by what.
+    # Somebody who filters sees the filter.
     expect(page.get_by_label("Tool")).to_have_value("refund")
     page.get_by_role("link", name="Clear").click()
     expect(page.get_by_role("search")).to_be_hidden()
@@ -465,10 +465,10 @@ def test_quick_links_count_the_runs_that_they_lead_to(page: Page, site: str) -> 
     expect(links).to_contain_text("Today 3")
     links.get_by_role("link", name="Failed 1").click()
     expect(page.locator("tr[id^=row-]")).to_have_count(1)
-    # It is stored as done, and all of its calls failed.
+    # The run is stored as done, but all of its calls failed.
     expect(page.locator(f"#row-{wrong}")).to_be_visible()
     expect(links.locator("[aria-current]")).to_contain_text("Failed")
-    # The link says by what the list is filtered, so the filters stay folded.
+    # The link says how the list is filtered, so the filters stay folded.
     expect(page.get_by_role("search")).to_be_hidden()
 
     links.get_by_role("link", name="Needs approval 1").click()

@@ -74,7 +74,7 @@ def test_a_command_is_added_with_its_secret_and_works_at_once(
     expect(variables).to_have_accessible_description(re.compile("which of them are secrets"))
     variables.fill(f"OWN_TOKEN={TOKEN}\nMODE=production")
     page.get_by_role("button", name="Add").click()
-    # Only what looks like a secret is ticked. Nothing is written before this page is confirmed.
+    # Only what looks like a secret is ticked. Nothing is written until this page is confirmed.
     expect(page.get_by_label("OWN_TOKEN is a secret")).to_be_checked()
     expect(page.get_by_label("MODE is a secret")).not_to_be_checked()
     expect(page.get_by_role("table", name="Values")).to_contain_text("production")
@@ -97,7 +97,7 @@ def test_a_command_is_added_with_its_secret_and_works_at_once(
     assert '"${secret:own-token}"' in text
     assert '"MODE": "production"' in text
     assert TOKEN not in page.content()
-    # The server itself gets the secret, and its words are masked.
+    # The server itself gets the secret, and its output is masked.
     page.get_by_role("link", name="Log", exact=True).click()
     expect(page.locator("#log")).to_contain_text("starts with [secret:own-token]")
 
@@ -125,7 +125,7 @@ def test_each_change_is_undone_in_one_click(page: Page, site: str, file: Path) -
     expect(row).to_have_count(1)
     assert file.read_text(encoding="utf-8") == added
 
-    # The change before those is that it was added.
+    # The change before these added the server.
     page.get_by_role("button", name="Undo").click()
     expect(row).to_have_count(0)
     assert file.read_text(encoding="utf-8") == COMMENTED
@@ -349,7 +349,7 @@ def test_a_server_is_changed_after_its_differences_were_shown(
     assert file.read_text(encoding="utf-8") == before
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("status")).to_contain_text("own is changed in")
-    # Its secret is still the same, and the tool is gone at once.
+    # The secret is still the same, and the tool has disappeared immediately.
     expect(page.locator("#state")).to_contain_text("up")
     expect(page.get_by_role("table", name="Tools of own")).not_to_contain_text("save")
     assert TOKEN not in page.content()
@@ -423,7 +423,7 @@ def test_a_new_secret_replaces_one_and_the_former_comes_back(own: str, file: Pat
         assert "Its former secret own-token stays" in answer.text
         assert begins_with(http) == "[secret:own-2-own-token]"
 
-        # What was saved is not saved again.
+        # What was saved once is not saved again.
         assert "was already saved" in confirm(http, shown).text
         edit_id = re.search(r'name="edit" value="([^"]+)"', http.get("/ui/modules").text)
         assert edit_id is not None
@@ -439,7 +439,7 @@ def test_what_cannot_be_changed_so_is_refused_at_its_field(own: str, file: Path)
         ({"command": "./run"}, "relative path"),
         ({"command": ""}, "write the command"),
         ({"command": "https://x.example/mcp"}, "choose “On the web”"),
-        # What belongs to an address is hidden.
+        # The fields that belong to an address are hidden.
         ({"address": "https://x.example/mcp", "headers": "A: b"}, "nothing would change"),
         ({"kind": "address", "address": ""}, "write the address"),
         ({"value.env.OWN_TOKEN": "•••"}, "is no longer known"),
@@ -472,7 +472,7 @@ def test_another_kind_of_server_takes_its_place(own: str, file: Path) -> None:
             "url": "http://127.0.0.1:9/mcp",
             "headers": {"X-Team": "dragons"},
         }
-        # A header is not shown, and stays if its field stays empty.
+        # A header is not shown, and stays if its field is left empty.
         form = http.get("/ui/servers/edit?name=own").text
         assert "dragons" not in form
         confirm(http, edit(http, "own", address="http://127.0.0.1:9/other"))
@@ -622,7 +622,7 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
             for name, http in (("ada", ada), ("bob", bob)):
                 http.post("/ui/sign-in", data={"token": tokens[name]})
 
-            # A member changes nothing, and reads neither forms nor logs.
+            # A member can change nothing, and reads neither forms nor logs.
             for path in (
                 "servers/add",
                 "servers/import",
@@ -647,7 +647,8 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
                 send(bob, f"/ui/{path}", **fields)
                 assert file.read_text(encoding="utf-8") == before
 
-            # An admin adds addresses, but neither commands nor what reads the owner's secrets.
+            # An admin can add addresses, but neither commands nor anything that reads the owner's
+            # secrets.
             for fields in (
                 {"name": "x", "command": "evil"},
                 {"name": "x", "address": "https://x.example/mcp", "headers": "A: ${HOME}"},
@@ -656,7 +657,8 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
                 assert "the owner" in add(ada, **fields).text
                 assert file.read_text(encoding="utf-8") == before
 
-            # Nor does an admin change what starts a command, or confirm what the owner typed.
+            # Nor can an admin change something that starts a command, or confirm what the owner
+            # typed.
             shown = edit(owner, "own", timeout="5")
             assert "only the owner" in ada.get("/ui/servers/edit?name=own").text
             fields = {"name": "own", "command": START, "timeout": "6"}
@@ -671,7 +673,7 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
             form = {"host": "cursor", "which": "x"}
             assert "only the owner" in send(ada, "/ui/servers/take", **form).text
 
-            # What an admin removed comes back by the owner's hand alone.
+            # Only the owner can bring back what an admin removed.
             send(ada, "/ui/servers/change", name="own", action="remove")
             assert file.read_text(encoding="utf-8") != before
             listed = ada.get("/ui/modules").text
@@ -690,7 +692,7 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
             confirm(ada, edit(ada, "remote", address="http://127.0.0.1:9/new"))
             assert "http://127.0.0.1:9/new" in file.read_text(encoding="utf-8")
 
-            # An address that gets a secret is the owner's alone.
+            # Only the owner can change an address that gets a secret.
             shown = edit(owner, "remote", headers=f"Authorization: Bearer {TOKEN}")
             confirm(owner, shown, shown="headers.Authorization", is_secret="headers.Authorization")
             now = file.read_text(encoding="utf-8")
@@ -718,7 +720,7 @@ def test_a_form_of_another_site_or_session_changes_no_server(site: str, file: Pa
             assert reader.post(f"/ui/{path}", data=form).status_code == 403
             assert http.get(f"/ui/{path}").status_code == 405
 
-        # Who has no session reads no file of this machine either.
+        # Without a session, nobody reads a file of this machine either.
         for path in ("servers/import", "servers/add"):
             answer = reader.get(f"/ui/{path}")
             assert answer.status_code == 400

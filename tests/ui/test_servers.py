@@ -45,10 +45,10 @@ def test_the_list_has_a_light_for_each_server(page: Page, site: str) -> None:
     links = {name: page.get_by_role("link", name=name, exact=True) for name in SERVERS}
     rows = {name: table.get_by_role("row").filter(has=link) for name, link in links.items()}
     expect(rows["own"]).to_contain_text("up")
-    # How a server runs is on its own page.
+    # The server's own page says how it runs.
     expect(rows["own"]).not_to_contain_text("own server starts")
     expect(rows["broken"]).to_contain_text("failing")
-    # What fails comes first, with the reason below it in a row of its own.
+    # Servers that fail come first, with the reason below in a separate row.
     expect(table.locator("tbody tr").nth(0)).to_contain_text("broken")
     reason = table.locator("tbody tr").nth(1)
     expect(reason).to_contain_text("Cannot be started: there is no command '/nowhere/server'")
@@ -62,7 +62,7 @@ def test_the_list_says_when_a_server_was_used_last(page: Page, site: str) -> Non
     table = page.get_by_role("table", name="Servers")
     own = table.get_by_role("row").filter(has=page.get_by_role("link", name="own", exact=True))
     expect(own).to_contain_text("up")
-    # Before a run or a direct call used one, nothing is known.
+    # Nothing is known until a run or a direct call has used one.
     expect(table).not_to_contain_text("Last used")
     with client(site) as http:
         ask(http, {"_tool": "where", "_module": "own"})
@@ -121,7 +121,7 @@ def test_the_log_is_searched_by_words_and_by_level(page: Page, site: str) -> Non
         for text in ("first", "second"):
             send(http, "/ui/modules/own/call", tool="speak", **{"p.text": text})
 
-    # The page follows the store, in which the calls are.
+    # The page follows the store, which contains the calls.
     expect(log).to_contain_text("said second")
     expect(log).to_contain_text("own server starts")
     page.get_by_label("Search the log").fill("FIRST")
@@ -174,6 +174,6 @@ def test_unknown_tools_and_servers_are_refused(site: str) -> None:
             assert answer.status_code == 404, path
             assert "<h1>Not found</h1>" in answer.text
             assert 'href="/ui/modules">All servers' in answer.text
-            # What is only missing is no alarm.
+            # Something that is merely missing is not an alarm.
             assert 'class="note bad"' not in answer.text
             assert "refused" not in answer.text

@@ -66,7 +66,8 @@ def test_what_is_not_shown_whole_can_only_be_denied(http: httpx.Client, what: st
     assert "Show all" in card
     assert 'name="seal"' not in card
     key = key_of(http, run_id)
-    # Whatever a form says that was not made from the whole.
+    # A decision does not count unless its form was made from the whole call, whatever the form
+    # says.
     other = key_of(http, ask(http, refund(2)))
     for decision in ("approve", "grant", "edit"):
         for stolen in ("", "é", "0" * 64, seal(http, other)):
@@ -113,7 +114,7 @@ def shown_in(card: str) -> dict[str, Any]:
         card,
         re.DOTALL,
     )
-    # Each line break in a text begins a line of the table, too.
+    # Each line break in a text also begins a line of the table.
     values = {
         unescape(name): json.loads(unescape(value).replace("\\n\n", "\\n")) for name, value in rows
     }
@@ -133,8 +134,8 @@ def test_no_other_name_of_a_question_lets_it_happen_unseen(http: httpx.Client, s
     solver.call("submit_solution", run=request["run"], turn=request["turn"], solution=solution)
     solver.close()
     key = key_of(http, run_id)
-    # The question of a room belongs to the run whose call the room answers, but the room
-    # has an id, too.
+    # The question of a room belongs to the run whose call the room answers, but the room also has
+    # an id.
     in_room = f"{request['run']}:{key.rpartition('/')[2]}"
     for name in (in_room, f"{run_id}:none"):
         for decision in ("approve", "grant", "edit", "value", "deny"):
@@ -186,7 +187,7 @@ def test_a_seal_is_of_one_session(http: httpx.Client, site: str, tmp_path: Path)
 )
 def test_what_hides_in_a_call_is_written_out(http: httpx.Client, hides: str) -> None:
     call = refund(note=hides)
-    # In a title, one variation selector after a character belongs to it, as in an emoji.
+    # In a title, one variation selector belongs to the character before it, as in an emoji.
     run_id = ask(http, call, name="title " + hides.replace("\ufe0f", ""))
     page = (
         http.get("/ui/approvals").text
@@ -198,7 +199,7 @@ def test_what_hides_in_a_call_is_written_out(http: httpx.Client, hides: str) -> 
         page,
     )
     card = card_of(http, run_id)
-    # The text is JSON with the same value, in the call and in its fields.
+    # The text is JSON with the same value, both in the call and in its fields.
     assert shown_in(card) == call
     fields = re.findall(r"<textarea[^>]*>([^<]+)</textarea>", page)
     assert fields
@@ -206,12 +207,12 @@ def test_what_hides_in_a_call_is_written_out(http: httpx.Client, hides: str) -> 
 
 
 def test_a_tool_is_shown_with_what_it_sends(http: httpx.Client, site: str) -> None:
-    # The number of the order may come from the input, or may be the same for every input.
+    # The number of the order may come from the input or be the same for every input.
     run_id = ask(http, refund(3), input={"order": 3, "why": "late"}, output="†results.0")
     key = key_of(http, run_id)
     decide(http, key, "approve", seal=seal(http, key))
     path = f"/ui/ideas/publish?ref={run_id}"
-    # The run ends in its own time; until then there is nothing to publish.
+    # There is nothing to publish until the run has ended.
     while "the tool gives the same output again" not in http.get(path).text:
         pass
 
@@ -289,7 +290,7 @@ def test_a_new_question_moves_no_other_and_takes_no_click(page: Page, site: str)
         for order in (2, 3):
             key_of(http, ask(http, refund(order)))
         expect(cards).to_have_count(3)
-        # The newest are the last ones, the first is the same element in the same place.
+        # New cards come last, and the first card is the same element in the same place.
         assert page.evaluate("window.stays === document.querySelector('#cards article')")
         assert cards.first.bounding_box() == box
         expect(cards.nth(1)).to_contain_text('"order": 2')
@@ -299,7 +300,7 @@ def test_a_new_question_moves_no_other_and_takes_no_click(page: Page, site: str)
         )
         assert order[0] == first
         assert len(order) == 3
-        # What was decided elsewhere stays where it was, and can no longer be decided.
+        # A card that was decided elsewhere stays in its place, but can no longer be decided.
         decide(http, first, "deny")
         expect(cards.first).to_contain_text("no longer pending")
         expect(cards).to_have_count(3)
@@ -347,7 +348,7 @@ def test_a_button_of_the_view_takes_no_click_without_a_script_either(page: Page,
     [file] = reader.ask("resources/read", {"uri": "ui://ideabridge/run"})["contents"]
     reader.close()
     style = file["text"].partition("<style>")[2].partition("</style>")[0]
-    # The policy of our pages takes no styles from elsewhere.
+    # The policy of our pages does not allow styles from elsewhere.
     page.goto("about:blank")
     page.set_content(
         f"<style>{style}</style><section class='question'><button>Approve</button></section>"
@@ -361,7 +362,7 @@ def test_a_button_takes_no_click_where_it_has_just_appeared_or_moved(page: Page,
         key_of(http, ask(http, refund(1)))
         cards = inbox(page, site)
         key_of(http, ask(http, refund(2)))
-        # The click comes with the card, before its reader can have seen it.
+        # The click comes together with the card, before anybody can have seen it.
         clicked = page.evaluate(
             """() => new Promise((done) => {
               const cards = document.getElementById("cards");
@@ -379,7 +380,7 @@ def test_a_button_takes_no_click_where_it_has_just_appeared_or_moved(page: Page,
             })"""
         )
         assert clicked == 0
-        # A card that something has pushed down takes none, either.
+        # A card that something has pushed down does not accept a click either.
         second = cards.nth(1)
         approve = second.get_by_role("button", name="Approve", exact=True)
         expect(approve).to_be_enabled()
@@ -396,7 +397,7 @@ def test_a_button_takes_no_click_where_it_has_just_appeared_or_moved(page: Page,
               return [sent.length, ...held];
             }"""
         )
-        # Only who clicks sees the wait.
+        # Only somebody who clicks sees the wait.
         assert moved == [0, False, True]
         expect(approve).to_be_enabled()
         expect(page.locator("[data-held]")).to_have_count(0)
@@ -427,7 +428,7 @@ def test_ids_of_calls_are_on_no_page(http: httpx.Client) -> None:
     for path in pages:
         assert "internal_" not in http.get(path).text, path
 
-    # What is written anew has no id either, and runs in the same place.
+    # A call that is written anew has no id either, and runs in the same place.
     edited = json.dumps({"_tool": "refund", "order": 7, "amount": 4})
     assert "1 call edited" in decide(http, key, "edit", value=edited, seal=seal(http, key))
     assert "internal_" not in http.get(f"/ui/runs/{run_id}").text
@@ -450,7 +451,7 @@ def test_a_tool_is_allowed_always_and_asks_again_when_that_is_withdrawn(
     card = card_of(http, first)
     assert "Approve and always allow" in card
     key = key_of(http, first)
-    # As with every approval, the call was shown whole.
+    # As for every approval, the call was shown in full.
     assert "was not shown in full" in decide(http, key, "always", seal="0" * 64)
     answer = decide(http, key, "always", seal=seal(http, key))
     assert "1 call approved, and the tool allowed always." in answer

@@ -61,7 +61,7 @@ def test_the_owner_signs_in_and_the_server_is_used_at_once(
 ) -> None:
     page.goto(f"{site}modules/tickets")
     expect(page.locator("#state")).to_contain_text("needs sign-in")
-    # The button stands beside what it is for, and nowhere else.
+    # The button is beside what it is for, and nowhere else.
     expect(page.get_by_role("link", name="Sign in", exact=True)).to_have_count(0)
     page.locator("#state").get_by_role("button", name="Sign in", exact=True).click()
     expect(page.locator("#sign-in")).to_contain_text(tickets.base.removeprefix("http://"))
@@ -103,7 +103,7 @@ def test_who_signs_in_for_all_is_the_owner_and_users_do_so_for_themselves(
         assert reader.post(f"{PAGE}/begin").status_code == 403
 
         with client(site) as owner:
-            # Without users there is nobody to tell apart.
+            # Without users, there is nobody to distinguish.
             assert "use this sign-in" not in owner.get(PAGE).text
 
         store.users.add("ada", "admin")
@@ -113,7 +113,7 @@ def test_who_signs_in_for_all_is_the_owner_and_users_do_so_for_themselves(
             assert "Only your own calls" in ada.get(PAGE).text
             assert "Each user signs in separately." in owner.get(PAGE).text
             arrived = arrives_at(began(ada))
-            # Nobody else can end this sign-in.
+            # Nobody else can complete this sign-in.
             assert "start again" in send(owner, f"{PAGE}/paste", page=PAGE, address=arrived).text
             send(ada, f"{PAGE}/paste", page=PAGE, address=arrived)
             wait_until(lambda: "You are signed in" in ada.get(PAGE).text)

@@ -144,7 +144,7 @@ def test_parameters_with_the_same_value_become_one(
     expect(fields).to_have_count(1)
     expect(fields).to_have_attribute("name", "p.who")
 
-    # The next version can take them apart again, or keep what they had.
+    # The next version can separate them again, or keep what they had.
     page.get_by_role("link", name="Change its parameters").click()
     expect(page.get_by_role("main")).to_contain_text("Used in 2 places")
     page.get_by_text("Separate the places").click()
@@ -270,7 +270,7 @@ def test_what_is_done_less_often_unfolds_and_says_what_it_does(
     verify = page.get_by_role("button", name="Verify")
     expect(verify).to_have_accessible_description(re.compile("recorded output"))
 
-    # One version is no list of versions, but it can be pinned.
+    # A single version is not shown as a list, but can be pinned.
     expect(page.get_by_role("heading", name="Versions")).to_have_count(0)
     page.get_by_role("button", name="Pin", exact=True).click()
     expect(page.get_by_role("status")).to_contain_text("orders means version 1, pinned.")
@@ -387,7 +387,7 @@ def test_a_suggestion_becomes_a_tool_with_one_click(
     page.goto(f"{site}ideas?show=suggested")
     card = page.locator("article.card").first
     expect(card).to_be_visible()
-    # The secret of the session is in no address.
+    # No address contains the secret of the session.
     look = card.get_by_role("link", name="Look at it first").get_attribute("href")
     assert look is not None
     assert "secret" not in look

@@ -53,7 +53,7 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     page.goto(site)
     expect(page.get_by_role("heading", name="Add your servers")).to_be_visible()
 
-    # The run is watched live: it gets as far as the call that asks.
+    # The run is followed live until the call that asks.
     run(page, site, PLAN, {"customer": "c1"})
     expect(page.locator("#head .status")).to_have_text("needs approval")
     expect(page.get_by_role("link", name="Approvals")).to_contain_text("1")
@@ -62,7 +62,7 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     expect(page.locator("#timeline tbody tr")).to_have_count(4)
     expect(page.locator("#timeline tbody tr").nth(2)).to_contain_text("waited")
 
-    # The page is not loaded again: it follows the store.
+    # The page is not reloaded, because it follows the store.
     page.evaluate("window.stays = true")
     question.get_by_role("button", name="Approve", exact=True).click()
     expect(page.locator("#head .status")).to_have_text("done")
@@ -89,7 +89,7 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     page.get_by_role("button", name="Make the tool").click()
     expect(page.get_by_role("heading", name=re.compile("refund_largest version 1"))).to_be_visible()
 
-    # Its parameter gets another name and a description; the next version keeps them.
+    # Give its parameter another name and a description, which the next version keeps.
     page.get_by_role("link", name="Change its parameters").click()
     page.locator("input[name='a.customer.rename']").fill("who")
     page.locator("input[name='a.customer.description']").fill("The customer's id")
@@ -102,7 +102,7 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     expect(page.get_by_role("heading", name=re.compile("refund_largest version 3"))).to_be_visible()
     expect(page.locator("#call-form")).to_contain_text("The customer's id")
 
-    # Another customer, from the form that was made from the schema.
+    # Call it for another customer, with the form that was made from the schema.
     page.locator("#call-form input[name='p.who']").fill("c2")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator("#head .status")).to_have_text("needs approval")
@@ -205,7 +205,7 @@ def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scr
             if not field(order).is_visible():
                 row.get_by_text("Edit", exact=True).click()
             field(order).fill(json.dumps({"_tool": "refund", "order": order, "amount": amount}))
-            # With scripts, who changes a call chooses it.
+            # With scripts, changing a call also chooses it.
             assert row.get_by_role("checkbox").is_checked() is scripts
             row.get_by_role("checkbox").check()
 
@@ -215,7 +215,7 @@ def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scr
         form.get_by_label("Reason").fill("half of it")
         form.get_by_role("button", name="Approve").click()
 
-        # The fault is at its place; nothing is decided, and what was written is there.
+        # The fault is shown in its place, nothing is decided, and what was written is still there.
         expect(inbox.get_by_text("Nothing was decided.")).to_be_visible()
         expect(form.locator("tbody tr").filter(has=inbox.get_by_role("alert"))).to_have_count(1)
         expect(
@@ -229,7 +229,7 @@ def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scr
 
         expect(inbox.get_by_role("link", name="Approvals")).to_contain_text("3")
 
-        # A changed call that is not chosen is not dropped, either.
+        # A changed call that is not chosen is not dropped either.
         form.locator("tbody tr").filter(has_text='"order": 2').get_by_role("checkbox").uncheck()
         field(1).fill(json.dumps({"_tool": "refund", "order": 1, "amount": 1.5}))
         form.get_by_role("button", name="Approve").click()
@@ -256,7 +256,7 @@ def test_an_edited_call_runs_in_place_of_the_one_that_asked(page: Page, site: st
     page.locator("article.asking").get_by_text("Edit", exact=True).click()
     editor = page.get_by_label("What runs instead, as JSON")
     editor.fill('{"_tool": "refund", "order": 3, "amount": 15.0}')
-    # Enter in a line of text decides nothing; Ctrl+Enter sends the text that is being written.
+    # Enter in a line of text decides nothing, and Ctrl+Enter sends the text that is being written.
     page.locator("article.asking").get_by_label("Reason").press("Enter")
     editor.press("Control+Enter")
     expect(page.get_by_label("The output of the run")).to_have_text("refunded 15 for order 3")
@@ -277,7 +277,7 @@ def test_the_playground_completes_names(page: Page, site: str) -> None:
     expect(page.get_by_role("option").first).to_contain_text("id")
     editor.press("Enter")
     assert editor.input_value() == '{"calls": [{"_tool": "find_customer", "id'
-    # What is wrong is named by call, and nothing runs.
+    # The error names the call, and nothing runs.
     editor.fill('{"calls": [{"_tool": "find_custmer", "id": "c1"}]}')
     page.get_by_role("button", name="Check without running").click()
     expect(page.get_by_role("alert")).to_contain_text("find_customer")
