@@ -318,3 +318,21 @@ async def test_a_host_is_told_that_a_run_was_left(here: Path) -> None:
         assert "check_run with this run continues it" in text(result)
         # Asking for the run resumes it, and the call that must not run twice becomes a question.
         assert (await call(client, "check_run", run=run["run"]))["status"] == "needs_approval"
+
+        # This server cannot continue a run whose tool it does not have.
+        (here / "again").unlink()
+        calls = [*LOOK["calls"], {"_tool": "more"}]
+        await anyio.to_thread.run_sync(killed, here, {"calls": calls}, "--tools", "more.py")
+        [run, _] = structured(await client.call_tool("check_run", {}))["runs"]
+        for _ in range(2):
+            result = await client.call_tool("check_run", {"run": run["run"]})
+            assert structured(result)["status"] == "interrupted"
+            assert "its tool 'more' is missing here" in structured(result)["reason"]
+            assert (
+                "This server does not continue it as long as that reason holds. Afterwards, "
+                f'check_run {{"run": "{run["run"]}"}} continues it'
+            ) in text(result)
+
+        result = await client.call_tool("check_run", {})
+        assert "its tool 'more' is missing here" in structured(result)["runs"][0]["reason"]
+        assert "check_run with this run continues it, or says why it cannot" in text(result)

@@ -238,7 +238,11 @@ values that tools sent.
 
 _HINTS: Final = {
     "running": 'It continues; check_run {{"run": "{}"}} returns the rest.',
-    "interrupted": "This server does not continue it.",
+    # The reason may pass, as an error of the store does. The server then continues the run.
+    "interrupted": (
+        "This server does not continue it as long as that reason holds. Afterwards, check_run "
+        '{{"run": "{}"}} continues it, or says why it cannot.'
+    ),
 }
 
 
