@@ -402,8 +402,8 @@ def _short(value: JSON) -> str:
 
 # -- schemas for hosts -----------------------------------------------------------------------------
 #
-# Hosts and model APIs refuse some forms of JSON Schema. So hosts get schemas in a form that all of
-# them accept. Calls are checked against the exact schema.
+# Hosts and model APIs reject some forms of JSON Schema, so hosts get schemas in a form that all of
+# them accept. Calls are still checked against the exact schema.
 
 PLAIN_HOSTS: Final = (
     "claude",

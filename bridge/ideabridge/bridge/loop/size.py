@@ -77,12 +77,12 @@ class LargeSizes:
         """Measure a value; see `measure`."""
         remembered = self._measured.get(id(value))
         if remembered is not None:
-            # Each entry keeps its object alive so that the id cannot be reused.
             self._measured.move_to_end(id(value))
             return remembered[1]
 
         size = measure(value)
         if size.values >= _LARGE_VALUE:
+            # Store the value, too, because a new object could otherwise get its id.
             self._measured[id(value)] = (value, size)
             if len(self._measured) > _REMEMBERED:
                 self._measured.popitem(last=False)

@@ -697,8 +697,8 @@ class Runs:
             run = self._runs.get(run_id)
             status = None
             if run is not None and run.parent is None and not run.machine.ended:
-                # The run does not end this process. Writing the status removes the handover, which
-                # counts how often the run was taken up without progress.
+                # The handover counts how often the run was taken up without progress. Writing the
+                # status removes the handover, because this shutdown is not the run's fault.
                 status = "running"
 
             with contextlib.suppress(StoreError):

@@ -73,8 +73,7 @@ class SqliteWords(WordIndex):
         execute = self._database.execute
         execute("DROP TABLE idea_words")
         # The user might have created a view that reads this table. Without the pragma, such a view
-        # Use this pragma, because a view of the user's own that reads this table would otherwise
-        # prevent the renaming.
+        # would prevent the renaming.
         execute("PRAGMA legacy_alter_table=ON")
         try:
             execute("ALTER TABLE idea_words_new RENAME TO idea_words")
