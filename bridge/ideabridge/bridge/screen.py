@@ -115,7 +115,7 @@ def _written(event: Event) -> JSONObject:
         written[name] = getattr(event, name)
 
     if "by" in written:
-        # Of a decider, somebody wrote only the name of the user or approver.
+        # Screen only the name in the decider, because no person or mind wrote the rest of it.
         written["by"] = str(written["by"])
     return written
 

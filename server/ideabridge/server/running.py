@@ -91,8 +91,8 @@ from ideabridge.tools.worker import WorkerError
 # -- cancelled requests ----------------------------------------------------------------------------
 #
 # A host that ends calls after a minute must not lose the run. Such a host names the timeout as the
-# reason in `notifications/cancelled`. Over HTTP in 2026-07-28 a closed connection cancels a call,
-# without a reason.
+# reason in `notifications/cancelled`. Over HTTP in 2026-07-28, a call is cancelled by closing the
+# connection, which gives no reason.
 
 CANCELLED: Final = "notifications/cancelled"
 

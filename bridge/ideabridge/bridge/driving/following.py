@@ -100,7 +100,8 @@ class Following:
         if run.parent is None and run.id not in self._followed and run.is_elsewhere:
             self._followed[run.id] = _Followed(run)
             self._awaited.set()
-            # Earlier events send no notice any more, so wake the task that follows the runs.
+            # The notices of earlier events have already been sent, so wake the task that follows
+            # the runs.
             self._runs.notices.tell("run", run.id)
 
     def _look(self, followed: _Followed) -> None:

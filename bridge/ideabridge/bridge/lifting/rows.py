@@ -240,7 +240,8 @@ def source_in_words(shown: str, tools: Sequence[str]) -> str:
 
         place = keys.pop(0) if keys else ""
         if keys[:1] == ["result"]:
-            # Servers wrap a result that is not an object in the member `result`, so leave it out.
+            # Leave out the member `result`, because servers only use it to wrap a result that is
+            # not an object.
             keys.pop(0)
 
         result = f"result {place}"

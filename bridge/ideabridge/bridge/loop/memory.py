@@ -175,9 +175,9 @@ class Memory:
         if bound and kind != "data":
             written = self._written.get(instance)
             if written is None or written.overlapping(path) <= frozenset(bound):
-                # No other call has written to this path, so the read can use the current value. A
-                # read of all results might be kept by the call, so it uses `documents`, whose
-                # objects are not changed by later writes.
+                # No other call has written to this path, so the read can use the current value. The
+                # call might keep what it reads, so a read of all results uses `documents`, whose
+                # objects later writes do not change.
                 documents = self._documents if below else self.documents
                 return document.read(documents.get(instance, {}), path)
 

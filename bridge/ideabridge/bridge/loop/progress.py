@@ -290,8 +290,8 @@ class Judge:
     def __init__(self, memory: Memory, progress: Mapping[int, Progress]) -> None:
         self._memory = memory
         self._progress = progress
-        # The keys of these are the `id()` of the tuple that an operand is bound to. Each entry
-        # keeps its tuple alive so that the id cannot be reused.
+        # Each key is the `id()` of the tuple that an operand is bound to. Each entry keeps its
+        # tuple alive so that the id cannot be reused.
         self._open: dict[int, tuple[tuple[int, ...], int]] = {}
         self._failing: dict[int, tuple[tuple[int, ...], int]] = {}
         self._remaining: dict[int, tuple[tuple[int, ...], int]] = {}

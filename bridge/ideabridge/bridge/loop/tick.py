@@ -428,7 +428,7 @@ class Tick:
         grant = grant_of(progress, event)
         _expect_rule(event)
         if event.granted is not None:
-            # Count the call for its grant. If this happened before, when `Allow` became due,
+            # Count the call for its grant. If it was already counted when `Allow` became due,
             # `_withdraw_approval` takes that count back below.
             self._grants.count(event.granted, progress, 1)
 

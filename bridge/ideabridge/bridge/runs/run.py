@@ -711,8 +711,8 @@ class Run:
                 # Another process can now continue the run and will start its program again.
                 self.runner.program.stop()
             except StaleDriverError:
-                # Another process drives the run and its rooms, which until now only a room had
-                # noticed.
+                # Another process drives the run and its rooms. Until now, only one of the rooms had
+                # noticed this.
                 self.runner.abandon("its lease was lost to another process")
         if self.parent is not None:
             self.parent.moved()

@@ -421,7 +421,7 @@ class Sampler:
         earlier rounds.
         """
         waiting = _waiting(run)
-        # Do not ask a client again that has refused, just because someone looks at the run.
+        # If a client has refused, do not ask it again just because someone looks at the run.
         # Requests that this same request sent do not count, because the client has come back with
         # the answers to them.
         if request.round is not None:

@@ -69,9 +69,9 @@ class Health:
             f"the store of a workspace {problem}" for problem in dict.fromkeys(of_workspaces)
         ]
 
-        # While ideabridge is trying to reach a module that failed, it serves requests without it.
-        # The modules of a workspace connect only after the request that opened it, so they do not
-        # make the server unready.
+        # While ideabridge is trying to reach a module that failed, it serves requests without that
+        # module. The modules of a workspace connect only after the request that opened it, so they
+        # do not make the server unready.
         self._connected = self._connected or all(
             status.state != "connecting" for status in bridge.modules.statuses()
         )

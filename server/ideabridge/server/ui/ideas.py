@@ -411,7 +411,7 @@ class IdeaPages:
         scope = visitor.scope
         after = number_from(request.query_params.get("after", "")) or None
         versions = store.publications.versions(name, caller=scope, limit=VERSIONS + 1, before=after)
-        # Do not show a single version as a list.
+        # With a single version, a list would only repeat what the page already shows.
         if len(versions) == 1 and after is None:
             versions = []
         older = ""

@@ -66,7 +66,7 @@ class ReferenceWords:
         try:
             paths = parse_target(target).paths
         except ReferenceSyntaxError:
-            # The page also shows a plan that cannot run. Why it cannot is said elsewhere.
+            # The page also shows plans that cannot run, and explains elsewhere why they cannot.
             return
         self._paths[number] = list(paths)
         for path in paths:

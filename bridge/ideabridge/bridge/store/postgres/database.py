@@ -502,7 +502,8 @@ class PostgresDatabase(Database):
                         self._read.execute("ROLLBACK")
 
     def at_once(self, job: Callable[[], T]) -> T:
-        # Refuse, because a commit waits for the network and for the server's disk.
+        # Refuse to write here, because the caller must not block, and a commit waits for the
+        # network and for the server's disk.
         raise StoreBusyError(f"{self.path}: writes go through the writer's thread")
 
     def commit(self, jobs: Sequence[tuple[str, Callable[[], Any]]]) -> list[Any]:

@@ -85,7 +85,7 @@ def _folded(text: str) -> str:
 
 
 def _query(words: Sequence[str], *, every: bool = True, begins: bool = False) -> str:
-    # A word consists only of letters and digits, so it cannot contain any syntax of queries.
+    # A word consists only of letters and digits, so it cannot contain any query syntax.
     suffix = ":*" if begins else ""
     parts = [part + suffix for word in words for part in _folded(word).split()]
     return (" & " if every else " | ").join(parts)
