@@ -42,5 +42,5 @@ class PreloadedMember(Member):
         """End the process with SIGKILL, if it runs."""
         self.signal(signal.SIGKILL)
         if self._process is not None:
-            # The process that started it ends after it.
+            # The process that started it ends after it, so wait for that one.
             self._process.wait()

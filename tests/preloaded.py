@@ -127,7 +127,7 @@ def wait_until_loaded() -> None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address())
         connection.sendall(ASK + bytes(4))
-        # The process answers as soon as it forks.
+        # Wait for the answer, which the process sends as soon as it has forked.
         connection.recv(4)
 
 

@@ -50,7 +50,8 @@ def test_it_ends_by_the_signal_that_its_starter_gets(
         assert process.stdout is not None
         assert process.stdout.readline() == f"{preloaded.number(process)}\n"
         process.send_signal(number)
-        # The script also holds this end.
+        # The script, too, holds the other end of the pipe, so this read returns only once it has
+        # ended.
         assert process.stdout.read() == ""
         assert process.wait() == -number
 

@@ -103,7 +103,7 @@ async def test_a_run_that_calls_an_idea_by_its_plain_name_is_published_with_the_
         assert [call["_module"] for call in plan["calls"]] == ["idea:shout"]
         assert publication.annotations["readOnlyHint"] is True
         assert await bridge.call_idea("twice", {"text": "you"}) == "you!"
-        # Neither can it be published as the idea that it calls.
+        # Nor can it be published under the name of the idea that it calls.
         itself: JSONObject = {"input": {"text": "x"}, "calls": calls, "output": "†state.loud"}
         with pytest.raises(PublicationError, match="it would call itself: shout -> shout"):
             await publish(bridge, "shout", itself, answer="plan")

@@ -268,7 +268,7 @@ async def test_an_import_cannot_close_a_circle_through_versions_that_are_still_t
         with pytest.raises(PublicationError, match="call itself: second -> first -> second"):
             await bridge.import_idea(second, publish=True)
 
-        # An earlier version never changes, so calling it is no circle.
+        # An earlier version never changes, so calling it does not form a circle.
         for plan in (plan_calling({"_tool": "look", "name": "a"}), calling("third", 1)):
             third = forged(document, name="third", plan=plan)
             adopted = await bridge.import_idea(third, publish=True, replace=["third"])
@@ -353,7 +353,7 @@ async def test_the_same_document_makes_no_second_version() -> None:
         assert again.is_unchanged
         assert again.publication is not None
         assert again.publication.version == 1
-        # Nor does a document that was exported from here.
+        # A document that was exported from this store does not create a version either.
         name = again.publication.name
         assert (await bridge.import_idea(bridge.export_idea(name), publish=True)).is_unchanged
         assert len(bridge.store.publications.versions(name, caller=SEES_ALL)) == 1

@@ -166,7 +166,7 @@ async def test_each_owner_learns_from_its_own_runs_alone(
         await world.gives(bridge, None)
         assert seen(bridge) == {"type": ["null", "array"], "items": ISSUE}
 
-    # A restart keeps the shape, but a tool with another definition does not have it.
+    # The shape is kept after a restart, but not for a tool with another definition.
     async with Bridge(toolbox=world.toolbox, store=store) as bridge:
         assert seen(bridge) == {"type": ["null", "array"], "items": ISSUE}
 

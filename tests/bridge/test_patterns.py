@@ -629,7 +629,7 @@ async def test_a_session_taken_up_again_gives_what_is_done_and_goes_on(tmp_path:
         return [first, *group]
 
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
-        # Nobody leaves the session, as if the process had died.
+        # The session is never left, as if the process had died.
         run_id = await _abandoned(bridge, script, desk)
 
     again = Desk()

@@ -185,8 +185,8 @@ async def test_an_export_lacks_results_unless_they_are_asked_for(
             left_out,
         )
 
-    # The whole idea, imported into a store that does not know its run, is not exported whole
-    # either.
+    # In a store that does not have its run, the idea is not exported whole either, even if it was
+    # imported whole.
     with Store.open(tmp_path / "third.sqlite") as third:
         third.import_idea(whole)
         assert "salary" not in json.dumps(third.export_idea(ideas[-1], caller=SEES_ALL))

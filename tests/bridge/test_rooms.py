@@ -259,7 +259,7 @@ async def test_a_published_plan_with_a_clean_room_says_that_a_model_is_asked() -
         replay = await bridge.start_idea("describe", {"of": "c"})
         assert replay.run is not None
         assert await replay.run.result() == {"said": "c"}
-        # So does a plan that calls it.
+        # The description of a plan that calls this idea says so, too.
         using: JSONObject = {
             "_tool": "describe",
             "_module": "idea:describe@1",
@@ -586,7 +586,7 @@ async def test_another_process_may_answer_a_room_and_the_run_goes_on_there(tmp_p
         room = await second.run(str(request["run"]))
         room.submit(0, {"calls": [{"_tool": "fetch", "name": "x"}], "output": None})
         assert await room.root.wait() == "needs_solution"
-        # And then back to the first process.
+        # Then let the first process continue the run.
         again = await first.run(str(request["run"]))
         again.submit(1, {"calls": [], "output": "by two"})
         assert await again.root.wait() == "done"

@@ -128,12 +128,12 @@ async def test_a_solved_idea_begins_with_its_own_context_plan_and_tools_and_the_
         assert '"bellows"' in first
         assert "how it was solved before" in first
         assert '"anvil"' not in first.partition("how it was solved before")[0]
-        # Every run of it is an idea, derived from the one that was published.
+        # Every run of this tool is an idea, derived from the one that was published.
         assert replay.run is not None
         steps = bridge.store.ideas.of_run(replay.run.id)
         assert [one.meta.parent for one in steps] == [told.idea_id, steps[0].id]
         assert [tool.name for tool in replay.run.machine.catalogue.tools] == ["look"]
-        # It can itself be published, and does not carry the old plan along.
+        # Such a run can itself be published, and does not carry the old plan along.
         again = await bridge.publish(replay.run.id, "see", answer="solve")
         assert again.version == 2
         assert json.dumps(again.guide).count("how it was solved before") == 0

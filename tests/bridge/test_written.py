@@ -577,8 +577,8 @@ async def test_a_plan_that_was_only_looked_at_is_published_as_it_was_written() -
 
 
 async def test_ideas_that_call_each_other_in_many_ways_are_looked_at_once() -> None:
-    # Otherwise, the time would double with each idea, and 22 ideas would take longer than a test
-    # may.
+    # If the same idea were examined once for every path to it, the time would double with each
+    # idea, and 22 ideas would take longer than a test may.
     async with Bridge() as bridge:
         calls: list[JSON] = []
         for number in range(22):

@@ -145,7 +145,7 @@ def without_reader(words: Sequence[str]) -> Ended:
 def expect_no_noise(commands: Sequence[Sequence[str]]) -> None:
     with ThreadPoolExecutor(2) as pool:
         for ended in pool.map(without_reader, commands):
-            # Some commands find nothing here, or find a fault.
+            # Some commands exit with an error, because they find nothing here or report a fault.
             assert ended.code in (0, 1, 2, 3), ended
             assert b"Broken" not in ended.err, ended
             assert b"Traceback" not in ended.err, ended

@@ -433,7 +433,7 @@ async def test_looking_at_runs_at_work_changes_nothing(
         before = one.store.runs.get(run.id)
         await looks(50)
         assert one.store.runs.get(run.id) == before
-        # Neither is that of a driver that looks for itself.
+        # When the driver itself looks, the row does not change either.
         async with sweeping(one, busy, monkeypatch) as own_looks:
             await own_looks(50)
 

@@ -270,7 +270,7 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
             elif not held:
                 assert f"r{n}" not in left
 
-            # Never only a part of a family is left.
+            # A family is always deleted or kept as a whole.
             assert {f"r{one}" in left for one in family} == {f"r{n}" in left}
 
         for run in left:

@@ -42,8 +42,8 @@ def make_papers(worlds: list[World]) -> None:
         for name, count in zip(("a.md", "b.md", "c.md"), _SIZES[w.word], strict=True):
             told = "".join(f"{w.word} reports {line} in {name}\n" for line in range(count))
             (folder / name).write_text(told, encoding="utf-8")
-        # When minds run it, the file has as many lines as were asked for, and in some of the new
-        # worlds one more.
+        # In the runs of the minds, the file has as many lines as were asked for. In some of the new
+        # worlds, it has one more.
         (folder / "list.txt").write_text(
             "".join(f"{w.word} {n}\n" for n in range(w.n + (w.n > 3 and w.word != "forge"))),
             encoding="utf-8",

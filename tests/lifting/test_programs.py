@@ -144,7 +144,7 @@ async def answers(
                     asked = asked or replay.run.calls()[question.call or 0].doubts.ask is not None
                     replay.run.decide(question.approval, "approve", by="a person")
 
-            # A plan that fails says so, which is not a wrong answer.
+            # A plan that fails reports its failure, so do not count it as a wrong answer.
             if replay.run.status != "done" or replay.run.errors():
                 found.counts["failed"] += 1
                 continue

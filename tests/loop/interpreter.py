@@ -259,7 +259,8 @@ class Interpreter:
         self.done[index] = "working"
         call = self.calls[index]
         for earlier in sorted(self.earlier[index]):
-            # A call that is just being worked out needs the result of this one.
+            # If the earlier call is already being worked out, it needs the result of this one, and
+            # `work` returns immediately.
             self.work(earlier)
 
         after = call.get("_after", [])
@@ -326,7 +327,7 @@ class Interpreter:
 
         call = self.calls[index]
         if call["_tool"] == "tell":
-            # Each item adds data of the same kind, which merges, so these are told in no particular
+            # All items add data of the same kind, which is merged, and they do so in no fixed
             # order.
             self.told[index] = value
 

@@ -194,8 +194,8 @@ class Mutator:
         if isinstance(calls, list) and chosen.random() < 0.35:
             objects = [call for call in calls if isinstance(call, dict)]
             if objects:
-                # This is a meta-property of any type, or one with a word that belongs to another
-                # one.
+                # Set a member of a call, either to any JSON value or to a word that would make
+                # sense elsewhere.
                 value = odd(chosen) if chosen.random() < 0.6 else chosen.choice(WORDS)
                 chosen.choice(objects)[chosen.choice(KEYS)] = value
                 return

@@ -85,7 +85,7 @@ def test_a_question_that_waits_goes_on_though_it_would_not_be_asked_today(
     run = earlier([write(5)], *literals, given={"n": 5}, **more)
     assert why(run, 0)
     again = folded(run)
-    # A later version continues the run.
+    # A later version of ideabridge continues the run.
     again.post(ConfigurationChanged("new", "allow_all", rules=RULES))
     assert call_question(again.machine.history[0]) is not None
     decide(again, 0, "approve")

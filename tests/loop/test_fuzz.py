@@ -382,7 +382,8 @@ class Fuzzed:
                 raw if isinstance(raw, bytes) else normalise(raw, what="the solution")
             )
         except IdeabridgeError:
-            # This is reported where it came in, and the caller, or the turn, is asked again.
+            # In a real run, the error is reported where the Solution arrives, and the Solution is
+            # requested again. Here, go on with an empty one.
             solution = NOTHING
 
         calls = solution["calls"]

@@ -355,7 +355,8 @@ def test_a_run_resumes_from_after_any_event(scenario: Scenario) -> None:
 
 
 def test_an_error_says_the_same_however_its_plan_runs() -> None:
-    # What the last call cannot read is sooner or later next to what the second call writes.
+    # When the last call fails, the second one may or may not have written `b` already. The errors
+    # must not depend on that.
     calls: list[JSONObject] = [
         {"_tool": "echo", "x": "†item", "_each": "†input.items"},
         {"_tool": "echo", "x": "†input.n", "_outputPath": "b"},

@@ -263,5 +263,5 @@ async def test_nothing_but_retries_says_how_often_an_endpoint_is_asked(kind: str
         model = ModelConfiguration(name=f"{kind}:tiny-1", base_url=fake.base_url, retries=0)
         async with Bridge(Configuration(model=model), toolbox=Toolbox(shout)) as bridge:
             await failed(bridge)
-        # There is one for each of the two Requests after which a run is stalled.
+        # The run stalls after two Requests, each of which was sent once.
         assert len(fake.bodies) == 2

@@ -413,7 +413,7 @@ async def test_a_model_that_never_writes_json_is_told_only_so_often() -> None:
     async with asked(say("No."), repairs=1) as (bridge, fake, _):
         told = await failed(bridge)
         assert "cannot be read 2 times in a row: it contains no JSON object" in told
-        # There are two for each of the two Requests after which a run is stalled.
+        # The run stalls after two Requests, each of which was sent twice.
         assert len(fake.bodies) == 4
 
 

@@ -138,7 +138,7 @@ def test_a_cut_answer_is_an_error_of_its_request(cut: int) -> None:
         assert isinstance(messages[0], JSONRPCError)
         assert (messages[0].id, messages[0].error.data) == (3, Replaced.UNREADABLE)
 
-    # If a value is missing, the next message could also be a part of the truncated one.
+    # If a value is missing, the next message could also be read as a part of the truncated one.
     after, _ = read(LINE[:cut] + LINE)
     assert not after or is_answer(after[-1]) or isinstance(after[-1], JSONRPCError)
 

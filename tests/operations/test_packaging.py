@@ -182,7 +182,7 @@ def test_systemd_accepts_the_unit_and_finds_little_exposed(tmp_path: Path) -> No
         ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    # 15 means 1.5 out of 10. Without the restrictions, it is 9.6.
+    # A threshold of 15 means 1.5 out of 10. Without its restrictions, the unit would score 9.6.
     words = ["systemd-analyze", "security", "--offline=yes", "--threshold=15", str(UNIT)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-200:]

@@ -97,7 +97,7 @@ def run_at_work(folder: Path, place: str) -> Generator[str]:
             with Store.open(place) as store:
                 [record] = store.runs.newest(limit=1, caller=SEES_ALL)
             yield record.id
-            # What started it ends after it.
+            # The process that started it ends after it, so wait for that one.
             os.kill(preloaded.number(process), signal.SIGKILL)
             process.wait()
     finally:

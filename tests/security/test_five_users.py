@@ -361,7 +361,8 @@ async def test_of_mixed_requests_no_answer_holds_anything_of_another_user(
                 try:
                     await worker.work(requests // len(workers))
                 except Exception as error:  # noqa: BLE001 - raised below
-                    # Raised through ten clients, it would be wrapped in twenty groups.
+                    # Do not raise the error here, because it would pass through ten clients and be
+                    # wrapped in twenty groups.
                     failures.append(error)
                     working.cancel_scope.cancel()
 

@@ -49,7 +49,7 @@ async def test_a_milder_hint_of_a_known_tool_is_reported(
         for name in ("git_push", "git_tag")
     )
     assert [record.getMessage() for record in caplog.records] == [f"server git: {'; '.join(told)}"]
-    # This is noted only once, because after that, it is what was known.
+    # The change is noted only once, because the new hints are the known ones from then on.
     assert await notes(modules) == ()
 
 

@@ -356,7 +356,8 @@ def test_a_handler_of_an_embedding_program_takes_the_filter_itself() -> None:
 
 
 async def test_stderr_of_a_server_holds_no_secret_and_no_control_character(tmp_path: Path) -> None:
-    # Use a separate logger for each, because of similar records, only a few are written.
+    # Use a separate logger for each text, because only a few of several similar records are
+    # written.
     log = (
         "import logging\n\n\ndef speak(x: str) -> None:\n    "
         'logging.getLogger(f"mcp.{hash(x)}").error("%s", x)\n'

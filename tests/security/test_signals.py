@@ -147,7 +147,8 @@ def stuck(folder: Path, how: str, send: Callable[[int, str, dict[str, Any]], Non
     calls: list[dict[str, Any]] = [
         {"_tool": "rows", "n": 10_000, "_outputPath": "rows"},
         {"_tool": "filter", "items": "†state.rows", "where": COSTLY, "_id": "slow"},
-        # A worker counts this, too, and in the meantime the loop gives the other one its job.
+        # This count also runs in a worker. In the meantime, the event loop gives the filter to the
+        # other worker.
         {"_tool": "count", "items": "†state.rows", "by": "type(name)", "_outputPath": "n"},
         {"_tool": how, "path": str(told), "_imports": ["†state.n"]},
     ]
@@ -162,7 +163,8 @@ def check_end(process: subprocess.Popen[str], number: int) -> None:
     pid = preloaded.number(process)
     halt_at_work(pid)
     family = descendants(pid)
-    # These are the module, the guard, and the workers that filter and that have counted.
+    # These are the module, the guard, the worker that is filtering, and the worker that has
+    # counted.
     assert len(family) >= 4, family
     deadline = time.monotonic() + 5
     process.send_signal(number)

@@ -33,8 +33,8 @@ from .leaking import TERMINAL
 
 LEAKING = Path(__file__).with_name("leaking.py")
 OURS = re.compile(
-    # What rich writes, which is colours and the cursor movements over its own table, and what a
-    # terminal does to line endings.
+    # What rich writes (colours and cursor movements over its own table), and what a terminal does
+    # to line endings.
     r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[[0-9]*[AK]|\x1b\[2K|\r\n|\r"
 )
 TOOLS = f'''
@@ -123,7 +123,7 @@ def here(project: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 def read_to_end(primary: int) -> str:
     """All that is written to a terminal, until nobody has it open."""
     seen = b""
-    # Linux says so when the other side of a terminal is gone.
+    # On Linux, reading raises this error once the other side of a terminal is closed.
     with contextlib.suppress(OSError):
         while part := os.read(primary, 65536):
             seen += part

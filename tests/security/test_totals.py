@@ -204,7 +204,7 @@ async def test_the_outputs_of_one_caller_together_keep_a_bounded_part_of_memory(
     async with bridge(tmp_path) as one:
         ended = [weakref.ref(await ran(one, **plan)) for _ in range(20)]
         gc.collect()
-        # Each takes about 1.5 MB.
+        # Each run takes about 1.5 MB.
         assert 0 < sum(run() is not None for run in ended) < 10
 
 
@@ -284,7 +284,7 @@ async def test_the_contexts_of_waiting_runs_together_keep_a_bounded_part_of_memo
             del run
 
         gc.collect()
-        # Each takes about 1.3 MB. A run that is not in memory is read from its journal when
+        # Each run takes about 1.3 MB. A run that is not in memory is read from its journal when
         # somebody asks for it.
         assert 0 < sum(run() is not None for run in waiting.values()) < 15
         oldest = await one.run(next(iter(waiting)))

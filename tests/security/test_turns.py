@@ -41,8 +41,8 @@ async def test_many_expressions_of_one_caller_come_after_the_first_of_another() 
         before = settled(many)
         run = await bridge.run_plan({"calls": [busy]}, caller=BOB)
         assert await run.wait() == "done"
-        # The calls that are running end, and that many may begin and end beside that of the other
-        # caller.
+        # Before bob's call ends, the calls of alice that are already running may end, and as many
+        # more may begin and end.
         assert settled(many) - before <= 2 * WORKERS + 2
         many.cancel()
 
@@ -121,7 +121,7 @@ async def test_many_plan_checks_of_one_caller_come_after_the_first_of_another(
         async with anyio.create_task_group() as group:
             for _ in range(20):
                 group.start_soon(ask, ALICE)
-            # All of them are on their way before the other caller comes.
+            # Let all of alice's checks begin before bob's.
             await anyio.lowlevel.checkpoint()
             group.start_soon(ask, BOB)
 

@@ -170,7 +170,8 @@ async def test_an_allowed_view_may_call_the_tools_of_its_module_alone(
         # one.
         assert "read from evil" not in json.dumps(wire(await client.read_resource("ui://evil/run")))
         assert "ui:" not in without_reasons(wire(await client.call_tool("evil_show", {}))).lower()
-        # Beside them, the view of a run, which can make decisions, is not there.
+        # ideabridge's own view of a run is not offered beside the module's views, because it can
+        # make decisions.
         assert (await client.call_tool("view_run", {"run": "run_1"})).is_error
         with pytest.raises(MCPError):
             await client.read_resource(OWN)

@@ -105,8 +105,8 @@ def plain(text: str, name: str) -> str:
     """
     if name:
         # An answer may contain the first part of NAME@VERSION or, for something that cannot be a
-        # name, a suggestion. Read as a program, the id of an approval is a difference, and an error
-        # names its second part.
+        # name, a suggestion. Read as a program, the id of an approval is a subtraction, and an
+        # error names its second operand.
         for one in (name, safe_name(name), name.partition("@")[0], name.rpartition("-")[2]):
             text = text.replace(one, "NAME")
     for pattern, word in _VOLATILE:

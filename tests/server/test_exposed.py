@@ -334,8 +334,8 @@ async def test_clients_that_call_directly_take_turns_with_runs(tmp_path: Path, g
                 await calls.begin(str(number), client)
             calls.open(11)
             assert (await call(clients[0], "check_run", run=run, wait_s=20))["status"] == "done"
-            # Before the last of the five clients had its turn, the run had two, or one more if a
-            # client was late.
+            # By the turn of the last of the five clients, the run has had two turns, or one more if
+            # a client was late.
             with anyio.fail_after(20):
                 turns = await calls.taken(5)
             assert max(turn for _, turn in turns) <= 8, turns

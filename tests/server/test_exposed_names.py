@@ -124,7 +124,7 @@ def test_long_names_stay_apart_and_say_what_they_are() -> None:
     assert one != other
     assert len(one) == len(other) == MAX_EXPOSED
     assert one.startswith("list_all_the_open_pull_requests")
-    # By itself, each has the same name as beside the other.
+    # A tool has the same name whether or not the other one is listed.
     assert list(named([("hub", LONG + "date")], nobody).values()) == [other]
 
 

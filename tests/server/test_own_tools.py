@@ -418,7 +418,7 @@ async def test_everything_works_over_stdio(tmp_path: Path, mode: str) -> None:
         assert (await all_tools(client)).keys() >= LISTED
         told = await call(client, "run_plan", **SUM, save_as="add_twice")
         assert told["output"] == {"total": 5}
-        # No run had zero, but this alone does not make an answer wrong.
+        # No recorded run had a zero, but this alone does not make an answer wrong.
         result = await client.call_tool("add_twice", {"a": 0, "b": 1})
         assert structured(result) == {"total": 2}
         assert result.meta is not None

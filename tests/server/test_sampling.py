@@ -265,8 +265,8 @@ async def test_duplicate_late_tampered_and_replayed_retries(transport: str, tmp_
     keys = Model().keys
     async with served(transport, configuration, **keys) as client:
         first = state_of(await retried(client, ADD))
-        # No solution can be read, so the Request is sent again. Repeating the same answer is a
-        # duplicate that counts once.
+        # No Solution can be read, so the Request is sent again. Sending the same answer twice
+        # counts only once.
         again = state_of(await retried(client, ADD, first, UNREADABLE))
         assert "already arrived" in refusal_of(await retried(client, ADD, first, UNREADABLE))
 
@@ -434,7 +434,7 @@ async def test_an_answer_that_calls_other_tools_is_told_what_came_instead(
         async with over_http(url, era, **model.keys) as client:
             assert (await call(client, "solve", **ADD))["output"] == 3
 
-        # It appears both as what the model wrote and as what is wrong with it.
+        # The text appears both as what the model wrote and as what is wrong with it.
         assert said(model.asked[1]).count(told) >= 2
         assert (
             "expected exactly one call to the tool solution" in said(model.asked[1])

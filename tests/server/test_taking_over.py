@@ -86,7 +86,8 @@ class Waiting:
         """Call `check_run`, until it is answered or `leave` is called."""
 
         async def noted(progress: float, total: float | None, message: str | None) -> None:
-            # The call that the room answers is running, and whoever starts to wait is told so.
+            # Progress is reported to whoever starts to wait, because the call that the room answers
+            # is running.
             self.arrived.set()
 
         with anyio.CancelScope() as scope:
@@ -169,16 +170,16 @@ async def test_what_is_left_of_the_rooms_is_taken_over_while_another_is_still_an
         await first.shown[2].wait()
         await other.come(group, url, "legacy", second, run)
         first.free[1].set()
-        # Whoever is told first asks about the room that has opened since. The other question is
-        # still open.
+        # Whichever client is told first asks its model about the room that has opened since. The
+        # other question is still open.
         async with anyio.create_task_group() as either:
             for model in (first, second):
                 either.start_soon(seen, model.shown[3], either)
 
         asked.leave()
         await asked.gone.wait()
-        # This client is asked about the second room although the third has not been answered yet,
-        # whoever was asked about that.
+        # This client must be asked about the second room although the third has not been answered
+        # yet, whichever client was asked about that one.
         await second.shown[2].wait()
         await second.shown[3].wait()
         second.free[3].set()
@@ -231,7 +232,8 @@ async def test_when_all_have_left_the_next_to_come_is_asked(era: str, url: str) 
             await one.come(group, url, "legacy", model, run)
 
         await models[0].shown[1].wait()
-        # Both leave at the same time: the second may leave before it knows about the first.
+        # Both clients leave at the same time, so the second may leave before it knows that the
+        # first has left.
         for one in gone:
             one.leave()
 

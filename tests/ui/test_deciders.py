@@ -244,7 +244,7 @@ async def test_every_place_says_who_decided(
         assert all(who in text for text in told)
 
     for text in told:
-        # Nobody is called a person who is not one in the journal.
+        # The decider is called a person only if the journal says so.
         assert ("the person" in text or "a person" in text) == who.startswith("the person"), text
 
 

@@ -202,7 +202,7 @@ def test_runs_with_the_same_title_are_told_apart(http: httpx.Client) -> None:
     assert "who <b>c1</b>" in row_of(http, by_input[0])
     assert "who <b>&lt;b&gt;</b>" in row_of(http, by_input[1])
 
-    # Runs that do not differ, or have titles of their own, show nothing.
+    # Runs that do not differ, or that have titles of their own, show no difference.
     for run_id in [ask(http, {"_tool": "photograph", "order": 7}) for _ in range(2)]:
         assert "distinction" not in row_of(http, run_id)
     assert "distinction" not in row_of(http, ask(http, {"_tool": "read_review", "order": 1}))

@@ -428,7 +428,7 @@ def test_ids_of_calls_are_on_no_page(http: httpx.Client) -> None:
     for path in pages:
         assert "internal_" not in http.get(path).text, path
 
-    # A call that is written anew has no id either, and runs in the same place.
+    # A call that a person has rewritten shows no id either, and runs in the same place.
     edited = json.dumps({"_tool": "refund", "order": 7, "amount": 4})
     assert "1 call edited" in decide(http, key, "edit", value=edited, seal=seal(http, key))
     assert "internal_" not in http.get(f"/ui/runs/{run_id}").text

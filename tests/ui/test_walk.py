@@ -229,7 +229,7 @@ def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scr
 
         expect(inbox.get_by_role("link", name="Approvals")).to_contain_text("3")
 
-        # A changed call that is not chosen is not dropped either.
+        # A changed call that is not selected must not be lost silently either.
         form.locator("tbody tr").filter(has_text='"order": 2').get_by_role("checkbox").uncheck()
         field(1).fill(json.dumps({"_tool": "refund", "order": 1, "amount": 1.5}))
         form.get_by_role("button", name="Approve").click()

@@ -808,7 +808,8 @@ for name, edit, expects in (
     else:
         noted = ""
     call(f"content: {name}", "results", "look", edit, **expects)
-    # What the tool may have changed is known, however odd a member is.
+    # Even if the tool may have changed something, an odd member must not leave the outcome of the
+    # call unknown.
     if "result" not in name:
         call(f"content of a change: {name}", "results", "change", edit,
              **{**expects, "value": RIGHT + "change" if expects.get("value") == LOOK else expects.get("value"),

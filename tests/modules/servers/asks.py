@@ -192,7 +192,7 @@ async def call_tool(
                 await anyio.sleep(0.01)
             return await ask(ctx, params, {"q": form(f"Seats for {who}?")})
         case "stubborn":
-            # A call that is given up continues, and asks when another call lets it.
+            # A call that was given up continues, and asks its question when another call allows it.
             with anyio.CancelScope(shield=True):
                 await ctx.session.report_progress(1, 2, "started")
                 await LATE.wait()
