@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,6 +28,9 @@ TOOLS = HERE / "tools.py"
 BIN = Path(sys.executable).parent
 ERAS = ("legacy", "auto")
 Command = Callable[[Path], list[str]]
+Open = Callable[..., AbstractAsyncContextManager[Client]]
+"""`over_stdio` or `in_memory`."""
+
 PLAIN = HERE / "plain.py"
 
 
@@ -115,6 +118,8 @@ async def in_memory(configuration: Path, mode: str, **keys: Any) -> AsyncGenerat
         async with Client(front.server, mode=mode, read_timeout_seconds=60, **keys) as client:
             yield client
 
+        front.running.closing = True
+        front.direct_calls.flush()
         group.cancel_scope.cancel()
 
 

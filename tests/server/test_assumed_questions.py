@@ -16,7 +16,7 @@ from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import readable_json
 
 from .assuming import WRITING, publish
-from .serving import ERAS, configured, over_stdio, structured, text
+from .serving import ERAS, configured, in_memory, over_stdio, structured, text
 
 
 @pytest.mark.anyio
@@ -80,7 +80,7 @@ async def test_a_person_chooses_what_a_call_assumes_in_a_form(era: str, tmp_path
 async def test_an_assistant_that_chooses_confirms_nothing(tmp_path: Path) -> None:
     publish(tmp_path / "ideas.sqlite", "noted", WRITING)
     path = tmp_path / "note"
-    async with over_stdio(configured(tmp_path), "auto") as client:
+    async with in_memory(configured(tmp_path), "auto") as client:
         waiting = await client.call_tool("noted", {"path": str(path), "words": "bye"})
         [approval] = structured(waiting)["approvals"]
         assert [one["at"] for one in approval["assumed"]] == ["calls.0.text"]

@@ -16,7 +16,7 @@ from mcp import Client, types
 
 from tests import preloaded
 
-from .serving import ERAS, configured, over_stdio, structured, text
+from .serving import ERAS, Open, configured, in_memory, over_stdio, structured, text
 
 pytestmark = pytest.mark.anyio
 
@@ -32,9 +32,11 @@ LINK = {"type": "resource_link", "uri": "file:///b.txt", "name": "b"}
 
 
 @asynccontextmanager
-async def gateway(folder: Path, mode: str = "auto", **top: Any) -> AsyncGenerator[Client]:
+async def gateway(
+    folder: Path, mode: str = "auto", opened: Open = in_memory, **top: Any
+) -> AsyncGenerator[Client]:
     top = {"mcpServers": {"one": preloaded.module(GIVING)}, "approval": "allow_all", **top}
-    async with over_stdio(configured(folder, **top), mode) as client:
+    async with opened(configured(folder, **top), mode) as client:
         yield client
 
 
@@ -69,7 +71,7 @@ async def plan(client: Client, *calls: Any, **more: Any) -> types.CallToolResult
 async def test_a_block_in_the_output_of_a_plan_is_a_block_beside_other_values(
     tmp_path: Path, mode: str
 ) -> None:
-    async with gateway(tmp_path, mode) as client:
+    async with gateway(tmp_path, mode, over_stdio) as client:
         for block in (IMAGE, SOUND, FILE, LINK):
             result = await plan(client, give(block), output={"chart": "†results.0.0", "n": 3})
             assert wire(result) == [block]
@@ -249,7 +251,7 @@ async def plot():
 async def test_images_of_python_tools_are_blocks(tmp_path: Path, mode: str) -> None:
     (tmp_path / "drawing.py").write_text(TOOL)
     image = {**IMAGE, "data": "AAAA"}
-    keys = {"tools": [str(tmp_path / "drawing.py")], "expose": ["tools"]}
+    keys: dict[str, Any] = {"tools": [str(tmp_path / "drawing.py")], "expose": ["tools"]}
     async with gateway(tmp_path, mode, **keys) as client:
         await client.list_tools()
         drawn = await client.call_tool("draw", {})
@@ -272,7 +274,7 @@ async def test_a_host_that_shows_structured_content_alone_gets_the_content(tmp_p
     configuration = configured(
         tmp_path, mcpServers={"one": preloaded.module(GIVING)}, approval="allow_all"
     )
-    async with over_stdio(configuration, "legacy", client_info=info) as client:
+    async with in_memory(configuration, "legacy", client_info=info) as client:
         shown = await plan(client, give(IMAGE), output={"chart": "†results.0.0"})
         plain = await plan(client, give({"type": "text", "text": "a"}), output="†results.0")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from .serving import ERAS, all_tools, call, configured, http_process, over_stdio, plain, text
+from .serving import ERAS, all_tools, call, configured, http_process, in_memory, plain, text
 
 pytestmark = pytest.mark.anyio
 
@@ -72,11 +72,11 @@ async def seen_and_called(client: Client) -> None:
 
 async def test_a_name_that_a_host_has_seen_goes_on_to_work(tmp_path: Path) -> None:
     configuration = configuration_of(tmp_path, {})
-    async with over_stdio(configuration, "auto") as client:
+    async with in_memory(configuration, "auto") as client:
         assert "create_issue" in await all_tools(client)
 
     configuration_of(tmp_path, CHANGED)
-    async with over_stdio(configuration, "auto") as client:
+    async with in_memory(configuration, "auto") as client:
         tools = await all_tools(client)
         assert "report_bug" in tools
         assert "create_issue" not in tools
@@ -84,7 +84,7 @@ async def test_a_name_that_a_host_has_seen_goes_on_to_work(tmp_path: Path) -> No
         assert json.loads(text(direct)) == GOT
 
     configuration_of(tmp_path, {})
-    async with over_stdio(configuration, "auto") as client:
+    async with in_memory(configuration, "auto") as client:
         tools = await all_tools(client)
         assert "create_issue" in tools
         assert "report_bug" not in tools

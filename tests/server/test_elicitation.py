@@ -25,6 +25,7 @@ from .serving import (
     call,
     configured,
     http_process,
+    in_memory,
     over_stdio,
     read_by_a_person,
     refused,
@@ -403,7 +404,7 @@ async def test_a_time_out_denies_while_the_form_is_out(tmp_path: Path) -> None:
 
     configuration = configured(tmp_path, approval={"timeout_seconds": 0.3})
     with anyio.fail_after(20):
-        async with over_stdio(configuration, "legacy", **person(answer)) as client:
+        async with in_memory(configuration, "legacy", **person(answer)) as client:
             done = await call(client, "run_plan", calls=[note(tmp_path / "one")])
 
     assert done["status"] == "done"
@@ -443,11 +444,11 @@ async def test_a_round_outlives_the_server_and_counts_once(tmp_path: Path) -> No
     path = tmp_path / "one"
     arguments = {"calls": [note(path)]}
     forms = always(said("approve"))
-    async with over_stdio(configuration, "auto", **forms) as client:
+    async with in_memory(configuration, "auto", **forms) as client:
         required = await first_round(client, arguments)
         (approval,) = required.input_requests or {}
 
-    async with over_stdio(configuration, "auto", **forms) as client:
+    async with in_memory(configuration, "auto", **forms) as client:
         answers = {approval: said("approve"), "a0-other": said("deny")}
         done = structured(await again(client, arguments, required.request_state, answers))
         assert done["status"] == "done"
@@ -482,7 +483,7 @@ async def test_only_the_approvals_that_were_asked_about_are_answered(tmp_path: P
         "_outputPath": "words",
     }
     arguments = {"calls": [note(tmp_path / "one"), words, note(tmp_path / "two", "†state.words")]}
-    async with over_stdio(configuration, "auto", **always(said("approve"))) as client:
+    async with in_memory(configuration, "auto", **always(said("approve"))) as client:
         # The parameters of the last call are still unknown, so nobody is asked about it.
         required = await first_round(client, arguments)
         (approval,) = required.input_requests or {}

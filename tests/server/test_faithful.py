@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 
 from tests import preloaded
 
-from .serving import ERAS, configured, http_process, over_stdio, refused, text
+from .serving import ERAS, Open, configured, http_process, in_memory, over_stdio, refused, text
 
 pytestmark = pytest.mark.anyio
 
@@ -24,13 +24,19 @@ RAW = FAITHFUL.with_name("raw.py")
 
 
 def gateway(
-    folder: Path, mode: str, *, schemas: str = "auto", timeout: float = 20, **keys: Any
+    folder: Path,
+    mode: str,
+    opened: Open = in_memory,
+    *,
+    schemas: str = "auto",
+    timeout: float = 20,
+    **keys: Any,
 ) -> Any:
     module = preloaded.module(FAITHFUL, timeout=timeout)
     configuration = configured(
         folder, mcpServers={"one": module}, expose=["modules"], schemas=schemas
     )
-    return over_stdio(configuration, mode, **keys)
+    return opened(configuration, mode, **keys)
 
 
 async def definitions(client: Client) -> dict[str, dict[str, Any]]:
@@ -45,7 +51,7 @@ async def test_a_definition_arrives_as_the_module_sent_it(tmp_path: Path, mode: 
     program, *arguments = preloaded.python(FAITHFUL)
     async with Client(StdioServerParameters(command=program, args=arguments), mode=mode) as client:
         direct = await definitions(client)
-    async with gateway(tmp_path, mode) as client:
+    async with gateway(tmp_path, mode, over_stdio) as client:
         through = await definitions(client)
     assert {name: through[name] for name in direct} == direct
 
@@ -97,7 +103,7 @@ async def test_the_meta_of_a_request_reaches_the_module_without_that_of_the_conn
 async def test_an_error_of_the_protocol_keeps_its_code_message_and_data(
     tmp_path: Path, mode: str
 ) -> None:
-    async with gateway(tmp_path, mode) as client:
+    async with gateway(tmp_path, mode, over_stdio) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("refuses", {})
     assert (caught.value.code, caught.value.message) == (-32050, "the shop is closed")
@@ -156,7 +162,7 @@ async def test_the_instructions_of_exposed_modules_are_among_ours_once_they_are_
 
     module = preloaded.module(FAITHFUL)
     hidden = configured(tmp_path, mcpServers={"one": module}, expose=[])
-    async with over_stdio(hidden, "auto") as client:
+    async with in_memory(hidden, "auto") as client:
         assert "one thing" not in (client.instructions or "")
 
 

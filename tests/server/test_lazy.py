@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mcp import types
 
-from .serving import ERAS, call, configured, over_stdio, refused, text
+from .serving import ERAS, call, configured, in_memory, over_stdio, refused, text
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ def era(request: pytest.FixtureRequest) -> str:
 
 async def test_a_host_decides_on_a_plan_as_a_whole(era: str, tmp_path: Path) -> None:
     path = configured(tmp_path)
-    async with over_stdio(path, era) as client:
+    async with in_memory(path, era) as client:
         assert "planning" in await refused(client, "solve", task="Add.", planning="later")
         told = await call(client, "solve", task="Add.", planning="lazy", tools=["add"])
         run = told["run"]
@@ -39,8 +39,8 @@ async def test_a_host_decides_on_a_plan_as_a_whole(era: str, tmp_path: Path) -> 
         assert (told["status"], told["turn"]) == ("needs_solution", 1)
         assert "other numbers" in str(told["requests"])
 
-    # Another server process on the same store takes the next turn.
-    async with over_stdio(path, era) as client:
+    # Another server on the same store takes the next turn.
+    async with in_memory(path, era) as client:
         told = await call(client, "submit_solution", run=run, turn=1, solution={"calls": CALLS})
         [entry] = told["approvals"]
         wrong = {

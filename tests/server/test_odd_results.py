@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 
 from ideabridge.tools.encoding import encode_text
 
-from .serving import ERAS, structured, text
+from .serving import ERAS, over_stdio, structured, text
 from .test_blocks import IMAGE, PNG, gateway, placed, wire
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +50,7 @@ async def test_a_result_that_breaks_its_schema_is_shown_with_the_error(
     tmp_path: Path, mode: str, tool: str
 ) -> None:
     given = {"result": {"content": [SAID, IMAGE], "structuredContent": WRONG}}
-    async with gateway(tmp_path, mode, expose=["modules"]) as client:
+    async with gateway(tmp_path, mode, over_stdio, expose=["modules"]) as client:
         await client.list_tools()
         direct = await client.call_tool(tool, given)
         error = await failed(client, tool, given)

@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 
 from tests import preloaded
 
-from .serving import ERAS, Heard, configured, http_process, over_stdio, text
+from .serving import ERAS, Heard, configured, http_process, in_memory, over_stdio, text
 
 pytestmark = pytest.mark.anyio
 
@@ -140,7 +140,7 @@ async def test_changes_are_told_in_both_eras(tmp_path: Path, module: tuple[str, 
 
 async def test_two_modules_with_the_same_names(tmp_path: Path) -> None:
     two = {"one": reference(), "two": reference("--legacy")}
-    async with over_stdio(
+    async with in_memory(
         configured(tmp_path, mcpServers=two, expose=["modules"]), "auto"
     ) as client:
         names = [one.name for one in (await client.list_prompts()).prompts]
@@ -153,7 +153,7 @@ async def test_two_modules_with_the_same_names(tmp_path: Path) -> None:
 
 
 async def test_a_module_that_is_not_exposed_offers_nothing(tmp_path: Path) -> None:
-    async with over_stdio(configured(tmp_path, mcpServers={"one": reference()}), "auto") as client:
+    async with in_memory(configured(tmp_path, mcpServers={"one": reference()}), "auto") as client:
         assert (await client.list_resources()).resources == []
         assert (await client.list_prompts()).prompts == []
         with pytest.raises(MCPError, match="unknown resource"):

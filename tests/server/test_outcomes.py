@@ -16,7 +16,7 @@ from ideabridge.bridge.configuration import load_configuration
 from ideabridge.bridge.loop.event import CallStarted
 from ideabridge.bridge.store.users import SEES_ALL
 
-from .serving import ERAS, call, configured, over_stdio, read_by_a_person, refused, text
+from .serving import ERAS, call, configured, in_memory, over_stdio, read_by_a_person, refused, text
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +68,7 @@ async def cut_off(folder: Path, count: int = 1) -> tuple[Path, list[str]]:
 
 async def test_a_host_decides_what_came_of_it(era: str, tmp_path: Path) -> None:
     path, [run] = await cut_off(tmp_path)
-    async with over_stdio(path, era) as client:
+    async with in_memory(path, era) as client:
         told = await call(client, "check_run", run=run)
         assert told["status"] == "needs_approval"
         [entry] = told["approvals"]
@@ -175,7 +175,7 @@ async def test_an_answer_that_does_not_fit_is_told_and_asked_for_again(
         )
         return types.ElicitResult(action="accept", content=content)
 
-    async with over_stdio(path, era, elicitation_callback=answer) as client:
+    async with in_memory(path, era, elicitation_callback=answer) as client:
         told = await call(client, "check_run", run=run)
 
     assert (told["status"], told["output"]) == ("done", 5)
@@ -198,7 +198,7 @@ async def test_what_never_fits_is_asked_for_three_times_and_the_answer_says_why(
             action="accept", content={"decision": "value", "value": '{"receipt": "none"}'}
         )
 
-    async with over_stdio(path, era, elicitation_callback=answer) as client:
+    async with in_memory(path, era, elicitation_callback=answer) as client:
         told = await call(client, "check_run", run=run)
         assert told["status"] == "needs_approval"
         assert len(forms) == 3
@@ -216,7 +216,7 @@ async def test_a_module_that_dies_under_a_call(era: str, tmp_path: Path) -> None
     bank: dict[str, Any] = {"command": sys.executable, "args": ["-I", str(server), str(tmp_path)]}
     path = configured(tmp_path, mcpServers={"bank": bank}, expose=["modules"], approval="allow_all")
     died = "server 'bank' ended with exit code 3 while tool 'pay' was running"
-    async with over_stdio(path, era) as client:
+    async with in_memory(path, era) as client:
         plan: list[Any] = [
             {
                 "_tool": "pay",

@@ -15,7 +15,18 @@ from ideabridge.server.own_tools import LISTED, OWN_TOOLS, own_tools
 from ideabridge.server.server import Front
 from ideabridge.tools.builtins import builtin_toolbox
 
-from .serving import ERAS, Gate, all_tools, call, configured, over_stdio, refused, structured, text
+from .serving import (
+    ERAS,
+    Gate,
+    all_tools,
+    call,
+    configured,
+    in_memory,
+    over_stdio,
+    refused,
+    structured,
+    text,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -377,7 +388,7 @@ async def test_a_name_that_is_taken_before_the_run_ends_is_reported_once_and_not
         "text": "†input.text",
         "_outputPath": "written",
     }
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         given = {"path": str(tmp_path / "note"), "text": "oak"}
         told = await call(client, "run_plan", calls=[note], input=given, save_as="noted")
         assert told["status"] == "needs_approval"
@@ -387,7 +398,7 @@ async def test_a_name_that_is_taken_before_the_run_ends_is_reported_once_and_not
         await other.wait()
         await bridge.publish(other.id, "noted", caller="bob")
 
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         approve = {"approval": told["approvals"][0]["approval"], "decision": "approve"}
         told = await call(client, "decide_approval", run=told["run"], decisions=[approve])
         assert told["status"] == "done"

@@ -16,7 +16,7 @@ import pytest
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSONObject
 
-from .serving import ERAS, TOOLS, Gate, call, configured, git_module, over_stdio, text
+from .serving import ERAS, TOOLS, Gate, call, configured, git_module, in_memory, over_stdio, text
 from .test_one_store import SLOW
 
 pytestmark = pytest.mark.anyio
@@ -61,7 +61,7 @@ def events_of(folder: Path, run: str) -> list[JSONObject]:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_the_text_of_an_answer_has_what_was_printed(tmp_path: Path, mode: str) -> None:
-    async with over_stdio(configured(tmp_path, tools=[str(TOOLS)]), mode) as client:
+    async with in_memory(configured(tmp_path, tools=[str(TOOLS)]), mode) as client:
         told = text(
             await client.call_tool("run_plan", {"program": "print('one')\nprint('idea: two')\n3"})
         )

@@ -17,6 +17,7 @@ from .serving import (
     call,
     configured,
     http_process,
+    in_memory,
     over_stdio,
     read_by_a_person,
     refused,
@@ -90,7 +91,7 @@ async def test_what_the_person_declines_or_leaves_is_told_as_that(
     tmp_path: Path, client_era: str, module_era: str
 ) -> None:
     person = Person(types.ElicitResult(action="decline"), types.ElicitResult(action="cancel"))
-    async with over_stdio(
+    async with in_memory(
         asking(tmp_path, module_era), client_era, elicitation_callback=person
     ) as client:
         for action in ("decline", "cancel"):
@@ -103,7 +104,7 @@ async def test_what_the_person_declines_or_leaves_is_told_as_that(
 async def test_by_turns_the_deciding_tool_answers(
     tmp_path: Path, client_era: str, module_era: str
 ) -> None:
-    async with over_stdio(asking(tmp_path, module_era), client_era) as client:
+    async with in_memory(asking(tmp_path, module_era), client_era) as client:
         result = await client.call_tool("run_plan", book("ann"))
         told: Any = result.structured_content
         assert told["status"] == "needs_approval"
@@ -167,9 +168,7 @@ async def test_people_at_several_clients_are_asked_about_their_own_calls_alone(
 
 async def test_a_run_with_a_refused_question_says_so(tmp_path: Path) -> None:
     person = Person()
-    async with over_stdio(
-        asking(tmp_path, "modern"), "auto", elicitation_callback=person
-    ) as client:
+    async with in_memory(asking(tmp_path, "modern"), "auto", elicitation_callback=person) as client:
         plan = {"calls": [{"_tool": "hostile", "how": "url", "_outputPath": "got"}]}
         result = await client.call_tool("run_plan", plan)
     assert person.forms == []
@@ -179,7 +178,7 @@ async def test_a_run_with_a_refused_question_says_so(tmp_path: Path) -> None:
 async def test_a_tool_called_by_the_host_itself_has_nobody_to_ask_and_says_so(
     tmp_path: Path,
 ) -> None:
-    async with over_stdio(asking(tmp_path, "modern", expose=["modules"]), "auto") as client:
+    async with in_memory(asking(tmp_path, "modern", expose=["modules"]), "auto") as client:
         with anyio.fail_after(20):
             while "book" not in [
                 one.name for one in (await client.list_tools(cache_mode="bypass")).tools

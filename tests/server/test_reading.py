@@ -16,7 +16,7 @@ from mcp import Client
 
 from tests import preloaded
 
-from .serving import ERAS, Heard, configured, over_stdio
+from .serving import ERAS, Heard, Open, configured, in_memory, over_stdio
 
 pytestmark = pytest.mark.anyio
 
@@ -27,8 +27,10 @@ def linking(name: str, *more: str, **keys: Any) -> dict[str, Any]:
     return preloaded.module(LINKING, name, *more, **keys)
 
 
-def gateway(folder: Path, mode: str, modules: dict[str, Any], **keys: Any) -> Any:
-    return over_stdio(configured(folder, mcpServers=modules, expose=["modules"]), mode, **keys)
+def gateway(
+    folder: Path, mode: str, modules: dict[str, Any], opened: Open = in_memory, **keys: Any
+) -> Any:
+    return opened(configured(folder, mcpServers=modules, expose=["modules"]), mode, **keys)
 
 
 async def read(client: Client, uri: str) -> str:
@@ -47,7 +49,7 @@ async def test_a_link_in_a_result_is_read_from_the_module_that_gave_it(
         "two": linking("two", "--lists", "note://2"),
     }
     client: Client
-    async with gateway(tmp_path, mode, modules) as client:
+    async with gateway(tmp_path, mode, modules, over_stdio) as client:
         for module in ("two", "one"):
             # Neither of these is in a list.
             for tool, uri in (
@@ -140,7 +142,8 @@ async def test_progress_of_a_resource_is_told_and_extends_its_time_out(
         assert (total, message) == (5, "reading")
 
     client: Client
-    async with gateway(tmp_path, mode, {"one": linking("one", timeout=1)}) as client:
+    modules = {"one": linking("one", timeout=1)}
+    async with gateway(tmp_path, mode, modules, over_stdio) as client:
         request = types.ReadResourceRequest(
             params=types.ReadResourceRequestParams(uri="note://slow")
         )

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from .serving import call, configured, over_stdio, plain, refused, text
+from .serving import call, configured, in_memory, over_stdio, plain, refused, text
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +44,7 @@ async def client(tmp_path: Path) -> AsyncGenerator[Client]:
     configuration = configured(
         tmp_path, mcpServers=modules, expose=["modules"], approval="allow_all"
     )
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         await client.call_tool("send", {"x": "hello"})
         yield client
 

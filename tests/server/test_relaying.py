@@ -18,7 +18,7 @@ from pydantic import FileUrl
 
 from tests import preloaded
 
-from .serving import Heard, configured, http_process, over_stdio, text
+from .serving import Heard, Open, configured, http_process, in_memory, over_stdio, text
 from .test_offerings import CLIENTS, MODULES, reference
 
 pytestmark = pytest.mark.anyio
@@ -68,9 +68,11 @@ async def folders(_context: Any) -> types.ListRootsResult:
     return types.ListRootsResult(roots=[types.Root(uri=FileUrl("file:///home/ada"))])
 
 
-def asked(folder: Path, module: tuple[str, ...], mode: str, **callbacks: Any) -> Any:
+def asked(
+    folder: Path, module: tuple[str, ...], mode: str, opened: Open = in_memory, **callbacks: Any
+) -> Any:
     configuration = configured(folder, mcpServers={"one": reference(*module)}, expose=["modules"])
-    return over_stdio(configuration, mode, **callbacks)
+    return opened(configuration, mode, **callbacks)
 
 
 @MODULES
@@ -83,6 +85,7 @@ async def test_each_side_speaks_its_own_era(
         tmp_path,
         module,
         mode,
+        over_stdio,
         elicitation_callback=fill_in,
         sampling_callback=answer,
         list_roots_callback=folders,
@@ -294,7 +297,7 @@ DONE = "notifications/elicitation/complete"
 
 def linking(folder: Path, mode: str, **callbacks: Any) -> Any:
     modules = {"one": preloaded.module(LINKING, "one")}
-    return over_stdio(configured(folder, mcpServers=modules, expose=["modules"]), mode, **callbacks)
+    return in_memory(configured(folder, mcpServers=modules, expose=["modules"]), mode, **callbacks)
 
 
 @CLIENTS

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mcp import Client, types
 
-from .serving import ERAS, TOOLS, call, configured, over_stdio, structured, text
+from .serving import ERAS, TOOLS, call, configured, in_memory, over_stdio, structured, text
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +82,7 @@ async def test_a_latent_call_of_a_plan_by_turns_is_answered_in_its_room(
     tmp_path: Path, mode: str
 ) -> None:
     (tmp_path / "latent.py").write_text(LATENT)
-    async with over_stdio(configured(tmp_path, tools=[str(TOOLS), "latent.py"]), mode) as client:
+    async with in_memory(configured(tmp_path, tools=[str(TOOLS), "latent.py"]), mode) as client:
         latent = {"_tool": "spell", "number": "†state.sum", "_outputPath": "said"}
         told = await call(client, "run_plan", **plan(latent, output="†state.said.words"))
         [request] = told["requests"]
@@ -98,7 +98,7 @@ async def test_a_person_decides_on_calls_of_rooms_through_the_run(
     mode: str, tmp_path: Path
 ) -> None:
     # Both rooms are open at the same time, although they may change something.
-    async with over_stdio(configured(tmp_path, order="none"), mode) as client:
+    async with in_memory(configured(tmp_path, order="none"), mode) as client:
         await decided_in_rooms(client, tmp_path)
 
 

@@ -16,7 +16,17 @@ from mcp.client.streamable_http import streamable_http_client
 from ideabridge.bridge.store.store import Store
 
 from .sampled import Alternating, Model, answer_of, said
-from .serving import ERAS, TOOLS, call, configured, http_process, over_stdio, structured, text
+from .serving import (
+    ERAS,
+    TOOLS,
+    call,
+    configured,
+    http_process,
+    in_memory,
+    over_stdio,
+    structured,
+    text,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -147,7 +157,7 @@ async def test_clean_rooms_of_a_plan_are_asked_about_together_until_each_is_done
         }
 
     model = Thinking(think)
-    async with over_stdio(latent, era, **model.keys) as client:
+    async with in_memory(latent, era, **model.keys) as client:
         done = await call(client, "run_plan", calls=rooms, output=["†state.one", "†state.two"])
 
     assert done["output"] == ["10 and more", "20 and more"]
@@ -189,7 +199,7 @@ async def test_a_published_plan_asks_the_model_of_whoever_calls_it(
 async def test_a_published_plan_that_waits_for_a_solution_shows_what_is_asked(
     era: str, latent: Path
 ) -> None:
-    async with over_stdio(latent, era) as client:
+    async with in_memory(latent, era) as client:
         taught = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2})
         assert taught["mind"]["name"] == "turns"
         await call(
@@ -241,11 +251,11 @@ async def test_a_plan_nobody_waited_for_is_answered_when_it_is_asked_for(
     era: str, latent: Path
 ) -> None:
     model = Thinking(spelling)
-    async with over_stdio(latent, era, **model.keys) as client:
+    async with in_memory(latent, era, **model.keys) as client:
         told = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2}, wait_s=0)
         assert not model.asked
 
-    async with over_stdio(latent, era, **model.keys) as client:
+    async with in_memory(latent, era, **model.keys) as client:
         # This also holds after a restart.
         done = await call(client, "check_run", run=told["run"])
 

@@ -37,7 +37,17 @@ from .sampled import (
     prepare,
     said,
 )
-from .serving import ERAS, call, configured, http_process, over_stdio, refused, structured, text
+from .serving import (
+    ERAS,
+    call,
+    configured,
+    http_process,
+    in_memory,
+    over_stdio,
+    refused,
+    structured,
+    text,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -132,7 +142,7 @@ async def test_the_name_a_client_gives_its_model_is_kept_as_far_as_it_is_one(
 ) -> None:
     configuration = configured(tmp_path)
     named = answer_of(SUM).model_copy(update={"model": "\x1b" + "m" * 100_000})
-    async with over_stdio(configuration, era, **Model(named).keys) as client:
+    async with in_memory(configuration, era, **Model(named).keys) as client:
         done = await call(client, "solve", **ADD)
         assert done["output"] == 3
     assert minds_of(configuration, done["run"]) == [("sampling", "m" * 200)]
@@ -142,7 +152,7 @@ async def test_reasoning_is_asked_for_before_the_calls_by_a_setting(tmp_path: Pa
     configuration = configured(tmp_path, thought_process=True)
     thinking = {"thought_process": "One and two.", **SUM}
     model = Model(thinking)
-    async with over_stdio(configuration, "auto", **model.keys) as client:
+    async with in_memory(configuration, "auto", **model.keys) as client:
         done = await call(client, "solve", **ADD)
         assert done["output"] == 3
 
@@ -170,7 +180,7 @@ async def test_by_turns_the_same_task_has_the_same_output(tmp_path: Path) -> Non
 
 async def test_a_recording_of_the_sampled_run_has_the_same_output(tmp_path: Path) -> None:
     configuration, task = prepare(tmp_path)
-    async with over_stdio(configuration, "auto", **Model(*SCRIPT).keys) as client:
+    async with in_memory(configuration, "auto", **Model(*SCRIPT).keys) as client:
         done = await call(client, "solve", **task)
 
     with recording(tmp_path / "ideas.sqlite") as mind:
@@ -652,7 +662,7 @@ async def test_wishes_for_the_model_are_passed_on(era: str, tmp_path: Path) -> N
         "cost_priority": 0.25,
     }
     model = Model(SUM)
-    async with over_stdio(configured(tmp_path, sampling=wishes), era, **model.keys) as client:
+    async with in_memory(configured(tmp_path, sampling=wishes), era, **model.keys) as client:
         assert (await call(client, "solve", **ADD))["output"] == 3
 
     (asked,) = model.asked

@@ -31,6 +31,7 @@ from tests.server.serving import (
     call,
     configured,
     http_process,
+    in_memory,
     over_stdio,
     plain,
     refused,
@@ -126,7 +127,7 @@ async def test_what_was_called_directly_is_a_session_that_can_be_published(
 
 async def test_a_session_ends_as_a_run_that_can_be_lifted(tmp_path: Path) -> None:
     configuration = exposing(tmp_path)
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         await call(client, "add", a=1, b=2)
         await refused(client, "fail", message="bad luck")
         await client.call_tool("status", {"x": "††literal"})
@@ -267,7 +268,7 @@ async def test_without_sessions_the_lines_remain(tmp_path: Path, switch: str) ->
     configuration = configured(
         tmp_path, mcpServers=servers, expose=["modules"], sessions=switch == "record"
     )
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         await client.call_tool("status", {"x": "a"})
         assert await sessions_of(client) == []
         assert "nothing was called directly" in await refused(
@@ -282,7 +283,7 @@ async def test_large_results_and_secrets_are_marked_and_not_kept(tmp_path: Path)
     secret = "correct-horse-7-battery"
     servers = {"Git": {**plain(tmp_path, "Git", "status", SIZED), "env": {"API_TOKEN": secret}}}
     configuration = configured(tmp_path, mcpServers=servers, expose=["modules", "tools"])
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         await call(client, "add", a=1, b=1)
         await refused(client, "sized", kind="text", size=3_000_000)
         await client.call_tool("status", {"x": secret})
@@ -311,7 +312,7 @@ async def test_large_results_and_secrets_are_marked_and_not_kept(tmp_path: Path)
 
 async def test_calls_that_no_plan_can_make_do_not_lose_the_others(tmp_path: Path) -> None:
     configuration = exposing(tmp_path)
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         await call(client, "add", a=1, b=1)
         # Servers accept arguments that they do not declare, and so does the one of this test.
         await client.call_tool("status", {"x": "oak", "verbose": True})
@@ -342,7 +343,7 @@ async def test_calls_that_no_plan_can_make_do_not_lose_the_others(tmp_path: Path
 async def test_a_call_that_asked_has_the_result_of_its_run(tmp_path: Path) -> None:
     rules = {"rules": [{"tool": "write_note", "then": "ask"}]}
     configuration = exposing(tmp_path, approval=rules)
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         result = await client.call_tool(
             "write_note", {"path": str(tmp_path / "note"), "text": "four"}
         )
@@ -360,7 +361,7 @@ async def test_a_call_that_asked_has_the_result_of_its_run(tmp_path: Path) -> No
 @pytest.mark.long
 async def test_a_session_has_a_bounded_number_of_calls(tmp_path: Path) -> None:
     configuration = exposing(tmp_path)
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         for _ in range(MOST_CALLS + 1):
             await client.call_tool("add", {"a": 1, "b": 1})
         assert [one["calls"] for one in await sessions_of(client)] == [1, MOST_CALLS]

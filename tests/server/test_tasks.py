@@ -12,7 +12,7 @@ from mcp import types
 from mcp.client.extension import advertise
 from mcp.shared.exceptions import MCPError
 
-from .serving import configured, over_stdio, structured
+from .serving import configured, in_memory, over_stdio, structured
 from .test_skills import AnyResult
 
 pytestmark = pytest.mark.anyio
@@ -72,7 +72,7 @@ async def test_a_long_run_is_a_task_whose_result_is_that_of_the_run(
 
 
 async def test_a_cancelled_task_is_a_cancelled_run(tmp_path: Path, gate: Path) -> None:
-    async with over_stdio(configured(tmp_path), "auto", extensions=TASKS) as client:
+    async with in_memory(configured(tmp_path), "auto", extensions=TASKS) as client:
         task = await started(client, gate, wait_s=0)
         await asked(client, "tasks/cancel", taskId=task["taskId"])
         assert (await asked(client, "tasks/get", taskId=task["taskId"]))["status"] == "cancelled"
@@ -83,7 +83,7 @@ async def test_a_cancelled_task_is_a_cancelled_run(tmp_path: Path, gate: Path) -
 
 
 async def test_other_clients_get_no_tasks(tmp_path: Path, gate: Path) -> None:
-    async with over_stdio(configured(tmp_path), "auto") as client:
+    async with in_memory(configured(tmp_path), "auto") as client:
         answer = await started(client, gate, wait_s=0)
         assert answer["resultType"] == "complete"
         assert answer["structuredContent"]["status"] == "running"
@@ -95,7 +95,7 @@ async def test_other_clients_get_no_tasks(tmp_path: Path, gate: Path) -> None:
 
 
 async def test_a_short_run_is_answered_at_once(tmp_path: Path) -> None:
-    async with over_stdio(configured(tmp_path), "auto", extensions=TASKS) as client:
+    async with in_memory(configured(tmp_path), "auto", extensions=TASKS) as client:
         plan = {"calls": [{"_tool": "add", "a": 1, "b": 2}], "output": "†results.0"}
         answer = await asked(client, "tools/call", name="run_plan", arguments=plan)
         assert answer["resultType"] == "complete"

@@ -15,7 +15,7 @@ from mcp import Client
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.main import main
-from tests.server.serving import ERAS, call, configured, over_stdio, structured, text
+from tests.server.serving import ERAS, call, configured, in_memory, over_stdio, structured, text
 
 pytestmark = pytest.mark.anyio
 
@@ -129,9 +129,9 @@ async def test_the_session_that_goes_on_confirms_an_earlier_one(
 async def test_a_program_is_judged_by_the_session_that_goes_on_too(
     configuration: Path, era: str
 ) -> None:
-    async with over_stdio(configuration, era) as client:
+    async with in_memory(configuration, era) as client:
         earlier = await anvil(client)
-    async with over_stdio(configuration, era) as client:
+    async with in_memory(configuration, era) as client:
         await cog(client)
         choices = {"runs": ["session"]}
         wanted = await call(
@@ -157,9 +157,9 @@ async def test_a_program_is_judged_by_the_session_that_goes_on_too(
 
 
 async def test_a_call_that_both_sessions_made_is_needed(configuration: Path, era: str) -> None:
-    async with over_stdio(configuration, era) as client:
+    async with in_memory(configuration, era) as client:
         earlier = await anvil(client)
-    async with over_stdio(configuration, era) as client:
+    async with in_memory(configuration, era) as client:
         await cog(client)
         written = 'import tools\nawait tools.send(to=input["to"], text=input["text"])\n'
         inputs = [
@@ -181,10 +181,10 @@ async def test_a_call_that_both_sessions_made_is_needed(configuration: Path, era
 async def test_the_session_that_goes_on_is_a_further_run_at_the_terminal(
     configuration: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         earlier = await anvil(client)
 
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         await cog(client)
         await call(client, "check_run")
         words = ["--config", str(configuration), "--json"]
