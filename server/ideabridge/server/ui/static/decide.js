@@ -1,10 +1,11 @@
-// What pages with open decisions do besides links and forms: keys that choose and decide, and notifications of the browser.
+// What pages with open decisions do beyond links and forms: they have keys that choose and decide, and send browser
+// notifications.
 "use strict";
 
 (() => {
   // -- keys: j and k choose a decision, a approves it, d denies it --------------------------------------------------
 
-  // As long as a button that has just appeared takes no click, a key decides nothing about a card that was just chosen.
+  // A key decides nothing about a card that has only just been chosen, for as long as a new button ignores clicks.
   const STEADY_MS = 1000;
   const DECISIONS = { a: "approve", d: "deny" };
   let chosen = null;
@@ -36,7 +37,7 @@
 
   function decide(name) {
     if (!chosen?.isConnected || !chosen.matches(".steady:not(.settled)")) return;
-    // The click passes the check of ui.js, too.
+    // This click must also pass the check in ui.js.
     chosen.querySelector(`.decide > .row > button[value="${name}"]`)?.click();
   }
 
@@ -70,14 +71,14 @@
     document.documentElement.toggleAttribute("data-notifies", wants());
   }
 
-  // The browser asks its person only after this click.
+  // The browser asks the person for permission only after this click.
   button.addEventListener("click", async () => {
     if (wants()) localStorage.setItem(WISH, "off");
     else if ((await Notification.requestPermission()) === "granted") localStorage.setItem(WISH, "on");
     show();
   });
 
-  // A notification has no values: other people may see the screen.
+  // A notification contains no values, because other people may see the screen.
   document.addEventListener("refreshed", () => {
     const waiting = cards().map((card) => card.id);
     const isNew = waiting.some((id) => !known.has(id));

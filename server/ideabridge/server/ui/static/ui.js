@@ -1,5 +1,6 @@
-// What the pages of ideabridge do besides links and forms: they follow the store, take no click that was meant for
-// something else, slide through a journal, and complete names in the playground. Without this script every page still works.
+// What the pages of ideabridge do beyond links and forms: they follow the store, ignore clicks that were meant for
+// something else, move through a journal with a slider, and complete names in the playground. Without this script,
+// every page still works.
 "use strict";
 
 (() => {
@@ -11,8 +12,8 @@
   let loading = false;
   let again = false;
 
-  // Loads this page again and replaces the elements marked `data-live` that have changed. What the reader has opened,
-  // is typing into, points at, or has scrolled to stays. Decisions (`data-cards`) are never replaced.
+  // Loads this page again and replaces the elements with `data-live` that have changed. What the reader has opened, is
+  // typing into, points at, or has scrolled to stays as it is. Decisions (`data-cards`) are never replaced.
   async function refresh(url = location.href) {
     if (loading) {
       again = true;
@@ -57,21 +58,21 @@
     return page.querySelector("[data-shape]")?.dataset.shape;
   }
 
-  // The page has other parts now, in another order: home, once something has run. They replace the old ones together.
+  // The page now has different parts, as Home does once something has run. Replace all of them together.
   function become(fresh) {
     const main = document.getElementById("main");
     main.replaceChildren(...document.adoptNode(fresh.getElementById("main").cloneNode(true)).childNodes);
     for (const part of main.querySelectorAll("[data-later]")) complete(part);
   }
 
-  // The icon of the tab shows whether something waits.
+  // The icon of the tab shows whether something is waiting.
   function mark(icon) {
     const old = document.querySelector("link[rel=icon]");
     if (icon && old.href !== icon.href) old.replaceWith(icon);
   }
 
-  // A part of the page that takes long to make is loaded once the page is shown. If that fails, the part keeps the link
-  // that it has for readers without scripts.
+  // A part that takes long to create is loaded after the page is shown. If that fails, the part keeps its link, which
+  // is also there for readers without scripts.
   async function complete(part) {
     part.setAttribute("aria-busy", "true");
     try {
@@ -90,7 +91,8 @@
 
   for (const part of document.querySelectorAll("[data-later]")) complete(part);
 
-  // Somebody types into a field of it, or has changed one, or points at a button that might become another one.
+  // An element is busy if the reader is typing into one of its fields, has changed one, or points at a button that
+  // might become a different one.
   function busy(element) {
     if (element.querySelector("form button") && element.matches(":hover")) {
       element.addEventListener("pointerleave", () => refresh(), { once: true });
@@ -101,7 +103,8 @@
     return [...element.querySelectorAll("textarea, input:not([type=hidden]), select")].some((field) => changed(field));
   }
 
-  // A list under the pointer keeps its rows where they are: their cells change, and new rows wait until the pointer leaves.
+  // While the pointer is over a list, its rows stay where they are: only their cells change, and new rows wait until
+  // the pointer leaves.
   function freshenRows(old, next) {
     let coming = 0;
     for (const row of next.querySelectorAll("tr[id]")) {
@@ -123,7 +126,7 @@
     }
   }
 
-  // Cells that keep their height.
+  // Replaces only cells that keep their height, so that no row moves.
   function freshenCells(shown, row) {
     const fresh = row.querySelectorAll("td[data-fresh]");
     shown.querySelectorAll("td[data-fresh]").forEach((cell, place) => {
@@ -131,7 +134,8 @@
     });
   }
 
-  // The parts of a text, those between backquotes as code. If one is not closed, the text stays as it is.
+  // Splits a text into its parts. The parts between backquotes become code. If a backquote has no partner, the text
+  // stays as it is.
   function coded(text) {
     const pieces = text.split("`");
     if (pieces.length % 2 === 0) return [text];
@@ -163,8 +167,8 @@
     if (active) active.reduce((one, place) => one && one.children[place], old)?.focus({ preventScroll: true });
   }
 
-  // A list of decisions: each stays in its place as long as the page is open. New ones are added at the end, and one
-  // that is settled is marked. Nothing above a decision changes, so none moves under a pointer.
+  // Each decision stays in its place as long as the page is open. New ones are added at the end, and settled ones are
+  // marked. Nothing above a decision changes, so none moves away from under the pointer.
   function keep(old, next) {
     if (!old.querySelector(":scope > [data-card]")) {
       old.replaceChildren(...next.childNodes);
@@ -205,7 +209,7 @@
 
   // -- a click is meant for what its reader saw ---------------------------------------------------------------------
 
-  // A button that changes something takes no click for a second after it appeared or moved.
+  // A button that changes something ignores clicks for a second after it has appeared or moved.
   const CHANGING = "[data-card] button, [data-several] button, [data-live] form button, [data-steady] button";
   const STEADY_MS = 1000;
   const places = new WeakMap();
@@ -246,14 +250,14 @@
     }
   }, true);
 
-  // Whoever presses a button too early sees how long it still takes no click.
+  // Shows a reader who presses a button too early how long it still ignores clicks.
   function hold(button) {
     const left = STEADY_MS - (performance.now() - since(button));
     button.style.setProperty("--held", `${Math.max(0, Math.round(left))}ms`);
     button.setAttribute("data-held", "");
   }
 
-  // A button that has just appeared gets no events (`steady` in ui.css), so it is found by its place.
+  // A button that has just appeared gets no events (see `steady` in ui.css), so find it by its position.
   document.addEventListener("pointerdown", (event) => {
     for (const button of document.querySelectorAll("button[aria-disabled=true]")) {
       const box = button.getBoundingClientRect();
@@ -279,7 +283,7 @@
 
   let source = null;
 
-  // A tab in the background rests, unless its reader wants to be notified (decide.js).
+  // A tab in the background does not follow the store, unless its reader wants to be notified (see decide.js).
   function rests() {
     return document.hidden && !document.documentElement.hasAttribute("data-notifies");
   }
@@ -303,7 +307,7 @@
       refresh();
     }
   });
-  // A page that is left for another keeps no stream: browsers open six connections to a server.
+  // Close the stream when the reader leaves the page, because browsers open only six connections to a server.
   addEventListener("pagehide", () => {
     source?.close();
     source = null;
@@ -313,8 +317,8 @@
 
   // -- ages -----------------------------------------------------------------------------------------------------------
 
-  // An age grows while the page is open. The server says how many seconds it is when it makes the page, because the
-  // clocks of both can differ.
+  // Ages grow while the page is open. The server states each age in seconds when it creates the page, because its clock
+  // can differ from the browser's.
   const begun = new WeakMap();
 
   function ageText(seconds) {
@@ -347,7 +351,7 @@
     slide.setAttribute("aria-valuetext", `event ${slide.value} of ${slide.max}`);
   }
 
-  // The journal has grown: who looks at its end stays there.
+  // The journal has grown. If the slider was at the end, it stays at the end.
   function lengthen(next) {
     if (!slide || !next || slide.max === next.max) return;
     const follows = slide.value === slide.max;
@@ -375,7 +379,7 @@
 
   // -- forms at work ------------------------------------------------------------------------------------------------
 
-  // A form that was sent shows it until its answer replaces the page, and is not sent twice.
+  // A form that has been sent is marked until the answer replaces the page, and is not sent a second time.
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (event.defaultPrevented) return;
@@ -392,7 +396,7 @@
     for (const button of document.querySelectorAll("[data-busy]")) button.removeAttribute("data-busy");
   }
 
-  // The reader has come back to the page, or has stopped the browser.
+  // The reader has come back to the page, or has stopped loading the next one.
   addEventListener("pageshow", release);
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") release();
@@ -406,13 +410,13 @@
     }
   });
 
-  // Who changes a call chooses it.
+  // Changing a call also selects it.
   document.addEventListener("input", (event) => {
     const box = document.getElementById(event.target.dataset.chooses || "");
     if (box) box.checked = true;
   });
 
-  // Ctrl+Enter sends the form of a text area, by the button beside it.
+  // Ctrl+Enter in a text area sends its form with the button beside it.
   document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea")) {
       event.preventDefault();
@@ -421,7 +425,7 @@
     }
   });
 
-  // An idea that has changed since it was checked has to be checked again before it is saved.
+  // An idea that has changed since its last check must be checked again before it is saved.
   const save = document.querySelector("form.playground button[value=save]");
   save?.form.querySelector("textarea[name=text]").addEventListener("input", () => {
     save.classList.remove("good");
@@ -437,7 +441,7 @@
     let tools = [];
     let chosen = 0;
     let found = [];
-    // Who began to write before the tools arrived gets what fits then.
+    // If the person began to write before the tools arrived, offer now what fits.
     fetch(`${root}/playground/tools`).then((answer) => answer.json()).then((all) => {
       tools = all;
       listTools();
@@ -446,7 +450,7 @@
 
     const isProgram = () => editor.form.elements.kind.value === "program";
 
-    // The words before the cursor say what can follow: the name of a tool, or a parameter of the tool of this call.
+    // The text before the cursor decides what can follow: the name of a tool, or a parameter of the call's tool.
     function offers() {
       const before = editor.value.slice(0, editor.selectionStart);
       if (isProgram()) {
@@ -517,14 +521,15 @@
       close();
     }
 
-    // Puts a text at the cursor, or in the place of what is selected, as if its reader had typed it: it can be undone.
+    // Inserts text at the cursor, or in place of the selection, as if the person had typed it, so that it can be
+    // undone.
     function write(text) {
       editor.focus();
       document.execCommand("insertText", false, text);
       close();
     }
 
-    // What a call of a tool looks like, with the parameters that it needs. A context only names the tool.
+    // Returns a call to a tool, with the required parameters. For a context, returns only the tool's name.
     function callOf(tool) {
       const needed = tool.parameters.filter((one) => one.note.endsWith(", required")).map((one) => one.name);
       if (editor.form.elements.kind.value === "context") return tool.name;
