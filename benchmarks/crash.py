@@ -212,11 +212,11 @@ class Trial:
         """One event. Returns whether the life goes on."""
         [kind] = self._draw.choices(self._kinds, [KINDS[one] for one in self._kinds])
         if kind in ("disk", "lock") and not life.heard:
-            # A store that cannot be written cannot be opened either, which is no violation.
+            # If the store cannot be written, it cannot be opened either, so this is no violation.
             life.hear(FIRST)
 
         if kind == "module":
-            # It may have none yet.
+            # The life might not have a module yet.
             for _ in range(self._draw.randint(1, 2)):
                 if self.witness.kill_module():
                     self.counts["modules killed"] += 1
@@ -237,8 +237,9 @@ class Trial:
         if not life.alive:
             return False
 
-        # A module that is killed at every try may fail its calls, so it is left alone for a while.
-        # In half of the other cases the next event may come before the life has got over this one.
+        # Leave a module alone for a while, because it may fail its calls if it is killed at every
+        # attempt. In half of the other cases, the next event may come before the life has recovered
+        # from this one.
         if kind == "module" or self._draw.random() < 0.5:
             self._settle(life, kind)
 
@@ -258,7 +259,8 @@ class Trial:
             life.wake()
             return True
 
-        # A process of this machine sees that the frozen one lives; one of another machine does not.
+        # A process on the same machine sees that the frozen one is alive. A process on another
+        # machine does not.
         other = self._begin(elsewhere=self._draw.random() < 0.7)
         other.hear_for(self._draw.uniform(LEASE, 2.5 * LEASE))
         life.slept = True
@@ -352,8 +354,8 @@ class Trial:
             ) as undisturbed,
         ):
             await bridge.recover_runs(tell, taken_up)
-            # What was killed again and again before it came further waits for a person,
-            # who takes it up.
+            # A run whose process was killed again and again before it made any progress waits for a
+            # person, who resumes it here.
             for record in bridge.store.runs.newest(
                 status="interrupted", limit=1000, caller=SEES_ALL
             ):
@@ -366,7 +368,7 @@ class Trial:
             for record in bridge.store.runs.newest(
                 status="needs_approval", limit=1000, caller=SEES_ALL
             ):
-                # Its process died before it answered.
+                # The run's process died before it answered.
                 run = await bridge.run(record.id)
                 self.counts["asked about"] += skip_unknown(run)
                 await run.wait()
@@ -374,7 +376,7 @@ class Trial:
             for record in bridge.store.runs.newest(
                 status="needs_solution", limit=1000, caller=SEES_ALL
             ):
-                # It was set aside, so its client takes no more turns.
+                # The run was set aside, so its client takes no more turns.
                 run = await bridge.run(record.id)
                 while run.status == "needs_solution" and run.runner.request is not None:
                     run.submit(run.turn, solution_for(run.runner.request))
@@ -531,8 +533,8 @@ class Trial:
                 f"{where} differs from an undisturbed one: {run.given()}, {run.errors()}"
             )
 
-        # Where an outcome is unknown the program goes another way, so it is compared with
-        # nothing but itself.
+        # If an outcome is unknown, the program takes a different path, so compare it only with
+        # itself.
         other = reference if is_steady(number) else run
         made: list[Any] = told_by(bridge.store, run.id).calls
         calls = [{**call, "_outputPath": call["key"]} for call in made]

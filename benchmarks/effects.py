@@ -161,8 +161,8 @@ class Package:
             made._load_scenario(
                 copy.deepcopy(task.initial.get(name, {})), long_context=task.long_context
             )
-        # What the package adds to long contexts is shared by all instances, and some
-        # methods change it.
+        # Copy the instance, because all instances share what the package adds to long contexts, and
+        # some methods change it.
         return copy.deepcopy(made)
 
     def tasks(self) -> Iterator[Task | tuple[str, str]]:
@@ -438,7 +438,7 @@ def toolbox_of(
     """The methods of the task's classes as tools that act on the instances of `world`."""
 
     async def run(parameters: JSONObject, context: ActivityContext) -> JSON:
-        # A program's call has no output path.
+        # A call that a program makes has no output path.
         paths = context.output_paths
         name = str(context.call["_tool"])
         return await world.perform(int(paths[0]) if paths else world.claim(name, parameters))

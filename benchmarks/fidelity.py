@@ -64,7 +64,7 @@ def prepare(folder: Path) -> None:
     (files / "deep" / "er" / "data.json").write_text('{"a": [1, 2.0, null]}')
     (files / "picture.png").write_bytes(bytes(range(256)))
     (files / "sound.wav").write_bytes(bytes(range(128)))
-    # What calls write is there before, so that no listing depends on the calls of an earlier pass.
+    # Create what the calls will write, so that no listing depends on the calls of an earlier pass.
     (files / "made").mkdir()
     (files / "written.txt").write_text("written")
     repository = folder / "repository"
@@ -158,7 +158,7 @@ def _of_time(chance: random.Random) -> Makers:
 
 def _of_files(chance: random.Random, files: Path) -> Makers:
     def note() -> str:
-        # The last one does not exist.
+        # The last of these files does not exist.
         return str(files / f"note{chance.randint(0, 6)}.txt")
 
     return [
@@ -282,7 +282,7 @@ async def answered(client: Client, name: str, arguments: dict[str, Any]) -> Answ
         if key != "io.modelcontextprotocol/serverInfo"
     }
     text = json.dumps({**found, **({"_meta": meta} if meta else {})}, sort_keys=True)
-    # The text of such a resource has the time of day.
+    # The text of such a resource contains the time of day, so replace it.
     told: Answer = json.loads(
         _CLOCK.sub("TIME", text) if "resource-reference" in name.replace("_", "-") else text
     )

@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# It may run as a program of this folder.
+# Add the folder above, because this file may also be run as a script.
 sys.path.insert(1, str(Path(__file__).parents[1]))
 from benchmarks import serve
 from benchmarks.serve import ADD, OLD, Pipe, Post, serving
@@ -71,7 +71,8 @@ class Gateway:
         """Make `CALLS` calls."""
         for one in self.talks:
             if isinstance(one, Post):
-                # Servers close connections that are idle while the others have their turn.
+                # Close the connection, because servers close connections that are idle while the
+                # other servers have their turn.
                 one.connection.close()
 
         cpu = cpu_seconds(self.pid)

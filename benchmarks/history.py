@@ -87,7 +87,7 @@ def command(folder: Path) -> Ended:
         "XDG_CACHE_HOME",
         "XDG_STATE_HOME",
         "CLAUDE_CONFIG_DIR",
-        # Installed files are compiled.
+        # Let Python write bytecode, because the files of an installed program are compiled.
         "PYTHONDONTWRITEBYTECODE",
     ):
         environment.pop(name, None)

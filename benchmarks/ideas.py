@@ -63,7 +63,7 @@ class Maker:
     def __init__(self, seed: int = 1) -> None:
         self.random = random.Random(seed)
         self.words = vocabulary(self.random)
-        # Zipf: the word of rank r stands in a share of about 1/r of a text.
+        # By Zipf's law, the word of rank r occurs in a share of about 1/r of the texts.
         self.weights = [1 / (rank + 8) for rank in range(len(self.words))]
         self.cumulative: list[float] = []
         total = 0.0
@@ -146,8 +146,8 @@ def saving(folder: Path, *, fresh: bool, rounds: int) -> list[Row]:
     bare = open_bare(folder / f"bare_{label}.db")
     bare.execute("CREATE TABLE ideas(id TEXT PRIMARY KEY, document TEXT NOT NULL)")
     store = Store.open(folder / f"ours_{label}.db")
-    # In turns, so that the machine's moods fall on both alike; made and forgotten as they come,
-    # as in a server.
+    # Alternate between the two stores, so that changes in the speed of the machine affect both
+    # equally. Create and discard the ideas as they come, as a server does.
     ours: list[float] = []
     peer: list[float] = []
     size = 0
@@ -220,7 +220,8 @@ def reading_schemas(rounds: int) -> list[Row]:
     schema = solution_schema(tools, output)
     idea = Idea([{"type": "input", "input": {"path": "."}}], schema, None)
 
-    # In turns, and the fastest of each, because other processes can only make them slower.
+    # Alternate between these and take the fastest time of each, because other processes can only
+    # make them slower.
     reads: dict[str, Callable[[], object]] = {
         "encode": lambda: encode_text(schema),
         "read the calls in the schema of a Solution of 50 tools (us)": lambda: (
@@ -467,9 +468,9 @@ def catalogue(folder: Path, count: int) -> list[Row]:
     start = time.perf_counter()
     with_names = min(count, 2_000)
     for number in range(count):
-        # Of 1,000 ideas one calls this: a page of 50 is far apart then.
+        # One in 1,000 ideas makes this call, so the ideas on a page of 50 are far apart.
         rare = number % 1_000 == 7
-        # And the oldest 3% called what nobody calls any more.
+        # The oldest 3% of the ideas made a call that no later idea makes.
         old = number < count * 0.03
         tool, module = ("old", "gone") if old else ("rare", "far") if rare else ("tool_1", "near")
         call: JSON = {"_tool": tool, "_module": module, "n": number}
@@ -628,7 +629,7 @@ def searching(store: Store, maker: Maker, count: int, *, whole: bool) -> Row:
     if whole:
         queries = [maker.text(12) for _ in range(100)]
     else:
-        # Words found in up to 5% of the ideas, the most frequent of them too.
+        # Use words that occur in up to 5% of the ideas, including the most frequent of these words.
         connection.execute(
             "CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', 'idea_words', 'row')"
         )
@@ -641,7 +642,7 @@ def searching(store: Store, maker: Maker, count: int, *, whole: bool) -> Row:
         queries = words[:50] + source.sample(words, min(50, len(words)))
 
     for query in queries:
-        # The best of 3: what other processes do meanwhile is not what is measured.
+        # Take the best of three times, because other processes must not affect the measurement.
         times.append(
             min(
                 timed(lambda query=query: store.ideas.search(query, caller=SEES_ALL))

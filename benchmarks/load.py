@@ -287,7 +287,7 @@ async def measure(folder: Path, seconds: float, clients: int, every: float) -> d
     server, load, modules = Server(config, noise), Load(), Modules(log)
     watch = Watch(server, modules, seconds)
     try:
-        # All modules are up before the load begins.
+        # Wait until all modules are up, so that the load begins only then.
         await Client(server.url).call(
             "run_plan", {"calls": [{"_tool": one, "n": 0} for one in ("look", "wait", "put")]}
         )

@@ -37,7 +37,7 @@ from ideabridge.bridge.minds.instructions import instructions
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
 
-# It may run as a program of this folder.
+# Add the folder above, because this file may also be run as a script.
 sys.path.insert(1, str(Path(__file__).parents[1]))
 from benchmarks.tokens import Conversation, Count, answer_of, dumped, tokenizer
 from benchmarks.tokens_parts import catalogue
@@ -88,7 +88,7 @@ class ByTurns:
         }
         if offer == "needed":
             asked["tools"] = list[JSON](tools_of(self.task))
-        # The tools of the server have been read before.
+        # The model has already read the tools of the server.
         self.talk.seen()
         self.run = str((await self._call({**asked, "mind": "turns"}))["run"])
 
@@ -141,7 +141,7 @@ async def by_turns(stage: Stage, task: Task, count: Count, offer: str, way: str)
         if told["status"] != "done":
             raise SystemExit(f"{task.name} by turns, {way}: {told}")
 
-    # The model reads the last answer once, and says what came of it.
+    # The model reads the last answer once in order to report the result.
     solving.talk.price += solving.talk.context * 0.1
     return solving.talk.price
 
@@ -153,7 +153,7 @@ async def by_endpoint(bridge: Bridge, task: Task, count: Count, offer: str, way:
     """The price of a task in one Request."""
     tools = tools_of(task) if offer == "needed" else None
     solution = solution_of(task, way)
-    # The Request is the same whoever answers it.
+    # The Request is the same whoever answers it, so any mind will do.
     run = await bridge.solve(
         task.name, input=task.given, output_schema=ANYTHING, tools=tools, mind="turns"
     )

@@ -209,7 +209,7 @@ async def replayed_copies(bridge: Bridge) -> dict[str, object]:
                 raise SystemExit(f"the replay with {name} gave another output")
             seconds.append(time.perf_counter() - begin)
 
-    # The first replays fill caches.
+    # Leave out the first replays, because they fill caches.
     ours, peer = (statistics.median(seconds[5:]) * 1e3 for seconds in taken.values())
     what = f"ms a replay of {LENGTH} calls with copied values, beside one with references"
     ratio = ours / peer

@@ -163,7 +163,7 @@ def processes() -> list[Path]:
         try:
             fields = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         except OSError:
-            # It is no process, or it has ended.
+            # This is not a process, or it has just ended.
             continue
 
         children.setdefault(fields[1], []).append(folder.name)
@@ -186,7 +186,7 @@ def used() -> tuple[float, float]:
         except OSError:
             continue
 
-        # User and system time, also of children that have ended.
+        # Add the user time and the system time, including those of children that have ended.
         ticks += sum(int(field) for field in fields[11:15])
         kilobytes += int(status.partition("VmHWM:")[2].split()[0]) if "VmHWM:" in status else 0
 
@@ -196,7 +196,7 @@ def used() -> tuple[float, float]:
 def forget_peaks() -> None:
     """Let the peaks of memory begin anew."""
     for folder in processes():
-        # A process may have ended in the meantime.
+        # The process may have ended in the meantime.
         with suppress(OSError):
             (folder / "clear_refs").write_text("5", encoding="utf-8")
 
@@ -272,7 +272,8 @@ async def measure(folder: Path) -> list[JSONObject]:
     rows: list[JSONObject] = []
     toolbox = Toolbox(record, search, read_issue, note)
     async with Bridge(toolbox=toolbox, store=folder / "ideas.sqlite") as bridge:
-        # The first publication also imports modules and starts processes.
+        # Publish once without measuring, because the first publication also imports modules and
+        # starts processes.
         await published(bridge, by_hand(bridge, 60), "first", 60)
         sessions: list[Measured] = []
         for calls, bound in SESSIONS:

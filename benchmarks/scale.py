@@ -295,8 +295,8 @@ def simulate(figures: Figures, cores: int, rate: float) -> tuple[float, float]:
         arrivals.append(at)
         at += draw.expovariate(rate / CHAIN)
 
-    # (time, kind, writes that are left): kinds are 0, a run arrives; 1, the queue is unlocked;
-    # 2, a run writes.
+    # Each event consists of a time, a kind, and the number of writes that are left. The kinds are:
+    # 0, a run arrives; 1, the queue is unlocked; 2, a run writes.
     events = [(at, 0, 0) for at in arrivals]
     free = [0.0] * cores
     waiting: deque[float] = deque()
@@ -329,7 +329,7 @@ def simulate(figures: Figures, cores: int, rate: float) -> tuple[float, float]:
             leaving = [waiting.popleft() for _ in range(min(TOGETHER, len(waiting)))]
             heapq.heappush(events, (now + figures.claim(len(leaving)), 1, 0))
 
-    # The first half fills the system.
+    # Leave out the first half, which fills the system.
     return _late(took), _late([*queued, *(SIMULATED - arrived for arrived in waiting)])
 
 

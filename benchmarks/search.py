@@ -98,7 +98,8 @@ def main() -> int:
     rows: list[JSONObject] = []
     for name, kind in (("records", records), ("text", lines)):
         ours, peer = min(measure(kind) for _ in range(2))
-        # Text is read at once; taking it apart is compared with reading records.
+        # The peer reads a text in one piece, so compare splitting the text with the peer's reading
+        # of records.
         peer = peer if name == "records" else float(str(rows[0]["peer"]))
         ratio = ours / peer
         what = f"lifting: 200 literals, 50 results, 10 MB of {name} (s)"

@@ -94,7 +94,8 @@ def peer(port: int | None) -> None:
 
         import uvicorn
 
-        # Named as TCP, or asyncio leaves Nagle's delay on, and both would only measure that.
+        # Set the protocol to TCP, because asyncio would otherwise leave Nagle's algorithm on, and
+        # both measurements would only show its delay.
         listening = socket.socket(proto=socket.IPPROTO_TCP)
         listening.bind(("127.0.0.1", 0))
         listening.listen(100)
@@ -425,7 +426,7 @@ def module_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
     with ExitStack() as stack:
         ours = Pipe(configured(place, module=True), OLD, stack)
         bare = Pipe([sys.executable, __file__, "--peer"], OLD, stack)
-        # Waits until the module is up.
+        # This call waits until the module is up.
         ours.call("run_plan", {"calls": [{"_tool": "add", "_module": "module", **ADD}]})
         taken = anyio.run(_hops, ours, bare, rounds)
         ours.input.close()

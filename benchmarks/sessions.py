@@ -150,7 +150,7 @@ def serving(folder: Path, used: list[Used], start: Start | None) -> list[str]:
         entries[server.name] = {
             "command": server.command[0],
             "args": server.command[1:],
-            # Forty servers that start at once take their time.
+            # Allow more time, because forty servers start at once.
             "connect_timeout": 180,
         }
         if start is not None:
@@ -241,7 +241,7 @@ def shared_cost(folder: Path, used: list[Used]) -> tuple[float, int]:
             for place in (2 * number, 2 * number + 1):
                 use(session, used[place % len(used)])
 
-        # The sessions are in this process, so everything below it belongs to the server.
+        # The sessions are in this process, so all other processes below it belong to the server.
         own = os.getpid()
         pids = [pid for pid in tree([own]) if pid != own]
         return memory_of(pids), len(pids)
@@ -284,7 +284,7 @@ def first_answers(folder: Path, used: list[Used], rounds: int) -> dict[str, list
                 opened.append(Answered(opened_at - began, opening))
                 listed.append(Answered(listed_at - opened_at, both - opening))
                 if not number:
-                    # In the first round, the lists of the servers are stored.
+                    # Use the servers in the first round, so that their lists are stored.
                     for server in some:
                         use(session, server)
                 session.input.close()

@@ -45,7 +45,7 @@ import anyio
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
 
-# It may run as a program of this folder.
+# Add the folder above, because this file may also be run as a script.
 sys.path.insert(1, str(Path(__file__).parents[1]))
 from benchmarks.tokens_parts import catalogue
 from benchmarks.tokens_parts.tasks import ENTITIES, RELATIONS, more_tasks
@@ -201,7 +201,7 @@ async def ours(stage: Stage, task: Task, count: Count, way: str, *, warm: bool) 
     if result.is_error or told["status"] != "done":
         raise SystemExit(f"{task.name} as {way}: {result.content}")
     talk.read(answer_of(result))
-    # The model reads the last answer once, and says what came of it.
+    # The model reads the last answer once in order to report the result.
     talk.price += talk.context * AGAIN
     return talk
 
@@ -321,8 +321,8 @@ async def code_mode(stage: Stage) -> AsyncGenerator[Any]:
     server = fastmcp.FastMCP("peer", transforms=[mode.CodeMode(max_tool_calls=None)])
     for name, one in modules.items():
         started = {"command": one.command, "args": [*one.args], "env": {**one.env}}
-        # It speaks to each server in the era of that server, not in its client's, which some of
-        # them do not know.
+        # Let the proxy use the era of each server instead of its client's, because some servers do
+        # not know the latter.
         server.mount(proxy({"mcpServers": {name: started}}, mode="auto"), namespace=name)
 
     async with fastmcp.Client(server) as client:

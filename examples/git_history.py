@@ -140,8 +140,8 @@ def measure_patch(patch: str) -> Size:
     lines = patch.split("\n")
     for number, line in enumerate(lines):
         if old > 0 or new > 0:
-            # Inside a hunk its own counts determine its end: a line "--- a" may be a
-            # removed "-- a".
+            # The counts of a hunk decide where it ends, because a line `--- a` inside it may be the
+            # removed line `-- a`.
             added += line.startswith("+")
             removed += line.startswith("-")
             old -= not line.startswith(("+", "\\"))

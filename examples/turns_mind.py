@@ -29,9 +29,9 @@ TASK = {
     "mind": "turns",
 }
 SOLUTIONS: list[Any] = [
-    # Not a Solution: nothing runs, and the turn stays open.
+    # This is not a Solution, so nothing runs and the turn stays open.
     "Count the names.",
-    # An unknown tool: the other call runs, and the next Request contains the error.
+    # One tool is unknown. The other call runs, and the next Request contains the error.
     {
         "calls": [
             {"_tool": "cuont", "items": "†input.names", "_outputPath": "number"},

@@ -98,8 +98,8 @@ def build(folder: Path) -> Path:
     if missing or foreign:
         sys.exit(f"missing: {missing}; does not belong there: {foreign}")
 
-    # The registry finds this line in the package's page, and so knows that package and server
-    # have one owner.
+    # The registry looks for this line in the package's page, in order to know that the package and
+    # the server have the same owner.
     if f"mcp-name: {NAMESPACE}/ideabridge" not in metadata:
         sys.exit(f"README.md: expected the comment `mcp-name: {NAMESPACE}/ideabridge`")
 

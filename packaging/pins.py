@@ -69,7 +69,7 @@ def check(file: str, python: str) -> None:
     if done.returncode:
         sys.exit(f"{file}: the versions cannot be installed on Python {python}:\n{done.stderr}")
 
-    # An environment has its own pip.
+    # Each environment has its own pip, so it needs no pin.
     unpinned = names(done.stdout) - names((ROOT / file).read_text(encoding="utf-8")) - {"pip"}
     if unpinned:
         sys.exit(f"{file}: no version of what Python {python} needs: {', '.join(sorted(unpinned))}")

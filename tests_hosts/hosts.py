@@ -69,7 +69,7 @@ def codex(folder: Path, server: list[str] | None, model: str, **variables: str) 
     """
     environment = _environment(folder, SCRIPTED_KEY="x", **variables)
     if server is None:
-        # It reads the files of a project that the user trusts.
+        # Codex reads a project's files only if the user trusts the project.
         entry = f'[projects.{json.dumps(str(folder))}]\ntrust_level = "trusted"\n'
     else:
         entry = f"""[mcp_servers.ideabridge]
@@ -167,8 +167,8 @@ def opencode(folder: Path, server: list[str] | None, model: str, **variables: st
     place = folder / "home" / ".config" / "opencode" / "opencode.json"
     place.parent.mkdir(parents=True)
     place.write_text(json.dumps(configuration))
-    # Its package picks the program of this machine in a script of its installation, which
-    # does not run here.
+    # Start the program directly, because the package normally selects it in an installation script,
+    # which does not run here.
     program = min(MODULES.glob("opencode-*/bin/opencode"))
     _run(
         [str(program), "run", "--pure", "--auto", "--dir", str(folder), "Go."], folder, environment
@@ -192,7 +192,7 @@ def gemini(folder: Path, server: list[str] | None, model: str, **variables: str)
     place = folder / "home" / ".gemini" / "settings.json"
     place.parent.mkdir()
     place.write_text(json.dumps(settings))
-    # It reads the files of a project that the user trusts.
+    # Gemini CLI reads a project's files only if the user trusts the project.
     trusted = place.with_name("trustedFolders.json")
     trusted.write_text(json.dumps({str(folder): "TRUST_FOLDER"}))
     program = [
@@ -225,8 +225,8 @@ def claude_code(folder: Path, server: list[str] | None, model: str, **variables:
         place = folder / "mcp.json"
         place.write_text(json.dumps(settings))
         servers = ["--mcp-config", str(place), "--strict-mcp-config"]
-    # Its package picks the program of this machine in a script of its installation, which
-    # does not run here.
+    # Start the program directly, because the package normally selects it in an installation script,
+    # which does not run here.
     program = min(MODULES.glob("@anthropic-ai/claude-code-*/claude"))
     words = ["-p", "Go.", *servers, "--allowedTools", "mcp__ideabridge"]
     _run([str(program), *words], folder, environment)

@@ -101,7 +101,7 @@ def test_a_log(name: str, host: Host, tmp_path: Path, monkeypatch: pytest.Monkey
     calls = [
         (one.call.name, one.items[0].parameters, one.value) for one in function.run.machine.history
     ]
-    # These two keep the texts of a result and not its structured content.
+    # These two hosts keep the text of a result, but not its structured content.
     is_incomplete = name in ("gemini-cli", "opencode")
     assert report.runs[0].incomplete == is_incomplete
     assert calls == [
@@ -111,7 +111,7 @@ def test_a_log(name: str, host: Host, tmp_path: Path, monkeypatch: pytest.Monkey
         ("send", {"to": "ann", "text": "Order o-17: 12 EUR"}, "sent to ann: Order o-17: 12 EUR"),
     ]
     assert function.run.steps == (0, 1, 2, 3)
-    # Without structured content nothing shows that the order came from the first call, so it is a
-    # parameter, with the recorded order as its default.
+    # Without structured content, nothing shows that the order came from the first call, so it is a
+    # parameter with the recorded order as its default.
     order = "o-17" if is_incomplete else "o-31"
     assert answers == ["sent to ann: Order o-17: 12 EUR", f"sent to bob: Order {order}: 12 EUR"]

@@ -115,7 +115,8 @@ def session(
     published = yield "publish_idea", publish
     assert "noon_there" in published, published
     for number in range(LATER if lists_again else 1):
-        # Each with other arguments, or a host takes it for a loop.
+        # Make each call with different arguments, because a host would otherwise take the calls for
+        # a loop.
         yield "check_run", {"run": run_in(planned), "wait_s": number / 100}
         if model.named("noon_there") is not None:
             break
@@ -145,11 +146,11 @@ def test_a_session(name: str, host: Host, tmp_path: Path) -> None:
         raise model.failure
     assert model.finished
 
-    # What the host's model is told is what the server tells.
+    # The host's model must be told exactly what the server tells the host.
     for tool in own_tools(programs=True, every=False):
         offered_name = model.named(tool["name"])
         if offered_name is None:
-            # A client that shows forms is not offered this one.
+            # This tool is not offered to a client that shows forms.
             assert codex
             assert tool["name"] == "decide_approval"
             continue

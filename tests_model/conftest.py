@@ -31,8 +31,8 @@ def serving(*options: str) -> Generator[str]:
         "IDEABRIDGE_MODEL_PYTHON", str(Path(__file__).parent.parent / ".venv-model/bin/python")
     )
     command = [python, str(_SERVE), *options]
-    # It says on standard error what it refuses, each time; what matters of that comes back
-    # to us in answers.
+    # Ignore standard error, because the server writes every refusal there, and those that matter
+    # are also in its answers.
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as server:
@@ -42,7 +42,7 @@ def serving(*options: str) -> Generator[str]:
             assert port, f"the model's server ended: {' '.join(command)}"
             url = f"http://127.0.0.1:{port}/v1"
             began = time.monotonic()
-            # It listens already; it answers once it is up.
+            # The server is already listening, but it answers only once it is up.
             assert httpx.get(f"{url}/models", timeout=_PATIENCE).status_code == 200, (
                 time.monotonic() - began
             )

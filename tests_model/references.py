@@ -43,7 +43,7 @@ def count_references(solutions: Sequence[JSON], given: JSON, results: Sequence[J
         given: the input.
         results: of all calls of the run that were done.
     """
-    # As text with its type: true is not 1.
+    # Compare the values as text that includes their types, because True equals 1 in Python.
     known = {
         repr(leaf)
         for value in (given, *results)

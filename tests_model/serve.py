@@ -31,7 +31,7 @@ def model_file() -> Path:
 def _end_with_parent() -> None:
     while sys.stdin.buffer.read(1024):
         pass
-    # A generation under way would hold up a polite end.
+    # Do not end the process gracefully, because a generation in progress would delay that.
     os._exit(0)
 
 
@@ -44,7 +44,7 @@ def main() -> None:
     )
     given = parser.parse_args()
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    # This environment is none the type checker sees.
+    # Import these by name, because the type checker does not know this environment.
     application: Any = import_module("llama_cpp.server.app")
     settings: Any = import_module("llama_cpp.server.settings")
     uvicorn: Any = import_module("uvicorn")
@@ -58,7 +58,7 @@ def main() -> None:
                 n_threads=given.threads,
                 n_threads_batch=given.threads,
                 seed=1,
-                # Logits of every token of the context would take 200 KB each.
+                # The logits of all tokens in the context would take 200 KB per token.
                 logits_all=False,
                 verbose=False,
             )
@@ -66,7 +66,7 @@ def main() -> None:
     )
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
-        # What knocks from now on waits until the server takes it.
+        # From now on, connections wait until the server accepts them.
         sys.stdout.write(f"{listening.getsockname()[1]}\n")
         sys.stdout.flush()
         server.run(sockets=[listening])

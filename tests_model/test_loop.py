@@ -29,7 +29,7 @@ NUMBER: JSONObject = {"type": "integer"}
 @asynccontextmanager
 async def bridged(url: str, **how: Any) -> AsyncGenerator[Bridge]:
     settings: dict[str, bool | int | float | str] = {"temperature": 0, "seed": 1, "max_tokens": 160}
-    # The prompt is that of the table in docs/minds.md.
+    # Use the same prompt as for the table in docs/minds.md.
     bridge = Bridge(Configuration(programs=False), toolbox=toolbox())
     configuration = ModelConfiguration(
         name="openai:smollm2", base_url=url, settings=settings, **how
@@ -63,15 +63,15 @@ async def test_a_run_ends_whatever_the_model_writes(url: str, output: str) -> No
 
     assert status in ("done", "limit", "stalled"), run.answer()
     if output == "auto":
-        # Held to the schema, it begins with the right tool and the right numbers; what it adds to
-        # that is its own.
+        # If the schema is enforced, the model begins with the right tool and the right numbers.
+        # What it adds to that can be anything.
         first = run.calls()[0]
         assert (first.call.raw, first.value) == ({"_tool": "add", "a": 120, "b": 7}, 127)
 
 
 async def test_an_error_of_a_call_is_told_and_the_model_asked_again(url: str) -> None:
     async with bridged(url) as bridge:
-        # Nobody lives there: the tool fails, and no output can come of it.
+        # Zoe is not in the data, so the tool fails and there can be no output.
         run = await bridge.solve(
             "What is the phone number of Zoe?", tools=["phone"], limits={"requests": 2}
         )
@@ -108,8 +108,8 @@ async def test_a_pattern_that_would_kill_the_server_never_reaches_it(url: str) -
 
 
 async def test_a_request_too_long_for_the_model_ends_with_an_error_that_says_so() -> None:
-    # The server says so by an answer without a word, or by hanging up: after the latter it
-    # is asked again.
+    # The server reports this either with an empty answer or by closing the connection. After a
+    # closed connection, it is asked again.
     with serving("--context", "512") as url:
         async with bridged(url) as bridge:
             run = await bridge.solve("What is 120 plus 7?", output_schema=NUMBER, tools=OFFERED)

@@ -27,7 +27,7 @@ BEGAN_RIGHT = 15
 
 
 async def test_a_small_model_solves_small_tasks(url: str) -> None:
-    # The prompt is that of the table in docs/minds.md.
+    # Use the same prompt as for the table in docs/minds.md.
     bridge = Bridge(Configuration(programs=False), toolbox=toolbox())
     settings: dict[str, bool | int | float | str] = {"temperature": 0, "seed": 1, "max_tokens": 160}
     bridge.mind = ModelMind(
@@ -40,7 +40,7 @@ async def test_a_small_model_solves_small_tasks(url: str) -> None:
     assert sum(one.solved for one in scores) >= SOLVED, summary(scores)
     assert sum(one.valid_first for one in scores) >= VALID, summary(scores)
     assert sum(one.began_right for one in scores) >= BEGAN_RIGHT, summary(scores)
-    # Values that are at hand are referred to more often than copied or guessed.
+    # The model refers to values that are available more often than it copies or guesses them.
     written = sum(one.references.written for one in scores)
     possible = sum(one.references.possible for one in scores)
     assert 2 * written > possible > 0, summary(scores)

@@ -210,7 +210,7 @@ class Cluster:
         else:
             alive = [one for one in self._members if one.kind == kind and one not in self._starting]
             while not alive:
-                # Both are starting.
+                # Both members are starting.
                 await asyncio.wait(self._starting.values(), return_when=asyncio.FIRST_COMPLETED)
                 alive = [
                     one for one in self._members if one.kind == kind and one not in self._starting
@@ -241,8 +241,8 @@ class Cluster:
                 await asyncio.to_thread(member.start)
                 break
             except MemberError as error:
-                # A supervisor starts it again: others may have kept the store locked while
-                # they were frozen.
+                # A supervisor would start it again, because other members may have kept the store
+                # locked while they were frozen.
                 self.counts["starts that failed"] += 1
                 if again == _STARTS - 1:
                     self._witness.violations.append(str(error))

@@ -35,8 +35,8 @@ from .rooms import OUTPUT, TOOLS, rooms_plan, task_of
 sys.path.insert(1, str(Path(__file__).parents[2]))
 from tests.disk import Disk
 
-# Before the fork: a life is to be killed at its work, not at its imports, which wait for
-# the first module.
+# Import these before the fork. A life should be killed while it works, not during these imports,
+# which otherwise happen when the first module is needed.
 driver = importlib.import_module("ideabridge.bridge.driving.driver")
 importlib.import_module("ideabridge.bridge.modules.module")
 
@@ -122,7 +122,7 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
 
     def tell(record: RunRecord, why: str) -> None:
         if "could not be written" in why:
-            # The store is failing. It is tried again.
+            # The store is failing, so try the run again later.
             say(f"late {record.id}")
         elif "is set aside" in why:
             say(f"aside {record.id}")
@@ -142,8 +142,8 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
                 try:
                     say(f"skipped {skip_unknown(run)}")
                 except IdeabridgeError:
-                    # The store is failing, or another life has the run; then it is not
-                    # needed here any more.
+                    # Either the store is failing, or another life has the run, which is then no
+                    # longer needed here.
                     if run.runner.lost is None:
                         await anyio.sleep(PAUSE)
             say(f"ended {run.id} {run.status} {run.runner.lost or ''}")
@@ -253,13 +253,14 @@ class Life:
         say = partial(_say, writing)
         try:
             os.close(self._reading)
-            # What it logs is counted, and does not mix with what the parent prints.
+            # Write the log to a file, where it is counted and does not mix with the output of the
+            # parent.
             noise = os.open(folder / "noise", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             os.dup2(noise, 2)
             if elsewhere:
                 setattr(driver, "_place", lambda: ("another boot", "another space"))  # noqa: B010 - it is private
 
-            # A reload that comes before the life can follow it changes nothing.
+            # Ignore a reload that arrives before the life can follow it.
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)
             with self.disk:
                 anyio.run(live, folder, first, seed, say)
@@ -311,10 +312,10 @@ class Life:
 
         self.said.setdefault(rest.partition(" ")[0], []).append(word)
         if word in ("run", "resumed", "late"):
-            # A room goes on with the run that it belongs to.
+            # A room continues together with the run that it belongs to.
             self.open.update({rest} if "." not in rest else ())
         elif word == "aside":
-            # It waits for a person.
+            # The run waits for a person.
             self.open.discard(rest)
         elif word == "ended":
             run_id, status, why = rest.split(" ", 2)
@@ -372,5 +373,6 @@ def _cause(error: BaseException) -> str:
 
 
 def _say(writing: int, line: str) -> None:
-    # Less than a pipe takes at once: whole or not at all.
+    # A pipe takes a line of this length in one piece, so it is written either completely or not at
+    # all.
     os.write(writing, " ".join(line[:500].split("\n")).encode() + b"\n")

@@ -66,7 +66,7 @@ def plan_of(number: int, seed: int, slowness: int = 25) -> Plan:
     for fan in range(fans):
         call(f"f{fan}", draw.choice(names), "†state.c0.value")
 
-    # Reads two branches: it starts when the later of them is done.
+    # This call reads two branches, so it starts when the later one is done.
     call("j", names[-1], f"†state.f{fans - 1}.value", _imports=["†state.e", f"†state.c{links - 1}"])
     plan: Plan = {
         "name": str(number),
@@ -104,7 +104,7 @@ def program_of(number: int, seed: int, slowness: int = 25) -> Plan:
     def call(n: str) -> str:
         nonlocal count
         count += 1
-        # A loop makes the same call several times: `turn` tells them apart.
+        # A loop makes the same call several times, so `turn` distinguishes them.
         key = f"f'program{number}/{count}/{{turn}}'"
         return f"crash.{draw.choice(names)}(key={key}, n={n}, ms={draw.randint(0, slowness)})"
 

@@ -87,7 +87,7 @@ def told_by(store: Store, run_id: str) -> Told:
                 told.steps.append(Step(event["request"]))
             case "call_proposed":
                 told.calls.append(event["call"])
-                # A program that is a plan answers no Request.
+                # A program that is a plan does not answer a Request.
                 if told.steps:
                     told.steps[-1].begun = True
                     told.steps[-1].calls.append(event["call"])

@@ -163,7 +163,8 @@ class Servers:
         ids = [await self._begin(server) for server in servers]
         victim = self._draw.randrange(len(servers))
         await asyncio.sleep(self._draw.uniform(0, 1))
-        # The store is looked at as the kill leaves it, so nobody else writes meanwhile.
+        # Stop the servers first, so that nobody writes to the store before its state after the kill
+        # is examined.
         for server in servers:
             server.signal(signal.SIGSTOP)
 

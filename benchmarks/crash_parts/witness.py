@@ -76,8 +76,8 @@ class Witness:
                 self._modules.add(int(pid))
                 continue
 
-            # An item of an `_each` is known by the number it ran with, any other call
-            # by its key alone.
+            # An item of an `_each` is identified by its key and the number with which it ran, and
+            # any other call by its key alone.
             name = rest[0], rest[1] if rest[0].endswith("/e") else ""
             self._heard[kind].add((name, int(pid)))
             if kind == "ran":
@@ -124,7 +124,7 @@ class Witness:
         """
         if name in self.flying or name in self.thawed or (self._killed and not self.ran[name]):
             return True
-        # Its answer may have been written in part.
+        # The answer may have been written only in part.
         cut = self._heard["ran"] - self._heard["said"]
         return any((name, pid) in cut for pid in self._killed)
 
@@ -174,7 +174,8 @@ class Witness:
             record.id: record.driver for record in map(store.runs.get, found) if record is not None
         }
         told = {run_id: told_by(store, run_id) for run_id in found}
-        # After the journals: what they have as ended is in the log.
+        # Read the log after the journals, so that it contains everything that has ended according
+        # to the journals.
         self.read_log()
         for run_id in found:
             driven = str(drivers[run_id]).rsplit("|", 3)[1:2] == [str(killed)]
@@ -290,7 +291,7 @@ class Witness:
         made = Counter(step.request for step in told.steps)
         for request, count in made.items():
             if request == last.request and not last.begun:
-                # Nothing of its answer is there: it may be asked again.
+                # No part of the answer is in the journal, so the Request may be asked again.
                 self._answered.pop(request, None)
                 continue
 
@@ -306,9 +307,9 @@ class Witness:
         """No execution whose end was journaled has run again."""
         self.read_log()
         for name, count in self.frozen.items():
-            # A process that was frozen just before it sent a call sends it when it wakes. Only a
-            # call that may run twice can have finished elsewhere meanwhile: `bump` and `fail` are
-            # never run again.
+            # A process that was frozen just before it sent a call sends the call when it wakes. In
+            # the meantime, only a call that may run twice can have finished elsewhere, because
+            # `bump` and `fail` never run again.
             if self.ran[name] != count and name not in self.thawed:
                 self.violations.append(
                     f"{name} had finished after {count} executions, and ran again"

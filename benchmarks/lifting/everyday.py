@@ -57,7 +57,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client import ClientRequestContext
 from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, TextContent
 
-# The tasks beside this file; the folder above has `benchmarks`.
+# The tasks are beside this file, and `benchmarks` is in a folder above it.
 sys.path.insert(1, str(Path(__file__).parents[2]))
 from benchmarks.lifting import everyday_data, everyday_files
 from benchmarks.lifting.everyday_filling import Form, Inputs, fill
@@ -190,7 +190,7 @@ class Gateway:
         """
         cursor: str | None = None
         while True:
-            # Not from the client's cache, which the server allows for some seconds.
+            # Do not use the client's cache, which the server allows for some seconds.
             page = await self._client.list_tools(cursor=cursor, cache_mode="refresh")
             for tool in page.tools:
                 if tool.name == name:

@@ -312,7 +312,7 @@ async def replayed(
         row.warned += [f"asked: {why}"[:300] for why in asked]
         return
 
-    # What a person approved was said to them, and is assumed no longer.
+    # A person who approved something was told about it, and it is then no longer listed as assumed.
     said = bool(run.assumed or asked)
     defaults: list[JSON] = []
     if isinstance(properties, dict):
@@ -332,8 +332,8 @@ async def replayed(
 
     row.counts[kind] += 1
     row.counts["wrong by defaults alone"] += visible
-    # An answer that names another value is not silent, but it does not warn of the
-    # one that is wrong.
+    # An answer that names another value is not silent, but it does not warn about the value that is
+    # wrong.
     named = [str(one.get("at")) for one in run.assumed]
     row.counts["wrong, another value named"] += said and not any(
         at.startswith(differs[0][0]) for at in named

@@ -245,7 +245,7 @@ def _tau2(domain: str) -> Iterator[Case]:
     error = cast("type[Exception]", _module("inspect_ai.tool").ToolError)
     databases = _module(f"inspect_evals.tau2.{domain}.data_model")
     schema = databases.RetailDB if domain == "retail" else databases.FlightDB
-    # The methods without the store of inspect: the state is an attribute.
+    # Use the methods without the store of inspect, so that the state is an attribute.
     plain = type(
         title,
         (),
@@ -356,7 +356,7 @@ class _Bfcl:
         raise CallError(f"no tool {tool}")
 
     def state(self) -> JSON:
-        # The objects within are compared by benchmarks/effects.py.
+        # The objects inside these are compared by benchmarks/effects.py.
         return [as_json(cast("dict[str, object]", vars(one))) for one in self._instances]
 
 

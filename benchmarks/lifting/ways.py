@@ -109,7 +109,7 @@ def linked(steps: list[Step], first: list[JSON], second: list[JSON]) -> list[Cal
 
         calls.append(Call(step, flows))
         for path, value in places(first[number]):
-            # A plain reference has no keys with spaces or dots.
+            # A plain reference contains no keys with spaces or dots.
             plain = all(re.fullmatch(r"[\w-]+", str(one)) for one in path)
             if plain and value is not None and at(second[number], path) == value:
                 known.setdefault(json.dumps(value), (number, path))
@@ -210,7 +210,7 @@ def toolbox_of(case: Case, environment: Environment) -> Toolbox:
 
     def defined(shape: ToolShape) -> tuple[Tool, Activity]:
         async def run(parameters: JSONObject, _: ActivityContext) -> JSON:
-            # A call takes a moment, so that others could begin.
+            # Let each call take a moment, so that others can begin.
             await anyio.sleep(0.001)
             try:
                 return environment.call(shape.name, parameters)

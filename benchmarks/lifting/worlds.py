@@ -126,8 +126,8 @@ class Renaming:
                 return shown
             return f"{1 + seed[31] % 9}{shown[1:]}"
 
-        # Consonants and vowels take turns, so that no renamed word is a word of these
-        # texts by accident.
+        # Alternate consonants and vowels, so that no renamed word is by chance a word of these
+        # texts.
         letters = ("bdfgklmnprstvz", "aeiou")
         made = "".join(
             letters[place % 2][seed[place % 32] % len(letters[place % 2])]
@@ -314,7 +314,7 @@ def _tokens(value: JSON) -> list[str]:
         return []
     text = _DATE.sub(" ", str(value))
     if len(text) > 80:
-        # A long text was written by a model: its words are no entities.
+        # A long text was written by a model, so its words are not entities.
         return []
     return [
         one for one in _TOKENS.findall(text) if len(one) >= _SHORTEST and one.lower() not in _COMMON

@@ -127,7 +127,7 @@ def filled_in(
     properties = schema.get("properties")
     given = case.given(world)
     if schema.get("additionalProperties") is False and isinstance(properties, dict):
-        # A caller sees the schema. What the program reads from results needs no parameter.
+        # A caller sees only the schema, and what the program reads from results needs no parameter.
         given = {key: value for key, value in given.items() if key in properties}
 
     inputs = answer.get("inputs")

@@ -85,7 +85,7 @@ async def last_text(graph: Any, recursions: int, *, stream: bool) -> str:
     if not stream:
         return str((await graph.ainvoke(start, config))["messages"][-1].content)
 
-    # "messages" makes the model stream, "values" gives the history as it grows.
+    # "messages" makes the model stream, and "values" returns the growing history.
     state: Any = None
     async for mode, value in graph.astream(start, config, stream_mode=["messages", "values"]):
         if mode == "values":

@@ -18,7 +18,7 @@ def prepare(rounds: Rounds, work: Work, apart: float | None) -> Callable[[], Awa
     messages: Any = importlib.import_module("pydantic_ai.messages")
     function: Any = importlib.import_module("pydantic_ai.models.function")
     tool: str = getattr(work, "__name__", "")
-    # Arguments are text, as a model gives them; written before the clock runs.
+    # Arguments are text, as a model writes them. Write them before the time is measured.
     texts = itertools.cycle(
         [*([f'{{"x": {number}}}' for number in numbers] for numbers in rounds), None]
     )

@@ -61,8 +61,8 @@ class Server:
         end = time.monotonic() + STARTS
         while not self.url:
             for line in noise.read_text()[begins:].splitlines(keepends=True):
-                # Other lines name the address too, and those of a server that was started
-                # before come late.
+                # Other lines contain the address as well, and those of a server that was started
+                # earlier can come late.
                 if "serving on http://" in line and line.endswith("\n"):
                     self.url = line.split()[-1]
 
@@ -182,7 +182,8 @@ class Client:
             self.close()
             raise
 
-        # A balancer, or a server that cannot read a request, answers with an error for no request.
+        # A balancer, or a server that cannot read a request, answers with an error that belongs to
+        # no request.
         found = next(
             (
                 one

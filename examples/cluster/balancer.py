@@ -61,8 +61,8 @@ class Balancer:
         self._sessions: dict[str, str] = {}
         self._down: dict[str, float] = {}
         self._number = 0
-        # A kept connection to a server that has died would look like a request that the
-        # server has taken.
+        # Do not keep connections open, because with a kept connection to a server that has died, it
+        # would look as if the server had accepted the request.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         self._client = httpx.AsyncClient(timeout=None, limits=limits, trust_env=False)
 
@@ -82,7 +82,7 @@ class Balancer:
             group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
-            # A client of 2026-07-28 cancels its request by leaving.
+            # A client of 2026-07-28 cancels its request by closing the connection.
             group.start_soon(until_left)
             await self._pass(scope, bytes(body), send)
             group.cancel_scope.cancel()
@@ -160,7 +160,7 @@ class Balancer:
             async for part in answer.aiter_raw():
                 await send({"type": "http.response.body", "body": part, "more_body": True})
         except httpx.TransportError:
-            # The answer stays without an end, so the client sees that it broke off.
+            # Leave the answer unfinished, so that the client sees that it was cut off.
             return
 
         await send({"type": "http.response.body", "body": b""})
@@ -195,7 +195,7 @@ async def balancing(servers: Sequence[str]) -> AsyncGenerator[tuple[Balancer, st
         listening.bind(("127.0.0.1", 0))
         listening.listen(1024)
         listening.setblocking(False)
-        # uvicorn would report an answer that breaks off as an error of this application.
+        # uvicorn would otherwise report an answer that is cut off as an error of this application.
         config = uvicorn.Config(
             balancer,
             log_config=None,

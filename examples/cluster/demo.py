@@ -460,7 +460,8 @@ def main() -> int:
     """Run the demo; exit code 1 where something that it claims does not hold."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        # asyncio ends its tasks in order after SIGINT, so that no process is left.
+        # Send SIGINT, after which asyncio ends its tasks in order, so that no process is left
+        # behind.
         os.kill(os.getpid(), signal.SIGINT)
 
     signal.signal(signal.SIGTERM, interrupt)

@@ -67,7 +67,8 @@ class Member:
             words = ["worker"]
 
         command = self._command(*words, "--config", str(self._config))
-        # With a token of the user's own the server would refuse those who try the cluster.
+        # Remove the user's own token, because the server would otherwise refuse people who try the
+        # cluster.
         environment = {
             name: value for name, value in os.environ.items() if name != "IDEABRIDGE_TOKEN"
         }
@@ -96,7 +97,8 @@ class Member:
         assert self._process is not None
         deadline = time.monotonic() + _STARTS_SECONDS
         while True:
-            # Read before the state: a process that has ended has printed everything.
+            # Check the process before reading its output, because a process that has ended has
+            # printed everything.
             ended = self._process.poll() is not None
             said = self.said
             line = next(

@@ -112,8 +112,8 @@ class PostgresServer:
         if not all(
             folder.stat().st_mode & 0o001 for folder in (self._programs, *self._programs.parents)
         ):
-            # The checkout is in a folder that only root can enter. The programs find their
-            # libraries beside them.
+            # Copy the programs together with their libraries, because the checkout is in a folder
+            # that only root can enter.
             own = self.folder / "programs"
             package = self._programs.parents[1]
             for part in (package, package.with_name(f"{package.name}.libs")):
