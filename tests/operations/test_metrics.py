@@ -287,7 +287,7 @@ sys.exit(main(sys.argv[1:]))
 def test_a_package_that_cannot_be_imported_is_told_with_why(
     tmp_path: Path, package: str, source: str, command: str, told: str
 ) -> None:
-    # What is beside a script is imported before what is installed.
+    # A module beside the script takes precedence over an installed package.
     (tmp_path / f"{package}.py").write_text(source, encoding="utf-8")
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

@@ -238,7 +238,7 @@ values that tools sent.
 
 _HINTS: Final = {
     "running": 'It continues; check_run {{"run": "{}"}} returns the rest.',
-    # The reason may pass, as an error of the store does. The server then continues the run.
+    # The server continues the run once the reason has gone, for example when the store works again.
     "interrupted": (
         "This server does not continue it as long as that reason holds. Afterwards, check_run "
         '{{"run": "{}"}} continues it, or says why it cannot.'
