@@ -17,6 +17,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests import preloaded
 from tests.server.serving import configured, listening
 
 from .containers import DOCKERFILE, ROOT, builder, container, image, image_settings
@@ -197,7 +198,7 @@ def test_what_the_unit_starts_serves(tmp_path: Path) -> None:
         "/etc/ideabridge/ideabridge.json": str(configuration),
     }
     assert set(places) <= set(words)
-    with listening([str(PROGRAM), *(places.get(word, word) for word in words)]) as url:
+    with listening(preloaded.python(PROGRAM, *(places.get(word, word) for word in words))) as url:
         headers = {"accept": "application/json, text/event-stream", "host": "tools.example.com"}
         with httpx2.Client(timeout=20) as http:
             assert http.post(url, json=INITIALIZE, headers=headers).status_code == 200
