@@ -144,6 +144,13 @@ async def two_clients(folder: Path, **modules: Any) -> AsyncGenerator[tuple[Clie
             yield one, other
 
 
+async def until_done(other: Client, run: str, calls: int) -> None:
+    """Ask for a run until so many of its calls are done, or it is over."""
+    told: dict[str, Any] = {"status": "running", "progress": "0 of"}
+    while told["status"] == "running" and int(told["progress"].split()[0]) < calls:
+        told = await call(other, "check_run", run=run, wait_s=0)
+
+
 async def is_answered(other: Client, run: str) -> None:
     """Another client is answered before a run is over."""
     for _ in range(3):
@@ -171,6 +178,7 @@ async def test_others_are_answered_while_a_call_computes_over_30_000_items(tmp_p
     ]
     async with two_clients(tmp_path) as (one, other):
         begun = await call(one, "run_plan", calls=plan, output="†state.told", wait_s=0)
+        await until_done(other, begun["run"], 1)
         await is_answered(other, begun["run"])
         done = await call(one, "check_run", run=begun["run"], wait_s=45)
 
