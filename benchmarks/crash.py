@@ -7,7 +7,7 @@ A process drives plans (chains, fan-outs, `_each`; read-only, idempotent and oth
 whose failure is caught, with its refund) and programs (calls at once, tasks, conditions, loops;
 errors that they catch) over a module on stdio that writes down each execution durably; plans with
 rooms (ideas, one in another, and a clean room); and tasks that a mind answers slowly, in small
-pieces. At random moments N events happen to it:
+pieces. At random moments N events happen to it, of each kind one before any comes again:
 
 - `kill`: it is killed with SIGKILL, and the next process takes up what it left;
 - `module`: its module is killed with SIGKILL, once or twice in a row;
@@ -73,7 +73,7 @@ from crash_parts.cluster import KINDS as CLUSTER_KINDS
 from crash_parts.cluster import SETTLES as SETTLES_IN_CLUSTER
 from crash_parts.cluster import SLOWNESS as CLUSTER_SLOWNESS
 from crash_parts.cluster import Cluster
-from crash_parts.harm import fail_appends, hold_lock
+from crash_parts.harm import drawn, fail_appends, hold_lock
 from crash_parts.life import LEASE, NUMBERS, Disk, Life, begin_run, configured, skip_unknown
 from crash_parts.mind import TASK, SlowMind, solution_for
 from crash_parts.plans import ONCE, execution, is_steady, plan_of
@@ -105,12 +105,12 @@ AT_MOST = 50
 """Events in one store; with more of them, several stores are used one after another."""
 
 KINDS = {"kill": 10, "module": 8, "reload": 4, "disk": 3, "lock": 2, "freeze": 2}
-"""The kinds of events, and how often each is drawn."""
+"""The kinds of events, and how often each is drawn after it has come once."""
 
 SPAN = 0.8
-"""Seconds between two events: every other time from the beginning of a life, else from what it says
-first, or from its first program. The interpreter starts with it, so most lives would be killed
-before they have one.
+"""Seconds between two events: every other time from the beginning of a life, else from its first
+program, or from what it says first. The interpreter starts with the first program, so most lives
+would be killed before they have one.
 """
 
 FIRST = 20
@@ -145,7 +145,7 @@ class Trial:
         self._folder = folder
         self._store = store or str(folder / "store.sqlite")
         self._draw = random.Random(seed)
-        self._kinds = list(kinds)
+        self._kinds = drawn(self._draw, {kind: KINDS[kind] for kind in kinds})
         self._lives = 0
         self._slowness = 25
         self.slowest: dict[str, float] = {}
@@ -191,9 +191,9 @@ class Trial:
             life = self._begin()
             match self._lives % 4:
                 case 1:
-                    life.hear(FIRST)
-                case 3:
                     life.hear_of("program", FIRST)
+                case 3:
+                    life.hear(FIRST)
                 case _:
                     pass
             alive = True
@@ -210,7 +210,7 @@ class Trial:
 
     def _event(self, life: Life) -> bool:
         """One event. Returns whether the life goes on."""
-        [kind] = self._draw.choices(self._kinds, [KINDS[one] for one in self._kinds])
+        kind = next(self._kinds)
         if kind in ("disk", "lock") and not life.heard:
             # If the store cannot be written, it cannot be opened either, so this is no violation.
             life.hear(FIRST)

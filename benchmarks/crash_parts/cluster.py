@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from serving.server import NEW, OLD, CallError, Client
 from ideabridge.bridge.store.errors import PASSING
 from ideabridge.bridge.store.store import Store
 
+from .harm import drawn
 from .life import MODULE
 from .mind import TASK, solution_of
 from .plans import Plan, named_by, plan_of, program_of
@@ -55,8 +57,8 @@ PAUSES: Final = (0.2, 2.0)
 """Least and most seconds between two events."""
 
 KINDS: Final = {"worker": 4, "server": 4, "connections": 4}
-"""What happens, and how often each is drawn. A fourth kind, `postgres`, lets PostgreSQL crash
-and start again."""
+"""What happens, and how often each is drawn after it has come once. A fourth kind, `postgres`, lets
+PostgreSQL crash and start again."""
 
 _BEGINS: Final = ("plan", "plan", "program", "ideas", "solve")
 _ENDED: Final = ("done", "failed", "cancelled", "limit", "stalled")
@@ -151,9 +153,8 @@ class Cluster:
                     async with asyncio.TaskGroup() as group:
                         for number in range(clients):
                             group.create_task(self._visit(url, number))
-                        for _ in range(events):
+                        for kind in islice(drawn(self._draw, kinds), events):
                             await asyncio.sleep(self._draw.uniform(*PAUSES))
-                            [kind] = self._draw.choices(list(kinds), list(kinds.values()))
                             await self._event(kind, store)
                         await asyncio.gather(*self._starting.values())
                         self._left = True

@@ -1,11 +1,12 @@
-"""What is done to a life besides killing it: the store's disk fails, or another program holds
-the store's lock.
+"""Which events happen, and what is done to a life besides killing it: the store's disk fails, or
+another program holds the store's lock.
 """
 
 from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +16,15 @@ from .life import Life
 
 GRANTED = 10.0
 """Seconds within which the store's lock is to be had."""
+
+
+def drawn(draw: random.Random, kinds: Mapping[str, int]) -> Iterator[str]:
+    """Kinds of events without end: each one once, in any order, and then as often as `kinds` says.
+    So a few events are of different kinds.
+    """
+    yield from draw.sample(list(kinds), len(kinds))
+    while True:
+        yield from draw.choices(list(kinds), list(kinds.values()))
 
 
 def fail_appends(life: Life, draw: random.Random) -> None:
