@@ -28,7 +28,7 @@ from ideabridge.server.transports import connections
 from ideabridge.server.transports import http as http_transport
 from ideabridge.server.transports.http import HTTPServer, bind_socket, http_server
 from tests import preloaded
-from tests.server.serving import configured
+from tests.server.serving import LAUNCH, configured
 
 pytestmark = pytest.mark.anyio
 
@@ -61,15 +61,15 @@ class Served:
     """
 
     def __init__(self, folder: Path) -> None:
-        launch = Path(__file__).with_name("limited.py")
+        limited = Path(__file__).with_name("limited.py")
         self.process = subprocess.Popen(
-            preloaded.python(launch, str(DESCRIPTORS), str(configured(folder)), "0"),
+            preloaded.python(limited, str(DESCRIPTORS), str(LAUNCH), str(configured(folder)), "0"),
             stderr=subprocess.PIPE,
             env={**os.environ, "IDEABRIDGE_TOKEN": TOKEN},
         )
         assert self.process.stderr is not None
-        self.pid = int(self.process.stderr.readline().split()[1])
         url = self.process.stderr.readline().decode().split()[-1]
+        self.pid = preloaded.number(self.process)
         self.address = "127.0.0.1", int(url.rpartition(":")[2].partition("/")[0])
         self.log = bytearray()
         self._reading = threading.Thread(target=self._read)
