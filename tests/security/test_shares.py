@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from ideabridge.server.transports.quotas import QuotaError, Quotas
-from tests.server.serving import Gate, configured, http_process
+from tests import preloaded
+from tests.security.launch_few import MOST
+from tests.server.serving import Gate, configured, listening
 
 OLD = "2025-11-25"
 NEW = "2026-07-28"
@@ -21,7 +23,7 @@ META = {
     "io.modelcontextprotocol/clientInfo": CLIENT,
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-MOST = 200
+LAUNCH_FEW = Path(__file__).with_name("launch_few.py")
 
 
 class Caller:
@@ -97,7 +99,7 @@ class Caller:
 
 @pytest.fixture
 def caller(tmp_path: Path) -> Generator[Caller]:
-    with http_process(configured(tmp_path)) as url:
+    with listening(preloaded.python(LAUNCH_FEW, str(configured(tmp_path)), "0")) as url:
         caller = Caller(url)
         yield caller
         caller.close()
