@@ -4,15 +4,17 @@ so are answers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 import pytest
+from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from tests import preloaded
-from tests.server.serving import ERAS, configured, over_stdio, text
+from tests.server.serving import ERAS, configured, http_process, over_stdio, text
 
 pytestmark = pytest.mark.anyio
 
@@ -48,6 +50,19 @@ def exposed(folder: Path, module_era: str) -> Path:
     )
 
 
+@pytest.fixture(scope="module", params=["modern", "legacy"])
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The URL of a server whose module asks as `params` says."""
+    with http_process(exposed(tmp_path_factory.mktemp("asks"), request.param)) as url:
+        yield url
+
+
+def asking(url: str, era: str, **keys: Any) -> Client:
+    return Client(url, mode=era, read_timeout_seconds=60, **keys)
+
+
 @MODULE_ERAS
 @CLIENT_ERAS
 async def test_a_direct_question_cannot_speak_for_ideabridge(
@@ -80,15 +95,10 @@ async def test_a_direct_question_cannot_speak_for_ideabridge(
     assert form.requested_schema["properties"]["password"]["title"] == "[asks] password"
 
 
-@MODULE_ERAS
 @CLIENT_ERAS
-async def test_a_form_that_no_run_shows_is_shown_by_no_direct_call(
-    era: str, module_era: str, tmp_path: Path
-) -> None:
+async def test_a_form_that_no_run_shows_is_shown_by_no_direct_call(served: str, era: str) -> None:
     person = Person({})
-    async with over_stdio(
-        exposed(tmp_path, module_era), era, elicitation_callback=person
-    ) as client:
+    async with asking(served, era, elicitation_callback=person) as client:
         refused = {
             how: text(await client.call_tool("hostile", {"how": how}))
             for how in ("huge", "lines", "wide", "nested", "unseen")
@@ -99,17 +109,14 @@ async def test_a_form_that_no_run_shows_is_shown_by_no_direct_call(
         assert "nobody was asked for elicitation: " in message, how
 
 
-@MODULE_ERAS
 @CLIENT_ERAS
-async def test_an_answer_must_fit_the_form(era: str, module_era: str, tmp_path: Path) -> None:
+async def test_an_answer_must_fit_the_form(served: str, era: str) -> None:
     person = Person(
         {"name": "Ada", "seats": 9},
         {"name": "Ada", "seats": 1, "pin": "1234"},
         {"name": "Ada", "seats": 2},
     )
-    async with over_stdio(
-        exposed(tmp_path, module_era), era, elicitation_callback=person
-    ) as client:
+    async with asking(served, era, elicitation_callback=person) as client:
         told = text(await client.call_tool("book", {"who": "ada"}))
 
     assert told == 'ada:\n{"action": "accept", "content": {"name": "Ada", "seats": 2}}'
@@ -122,10 +129,9 @@ async def test_an_answer_must_fit_the_form(era: str, module_era: str, tmp_path: 
     ) in third
 
 
-@MODULE_ERAS
 @CLIENT_ERAS
 async def test_only_the_answer_that_is_not_accepted_is_asked_for_again(
-    era: str, module_era: str, tmp_path: Path
+    served: str, era: str
 ) -> None:
     answered: list[str] = []
 
@@ -134,9 +140,7 @@ async def test_only_the_answer_that_is_not_accepted_is_asked_for_again(
         seats = 9 if answered == ["First", "Second"] else len(answered)
         return types.ElicitResult(action="accept", content={"name": "Ada", "seats": seats})
 
-    async with over_stdio(
-        exposed(tmp_path, module_era), era, elicitation_callback=person
-    ) as client:
+    async with asking(served, era, elicitation_callback=person) as client:
         told = text(await client.call_tool("twice", {"who": "ada"}))
 
     assert answered == ["First", "Second", "Second"]
@@ -146,15 +150,10 @@ async def test_only_the_answer_that_is_not_accepted_is_asked_for_again(
     ]
 
 
-@MODULE_ERAS
 @CLIENT_ERAS
-async def test_no_answer_brings_a_module_a_configured_secret(
-    era: str, module_era: str, tmp_path: Path
-) -> None:
+async def test_no_answer_brings_a_module_a_configured_secret(served: str, era: str) -> None:
     person = Person({"name": f"it is {SECRET}", "seats": 1})
-    async with over_stdio(
-        exposed(tmp_path, module_era), era, elicitation_callback=person
-    ) as client:
+    async with asking(served, era, elicitation_callback=person) as client:
         refused = text(await client.call_tool("book", {"who": "ada"}))
 
     assert len(person.forms) == 3
@@ -164,10 +163,9 @@ async def test_no_answer_brings_a_module_a_configured_secret(
     assert all(SECRET not in form.message for form in person.forms)
 
 
-@MODULE_ERAS
 @CLIENT_ERAS
 async def test_a_module_asks_a_model_in_its_own_name_and_without_the_conversation(
-    era: str, module_era: str, tmp_path: Path
+    served: str, era: str
 ) -> None:
     asked: list[types.CreateMessageRequestParams] = []
     said = ["Ada", f"The token is {SECRET}"]
@@ -180,7 +178,7 @@ async def test_a_module_asks_a_model_in_its_own_name_and_without_the_conversatio
             role="assistant", content=types.TextContent(text=said[len(asked) - 1]), model="tiny"
         )
 
-    async with over_stdio(exposed(tmp_path, module_era), era, sampling_callback=model) as client:
+    async with asking(served, era, sampling_callback=model) as client:
         assert "Ada" in text(await client.call_tool("sample", {}))
         refused = text(await client.call_tool("sample", {}))
 
@@ -204,15 +202,10 @@ MISLEADING = (
 )
 
 
-@MODULE_ERAS
 @CLIENT_ERAS
-async def test_a_client_is_asked_to_open_no_address_that_misleads(
-    era: str, module_era: str, tmp_path: Path
-) -> None:
+async def test_a_client_is_asked_to_open_no_address_that_misleads(served: str, era: str) -> None:
     person = Person({})
-    async with over_stdio(
-        exposed(tmp_path, module_era), era, elicitation_callback=person
-    ) as client:
+    async with asking(served, era, elicitation_callback=person) as client:
         refused = {
             address: text(await client.call_tool("hostile", {"how": address}))
             for address in MISLEADING
