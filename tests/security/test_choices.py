@@ -19,7 +19,17 @@ from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.asking.forms import Commands, publication_form
 from ideabridge.tools.encoding import JSONObject
 from tests import preloaded
-from tests.server.serving import BIN, ERAS, all_tools, call, configured, over_stdio, refused, text
+from tests.server.serving import (
+    BIN,
+    ERAS,
+    all_tools,
+    call,
+    configured,
+    in_memory,
+    over_stdio,
+    refused,
+    text,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -102,7 +112,7 @@ async def test_publishing_without_choices_asks_nobody_and_says_what_it_takes(
 
 async def test_the_person_accepts_the_choices_in_a_form(era: str, tmp_path: Path) -> None:
     shown, callback = person("accept", "approve")
-    async with over_stdio(configured(tmp_path), era, elicitation_callback=callback) as client:
+    async with in_memory(configured(tmp_path), era, elicitation_callback=callback) as client:
         run = await solved(client)
         told = await call(
             client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN
@@ -134,7 +144,7 @@ async def test_without_the_person_nothing_is_published(
     era: str, action: str, decision: str | None, expected: str, tmp_path: Path
 ) -> None:
     shown, callback = person(action, decision)
-    async with over_stdio(configured(tmp_path), era, elicitation_callback=callback) as client:
+    async with in_memory(configured(tmp_path), era, elicitation_callback=callback) as client:
         run = await solved(client)
         said = await refused(
             client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN
@@ -148,7 +158,7 @@ async def test_without_the_person_nothing_is_published(
 async def test_where_no_forms_are_shown_the_choices_are_the_assistants(
     era: str, tmp_path: Path
 ) -> None:
-    async with over_stdio(configured(tmp_path), era) as client:
+    async with in_memory(configured(tmp_path), era) as client:
         run = await solved(client)
         await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)
     assert decided_by(tmp_path, "sum_up") == {"kind": "assistant", "via": "tool", "user": "local"}
@@ -158,7 +168,7 @@ async def test_approval_by_person_leaves_the_choices_to_the_terminal(
     era: str, tmp_path: Path
 ) -> None:
     configuration = configured(tmp_path, approval={"by": "person"})
-    async with over_stdio(configuration, era) as client:
+    async with in_memory(configuration, era) as client:
         run = await solved(client)
         said = await refused(
             client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN
