@@ -117,6 +117,7 @@ def test_each_change_is_undone_in_one_click(page: Page, site: str, file: Path) -
     assert file.read_text(encoding="utf-8") == added
 
     page.get_by_role("link", name="own", exact=True).click()
+    page.get_by_role("main").get_by_text("More", exact=True).click()
     page.get_by_role("button", name="Remove").click()
     expect(page.get_by_role("status")).to_contain_text("own is removed.")
     expect(row).to_have_count(0)

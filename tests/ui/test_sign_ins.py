@@ -74,10 +74,48 @@ def test_the_owner_signs_in_and_the_server_is_used_at_once(
     page.get_by_role("link", name="See its tools").click()
     expect(page.locator("#state")).to_contain_text("up")
     expect(page.locator("#state")).to_contain_text("You are signed in.")
+    page.get_by_role("main").get_by_text("More", exact=True).click()
     expect(page.get_by_role("link", name="Sign in again")).to_be_visible()
+    page.keyboard.press("Escape")
     page.get_by_role("link", name="read", exact=True).click()
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_label("The output of the run")).to_have_text("read")
+
+
+def test_signing_out_deletes_the_tokens_and_ends_the_connection(page: Page, site: str) -> None:
+    with client(site) as http:
+        send(http, f"{PAGE}/paste", page=PAGE, address=arrives_at(began(http)))
+        wait_until(lambda: http.get("/ui/modules/tickets/tools/read").status_code == 200)
+
+    page.goto(f"{site}modules/tickets")
+    page.get_by_role("main").get_by_text("More", exact=True).click()
+    page.get_by_role("button", name="Sign out of tickets").click()
+    expect(page.get_by_role("status")).to_have_text("You are signed out of tickets.")
+    expect(page.locator("#state")).to_contain_text("needs sign-in")
+    # Nothing is left to delete.
+    with client(site) as http:
+        again = send(http, "/ui/modules/tickets/sign-out", page=PAGE)
+        assert "You were not signed in to tickets." in again.text
+
+
+def test_only_who_signed_in_signs_out(tmp_path: Path, site: str) -> None:
+    with client(site) as owner, stranger(site) as reader:
+        send(owner, f"{PAGE}/paste", page=PAGE, address=arrives_at(began(owner)))
+        wait_until(lambda: "You are signed in to tickets" in owner.get(PAGE).text)
+        path = "/ui/modules/tickets/sign-out"
+        # A reader has no session, and a form of another page has no secret.
+        assert reader.post(path).status_code == 403
+        assert owner.post(path).status_code == 403
+        assert owner.get(path).status_code in (404, 405)
+
+        with Store.open(tmp_path / "ideas.sqlite") as store:
+            store.users.add("ada", "admin")
+            token = store.users.add_token("ada")[1]
+        with stranger(site) as ada:
+            ada.post("/ui/sign-in", data={"token": token})
+            # This is about the sign-in of ada, who has none.
+            assert "You were not signed in" in send(ada, path, page=PAGE).text
+        wait_until(lambda: "You are signed in." in owner.get("/ui/modules/tickets").text)
 
 
 def test_a_browser_elsewhere_pastes_the_address_that_it_ends_up_at(site: str) -> None:

@@ -345,6 +345,19 @@ class Bridge:
 
         return change
 
+    async def renew(self, server: str) -> None:
+        """Connect to a server anew, for example after a person has signed out of it. Its present
+        connections, also those of users, accept no new calls and end after their last call.
+
+        Args:
+            server: the name of a server of this bridge.
+        """
+        lender = self._lender
+        if lender is not None and server in self._borrowed(self.configuration):
+            await lender.renew(server)
+        else:
+            await self.reconfigure(self.configuration, renewed=[server])
+
     def _follow_tool_files(self, tools: Mapping[str, Toolbox]) -> None:
         configured = {*self.configuration.tools}
         current = {**self._file_tools, **tools}

@@ -234,6 +234,7 @@ class ModulePages:
             request,
             "module.html",
             name=name,
+            own_name=OWN,
             module_status=None if module is None else module.status(),
             latency=None if module is None else module.latency,
             memory=None if module is None else await anyio.to_thread.run_sync(module.memory),
@@ -248,6 +249,7 @@ class ModulePages:
             is_signed_in=module is not None and _is_signed_in(module, visitor),
             is_changed_here=is_changed_here(self._bridge.configuration, name),
             starts=_started_by(module) if module is not None and visitor.manages else "",
+            remedy="" if module is None else _remedy(module.status()),
             first=first,
             following=first + _MOST_TOOLS if len(tools) > first + _MOST_TOOLS else None,
         )
@@ -326,6 +328,28 @@ class ModulePages:
             text = f"It was tried again: {light(status)}."
         kind = "good" if status.state == "up" else "ask"
         return self._site.back(request, f"/modules/{quote(name, safe='')}", text, kind=kind)
+
+
+def _remedy(status: ModuleStatus) -> str:
+    """Return a sentence that says what a person can do about a server that fails, or "" if it does
+    not fail.
+    """
+    if light(status) != "failing":
+        return ""
+    if status.state == "unusable":
+        return (
+            "Its settings cannot be used: a variable or a secret that they name is missing, or a "
+            "value is not understood. Correct them, or set the variable and try again."
+        )
+    if status.kind == "stdio":
+        return (
+            "ideabridge starts this server with a command. Install the program, or correct the "
+            "command and its variables, and try again. The log has what the program wrote."
+        )
+    return (
+        "ideabridge reaches this server at an address. Check that it is running, and that the "
+        "address and the headers are right, and try again."
+    )
 
 
 def _started_by(module: Module) -> str:

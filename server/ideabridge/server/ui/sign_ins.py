@@ -18,11 +18,17 @@ from typing import Final, cast
 from urllib.parse import quote, urlsplit
 
 import anyio
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.modules.sign_ins import ModuleUser, SignInError, logout_command
+from ideabridge.bridge.modules.sign_ins import (
+    ModuleUser,
+    SignInError,
+    forget_sign_ins,
+    logout_command,
+)
 from ideabridge.bridge.store.users import user_of
 from ideabridge.server.asking.signing_in import (
     BrowserPerson,
@@ -102,6 +108,7 @@ class SignInPages:
             Route("/modules/{name}/sign-in", self.show),
             Route("/modules/{name}/sign-in/begin", changing(self.begin), methods=["POST"]),
             Route("/modules/{name}/sign-in/paste", changing(self.paste), methods=["POST"]),
+            Route("/modules/{name}/sign-out", changing(self.sign_out), methods=["POST"]),
         ]
 
     def _expect_server(self, request: Request) -> str:
@@ -175,6 +182,24 @@ class SignInPages:
             raise SignInError("no sign-in is in progress: start again")
         attempt.person.paste(form_of(request).get("address").strip())
         return self._site.back(request, f"/modules/{quote(name)}/sign-in")
+
+    async def sign_out(self, request: Request) -> Response:
+        """Delete the visitor's tokens for a server, and end the connections that use them."""
+        name = self._expect_server(request)
+        visitor = visitor_of(request)
+        attempt = self._attempts.pop((visitor.caller, name), None)
+        if attempt is not None:
+            attempt.scope.cancel()
+
+        user = user_of(visitor.caller)
+        addresses = await anyio.to_thread.run_sync(forget_sign_ins, name, user)
+        # A connection keeps its tokens in memory.
+        await self._bridge.renew(name)
+        self._site.stir()
+        page = f"/modules/{quote(name, safe='')}"
+        if not addresses:
+            return self._site.back(request, page, f"You were not signed in to {name}.", kind="ask")
+        return self._site.back(request, page, f"You are signed out of {name}.")
 
     async def _attempt(self, attempt: Attempt, visitor: Visitor) -> None:
         """Sign in, and let this process use the server immediately. A failure ends only the
