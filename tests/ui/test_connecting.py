@@ -62,7 +62,7 @@ def test_an_empty_home_connects_an_assistant_and_runs_a_plan(
     expect(page.locator("#client-cursor")).not_to_contain_text("disconnect")
 
     page.goto(f"{site}home")
-    page.get_by_role("heading", name="Try a plan").click()
+    page.get_by_role("heading", name="Try it").click()
     page.get_by_role("button", name="Run an example").click()
     expect(page.get_by_label("The output of the run")).to_contain_text('"double": 10')
 

@@ -303,7 +303,7 @@ def test_a_finished_run_runs_again(page: Page, site: str, http: httpx.Client) ->
 
 def test_the_output_of_a_run_comes_first(page: Page, site: str, http: httpx.Client) -> None:
     compute = {"_tool": "compute", "code": "len(orders)", "orders": "†results.0"}
-    run_id = ask(http, ORDERS, compute, output="†results.0")
+    run_id = ask(http, ORDERS, compute, compute, compute, output="†results.0")
     ended(http, run_id)
 
     def box(selector: str) -> FloatRect:
@@ -324,6 +324,24 @@ def test_the_output_of_a_run_comes_first(page: Page, site: str, http: httpx.Clie
     page.set_viewport_size({"width": 390, "height": 800})
     places = [box(one)["y"] for one in ("#result", "#asked", ".times", ".whole-graph", "#state")]
     assert places == sorted(places)
+
+
+def test_the_graph_and_the_slider_of_a_few_calls_are_folded(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    compute = {"_tool": "compute", "code": "len(orders)", "orders": "†results.0"}
+    run_id = ask(http, ORDERS, compute, output="†results.0")
+    ended(http, run_id)
+    page.goto(f"{site}runs/{run_id}")
+    slider = page.get_by_role("slider")
+    expect(slider).to_be_hidden()
+    expect(page.locator("#graph")).to_be_hidden()
+    page.get_by_text("Step by step, as a graph").click()
+    expect(page.locator("#graph")).to_be_visible()
+    expect(slider).to_be_visible()
+    # An earlier event stays in sight.
+    page.goto(f"{site}runs/{run_id}?at=3")
+    expect(slider).to_be_visible()
 
 
 def test_a_call_names_the_call_that_it_waited_for(http: httpx.Client) -> None:

@@ -14,6 +14,7 @@ from ideabridge.bridge.context.references import format_reference
 from ideabridge.bridge.loop.call import Read
 from ideabridge.bridge.loop.graph import depths
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.server.ui.reference_words import ReferenceWords
 from ideabridge.server.ui.timeline import awaited, suppliers
 from ideabridge.server.views.trace import Trace
 
@@ -230,7 +231,8 @@ class _Parts:
         """Add an arrow to the call `target` from a value that this call reads and that exists at
         the start.
         """
-        box = self._inputs.setdefault(text, Box(f"g{len(self._inputs)}", text, note, "given"))
+        title = ReferenceWords().of(text) or text
+        box = self._inputs.setdefault(text, Box(f"g{len(self._inputs)}", title, note, "given"))
         self.add_arrow(Arrow(box.key, target, "data", text))
 
     def draw(self) -> Drawing:
@@ -277,8 +279,9 @@ def _key(number: int) -> str:
 
 
 def _note(writes: Iterable[str]) -> str:
-    """Return the note for a call: the references that it writes."""
-    return ", ".join(writes).removeprefix("†")
+    """Return the note for a call: the names that it gives its result in the state."""
+    names = [place.removeprefix("†state.") for place in writes if place.startswith("†state.")]
+    return f"gives {', '.join(names)}" if names else ""
 
 
 def _add_read(parts: _Parts, read: Read, reader: str) -> None:

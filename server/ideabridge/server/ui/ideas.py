@@ -632,8 +632,8 @@ class IdeaPages:
         run = ref.partition(":")[0]
         shown_runs = [other.partition(":")[0] for other in runs]
         if draft is not None:
-            # Use a thread, because reading the literals of many calls takes a long time.
             words = _words_of(draft.calls)
+            # Use a thread, because reading the literals of many calls takes a long time.
             copied = await compute_in_thread(_choices_in, draft, words)
             report = read_as(ToolReport, draft.report)
             plan = _readable_plan(draft.plan)
