@@ -33,6 +33,9 @@ LIMIT = pytest.StashKey[Any]()
 LONG_LIMIT = 3600
 """Seconds that a test with the marker `long` may take."""
 
+AT_ONCE = SqliteDatabase.at_once
+"""Small writes as the event loop does them outside the tests."""
+
 # No test may read or write the keyring of this machine.
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
 
@@ -78,6 +81,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # Most of what is imported and collected stays in use, so looking for garbage would waste a
     # tenth of the time.
     gc.disable()
+    if config.getoption("--writes") == "later":
+        cast("Any", SqliteDatabase).at_once = _refuse
+
     # A shell starts a background command with Ctrl-C ignored, and the programs under test would
     # inherit that. SIGHUP stays ignored under `nohup`, which the whole test run should survive.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
@@ -153,7 +159,6 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 def pytest_collection_finish() -> None:
     # What was imported and collected stays until the end, so the garbage collector need not look at
     # it.
-    gc.collect()
     gc.freeze()
     # Tests create a lot and keep little. With its default thresholds, the collector takes a
     # twentieth of their time.
@@ -170,11 +175,6 @@ def garbage() -> Generator[None]:
     gc.collect()
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if next(metafunc.definition.iter_markers("later"), None) is not None:
-        metafunc.parametrize("writes", ["now", "later"], indirect=True)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     # Give each test all the seconds for which slow checks may block a process, whatever the tests
@@ -183,15 +183,15 @@ def pytest_runtest_setup() -> None:
     cast("Any", schemas).blocking = schemas.Blocking()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(params=["now", "later"])
 def writes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """When the event loop's small writes are done: `now`, or `later`, by the writer's thread
-    (`mark.later`).
-    """
-    when = str(getattr(request, "param", request.config.getoption("--writes")))
-    if when == "later":
+    """When the event loop's small writes are done: `now`, or `later`, by the writer's thread."""
+    if request.param == "now":
+        monkeypatch.setattr(SqliteDatabase, "at_once", AT_ONCE)
+    else:
         monkeypatch.setattr(SqliteDatabase, "at_once", _refuse)
-    return when
+
+    return str(request.param)
 
 
 def _refuse(database: SqliteDatabase, job: Callable[[], T]) -> T:

@@ -23,7 +23,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Annotations, Tool
 from tests.asking import ASKS
 
-pytestmark = [pytest.mark.anyio, pytest.mark.later]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("writes")]
 
 
 def configured(approval: JSON) -> Configuration:

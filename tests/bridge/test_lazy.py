@@ -262,7 +262,7 @@ async def test_a_plan_that_waits_survives_restarts_and_a_decision_holds_for_it_a
         assert [names.count(kind) for kind in (PlanAsked, PlanDecided, RequestMade)] == [2, 2, 2]
 
 
-@pytest.mark.later
+@pytest.mark.usefixtures("writes")
 async def test_the_approver_and_the_time_out_decide_on_plans_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,7 +42,7 @@ from ideabridge.tools.errors import ActivityError
 from tests.asking import ASKS
 from tests.modules.conftest import configure, raw
 
-pytestmark = [pytest.mark.anyio, pytest.mark.later]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("writes")]
 
 
 class Desk:

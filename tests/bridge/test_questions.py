@@ -487,7 +487,7 @@ async def test_a_question_of_a_call_that_is_answered_in_the_same_breath_reaches_
         assert told == {"the first one", '{"action": "cancel"}'}
 
 
-@pytest.mark.later
+@pytest.mark.usefixtures("writes")
 async def test_questions_that_a_module_takes_back_are_not_counted_as_unanswered() -> None:
     async with Bridge(raw()) as bridge:
         for _ in range(7):

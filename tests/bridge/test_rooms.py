@@ -24,7 +24,7 @@ from ideabridge.tools import Tool, Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.asking import ASKS
 
-pytestmark = [pytest.mark.anyio, pytest.mark.later]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("writes")]
 
 SUMMARISE: JSON = {
     "type": "tool",

@@ -189,7 +189,7 @@ async def totals(roots: list[Node], most: int | None, folder: Path) -> None:
         assert told(await bridge.run(run.id)) == given_before
 
 
-@pytest.mark.later
+@pytest.mark.usefixtures("writes")
 @given(st.lists(nodes(2), min_size=1, max_size=3), st.one_of(st.none(), st.integers(1, 200)))
 # A room whose Request costs more than what is left ends the whole run, even beside a room that
 # never ends.

@@ -368,7 +368,7 @@ async def test_a_run_that_waits_goes_on_before_its_lease_is_given_back(
             assert (record.status, record.driver) == ("done", None)
 
 
-@pytest.mark.later
+@pytest.mark.usefixtures("writes")
 async def test_a_turn_that_is_not_written_yet_takes_no_solution() -> None:
     async with Bridge(ALLOW) as bridge:
         run = await bridge.solve("Look.")
@@ -381,7 +381,7 @@ async def test_a_turn_that_is_not_written_yet_takes_no_solution() -> None:
         assert await run.result() == "done"
 
 
-@pytest.mark.later
+@pytest.mark.usefixtures("writes")
 async def test_lists_show_no_older_status_of_a_run_that_is_being_written() -> None:
     async with Bridge(ALLOW) as bridge:
         run = await bridge.solve("Look.")
