@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -30,6 +31,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.main import main
 from ideabridge.tools.encoding import JSON, JSONObject
+from tests import preloaded
 from tests.ideas.test_processes import HEAD, check
 from tests.ideas.values import idea_of, publish, said
 from tests.postgres import check_server, run_sql
@@ -67,13 +69,27 @@ def old_run(
     store: Store, run: str, *ideas: Idea, status: str = "done", parent: str | None = None
 ) -> list[str]:
     """A run of 2020 that saved ideas; returns their ids."""
+    saved = ended_run(store, run, *ideas, status=status, parent=parent)
+    age(store.path, run, 1)
+    return saved
+
+
+def ended_run(
+    store: Store, run: str, *ideas: Idea, status: str = "done", parent: str | None = None
+) -> list[str]:
+    """A run of today that saved ideas; returns their ids."""
     store.runs.create(run, kind="plan", caller="", title=run, fingerprint="", parent=parent)
     saved = [
         store.ideas.save(idea, IdeaMeta(run=run, step=step)) for step, idea in enumerate(ideas, 1)
     ]
     end(store, run, status)
-    age(store.path, run, 1)
     return saved
+
+
+def age_all(store: Store) -> None:
+    """Let all runs have ended in 2020. For each by itself, a connection would be opened."""
+    at = "2020-01-01T00:00:00.000+00:00"
+    run_sql(store.path, "UPDATE runs SET created = ?1, updated = ?1", (at,))
 
 
 def newest(store: Store) -> str:
@@ -215,7 +231,7 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
         begun: dict[str, JSONObject] = {}
         for n, made in enumerate(runs):
             parent = None if made.parent is None else f"r{made.parent}"
-            old_run(
+            ended_run(
                 store,
                 f"r{n}",
                 *(ideas[one] for one in made.ideas),
@@ -467,12 +483,13 @@ def test_others_save_and_search_between_all_its_transactions(
 ) -> None:
     long = [said(f"part {number}") for number in range(200)]
     for number in range(100):
-        old_run(
+        ended_run(
             store,
             f"r{number}",
             Idea([*long, said(f"old {number}")], {"type": "object"}, {"calls": []}),
         )
 
+    age_all(store)
     saved: list[Idea] = []
     with Store.open(store.path) as other:
         # This process remembers the rows of all messages, which are about to be deleted.
@@ -523,9 +540,10 @@ def test_two_prunings_at_once_leave_the_store_whole(
         path = tmp_path / f"{place}.db"
         with Store.open(path) as one, Store.open(path) as other:
             for number in range(12):
-                old_run(one, f"r{number}", idea_of(f"old {number}", number))
+                ended_run(one, f"r{number}", idea_of(f"old {number}", number))
                 one.ideas.save(idea_of(f"kept {number}", number), IdeaMeta(title=f"kept {number}"))
 
+            age_all(one)
             newest(one)
             assert len(one.ideas.search("old", 100, caller=SEES_ALL)) == 12
             count = itertools.count(0)
@@ -604,24 +622,37 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("place", [1, 2, 4, 5, 6, 7, 8])
-def test_a_pruning_that_is_killed_leaves_the_store_whole(tmp_path: Path, place: int) -> None:
-    path = tmp_path / "ideas.db"
+@pytest.fixture(scope="module")
+def full_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of 100 old runs and 20 young ones, for tests that copy it."""
+    path = tmp_path_factory.mktemp("full") / "ideas.db"
     with Store.open(path) as store:
         for number in range(100):
             ideas = [
                 Idea([said(f"m{number} {step} {n}") for n in range(8)], {}, step)
                 for step in range(2)
             ]
-            old_run(store, f"r{number}", *ideas)
+            ended_run(store, f"r{number}", *ideas)
 
+        age_all(store)
         for number in range(20):
             store.runs.create(f"young{number}", kind="plan", caller="", title="", fingerprint="")
             store.ideas.save(idea_of(f"young {number}"), IdeaMeta(run=f"young{number}", step=1))
             end(store, f"young{number}")
         assert len(store.ideas.search("young", 100, caller=SEES_ALL)) == 20
 
-    words = [sys.executable, "-c", f"{HEAD}\n{KILLED}", str(path), str(place)]
+    return path
+
+
+@pytest.mark.parametrize("place", [1, 2, 4, 5, 6, 7, 8])
+def test_a_pruning_that_is_killed_leaves_the_store_whole(
+    tmp_path: Path, full_store: Path, place: int
+) -> None:
+    path = tmp_path / "ideas.db"
+    shutil.copy(full_store, path)
+    script = tmp_path / "prune.py"
+    script.write_text(f"{HEAD}\n{KILLED}", encoding="utf-8")
+    words = preloaded.python(script, str(path), str(place))
     killed = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (killed.returncode, killed.stdout) == (-9, "")
     check(path)
