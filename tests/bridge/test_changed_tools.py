@@ -79,7 +79,7 @@ def server(tools: JSON, *listed: JSONObject, name: str = "bugs") -> dict[str, An
     """The entry of a server that answers each call with the tool and the arguments that it got."""
     file = Path.cwd() / f"{name}.json"
     file.write_text(json.dumps({"tools": listed or (CREATE, LIST, DELETE), "hold": None}))
-    command = {"command": sys.executable, "args": ["-I", str(PLAIN), str(file)]}
+    command = {"command": sys.executable, "args": ["-I", "-S", str(PLAIN), str(file)]}
     return {**command, "tools": tools} if tools is not None else command
 
 

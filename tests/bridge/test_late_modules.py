@@ -38,7 +38,7 @@ class Late:
     def __init__(self, kind: str, folder: Path, group: anyio.abc.TaskGroup) -> None:
         self.folder = folder
         self._group = group
-        command = [sys.executable, "-I", str(SERVER), str(folder)]
+        command = [sys.executable, "-I", "-S", str(SERVER), str(folder)]
         if kind == "stdio":
             self.command = None
             self.entry: dict[str, Any] = {"command": command[0], "args": [*command[1:], "--late"]}

@@ -58,7 +58,7 @@ class Bank:
 
 @asynccontextmanager
 async def opened(kind: str, folder: Path) -> AsyncGenerator[Bank]:
-    command = [sys.executable, "-I", str(SERVER), str(folder)]
+    command = [sys.executable, "-I", "-S", str(SERVER), str(folder)]
     if kind == "stdio":
         yield Bank(folder, {"command": command[0], "args": command[1:]})
         return

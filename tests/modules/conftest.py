@@ -43,7 +43,11 @@ class Changes:
 
 def raw(*arguments: str, **keys: Any) -> dict[str, Any]:
     """Configuration of the raw server."""
-    return {"command": sys.executable, "args": ["-I", str(SERVERS / "raw.py"), *arguments], **keys}
+    return {
+        "command": sys.executable,
+        "args": ["-I", "-S", str(SERVERS / "raw.py"), *arguments],
+        **keys,
+    }
 
 
 def sdk(*arguments: str, **keys: Any) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class Starting:
         script = str(SERVERS / "starting.py")
         self.entry: dict[str, Any] = {
             "command": sys.executable,
-            "args": ["-I", script, str(self._file)],
+            "args": ["-I", "-S", script, str(self._file)],
             **keys,
         }
         self.change()

@@ -29,7 +29,7 @@ class Odd:
         script = str(SERVERS / "handshakes.py")
         self.entry: dict[str, Any] = {
             "command": sys.executable,
-            "args": ["-I", script, mode, str(self._file), *more],
+            "args": ["-I", "-S", script, mode, str(self._file), *more],
         }
 
     def heard(self) -> list[str]:
@@ -129,7 +129,7 @@ async def test_a_remembered_way_that_works_no_more_is_forgotten(tmp_path: Path, 
     # The command and its arguments stay the same, but start another server after an update.
     script = tmp_path / "server.py"
     text = (SERVERS / "handshakes.py").read_text()
-    entry = {**odd.entry, "args": ["-I", str(script), *odd.entry["args"][2:]]}
+    entry = {**odd.entry, "args": ["-I", "-S", str(script), *odd.entry["args"][3:]]}
     script.write_text(text.replace("MODE = sys.argv[1]", 'MODE = "dies_on_discover"'))
     async with bridge_of(tmp_path, entry) as bridge:
         await bridge.modules["m"].ready(30)

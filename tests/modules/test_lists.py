@@ -25,7 +25,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 def lists(mode: str) -> dict[str, Any]:
     """Configuration of the server whose lists are odd."""
-    return {"command": sys.executable, "args": ["-I", str(SERVERS / "lists.py"), mode]}
+    return {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / "lists.py"), mode]}
 
 
 @pytest.fixture(autouse=True)

@@ -113,7 +113,7 @@ def test_people_see_the_notes_in_lists_and_in_doctor(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     file = tmp_path / "ideabridge.json"
-    odd = {"command": sys.executable, "args": ["-I", str(SERVERS / "odd_words.py")]}
+    odd = {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / "odd_words.py")]}
     file.write_text(json.dumps({"mcpServers": {"odd": odd}}), encoding="utf-8")
     words = "tools/list: tools['echo'].icons: expected a list, got a string; left out"
     assert main(["servers", "list", "--config", str(file), "--json"]) == 0

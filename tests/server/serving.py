@@ -60,7 +60,11 @@ def plain(
     ]
     file = folder / f"{name}.json"
     file.write_text(json.dumps({"tools": told, "hold": None if hold is None else str(hold)}))
-    return {"command": sys.executable, "args": ["-I", str(PLAIN), str(file)], "start": "eager"}
+    return {
+        "command": sys.executable,
+        "args": ["-I", "-S", str(PLAIN), str(file)],
+        "start": "eager",
+    }
 
 
 def command(configuration: Path, *more: str) -> list[str]:

@@ -12,7 +12,7 @@ from ideabridge.tools.encoding import JSON
 
 async def main() -> None:
     server, fifo = sys.argv[1:]
-    entry: JSON = {"command": sys.executable, "args": ["-I", server, "stubborn", fifo]}
+    entry: JSON = {"command": sys.executable, "args": ["-I", "-S", server, "stubborn", fifo]}
     async with Modules(
         parse_configuration({"mcpServers": {"stubborn": entry}}, project=Path.cwd())
     ) as modules:

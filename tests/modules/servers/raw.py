@@ -1,15 +1,21 @@
 """A hostile server of the handshake era, on bare stdin and stdout: starts fast, does
 what no SDK would.
 
-Its first argument says how it behaves while connecting; its tools misbehave by name.
+Its first argument says how it behaves while connecting; its tools misbehave by name. Hundreds of
+tests start it, so it imports little.
 """
+
+from __future__ import annotations
 
 import json
 import os
 import signal
 import sys
 import time
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MODE = sys.argv[1] if len(sys.argv) > 1 else "plain"
 CANCELLED: list[Any] = []
