@@ -1,4 +1,4 @@
-"""Only a person allows a tool always: the attacks, over real transports."""
+"""Only a person allows a tool always: the attacks, the first of them over real transports."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tests.server.serving import (
     call,
     configured,
     http_process,
+    in_memory,
     over_stdio,
     read_by_a_person,
     refused,
@@ -101,7 +102,7 @@ async def test_a_person_says_always_in_a_form_and_takes_it_back(era: str, tmp_pa
 async def test_a_direct_call_that_asks_is_covered_too(tmp_path: Path) -> None:
     configuration = configured(tmp_path, expose=["tools"], approval={"by": "person"})
     person = Person("always")
-    async with over_stdio(configuration, "auto", elicitation_callback=person) as client:
+    async with in_memory(configuration, "auto", elicitation_callback=person) as client:
         for name in ("one", "two"):
             path = tmp_path / name
             result = await client.call_tool("write_note", {"path": str(path), "text": "hello"})
@@ -113,7 +114,7 @@ async def test_a_direct_call_that_asks_is_covered_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("era", ERAS)
 async def test_an_assistant_allows_nothing_always(era: str, tmp_path: Path) -> None:
     configuration = configured(tmp_path)
-    async with over_stdio(configuration, era) as client:
+    async with in_memory(configuration, era) as client:
         told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
         approval = told["approvals"][0]["approval"]
         for made in (
@@ -136,7 +137,7 @@ async def test_an_assistant_allows_nothing_always(era: str, tmp_path: Path) -> N
 
 async def test_a_script_allows_nothing_always(tmp_path: Path) -> None:
     configuration = configured(tmp_path)
-    async with over_stdio(configuration, "auto") as client:
+    async with in_memory(configuration, "auto") as client:
         told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
 
     decide = ["approvals", "decide", "approve", told["run"], "--always"]
@@ -154,13 +155,13 @@ async def test_a_project_adds_and_reads_no_rules(key: str, tmp_path: Path) -> No
     project = tmp_path / "project"
     configuration = configured(tmp_path)
     person = Person("always")
-    async with over_stdio(configuration, "auto", elicitation_callback=person) as client:
+    async with in_memory(configuration, "auto", elicitation_callback=person) as client:
         await call(client, "run_plan", calls=[note(tmp_path / "one")])
     stored = rules_path().read_text()
     rules_path().unlink()
 
     (project / rules_path().name).write_text(stored)
-    async with over_stdio(configuration, "auto") as client:
+    async with in_memory(configuration, "auto") as client:
         told = await call(client, "run_plan", calls=[note(tmp_path / "two")])
         assert told["status"] == "needs_approval"
 

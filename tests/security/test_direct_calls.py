@@ -30,6 +30,7 @@ from tests.server.serving import (
     call,
     configured,
     http_process,
+    in_memory,
     listening,
     over_stdio,
     plain,
@@ -156,7 +157,7 @@ async def test_where_the_configuration_asks_for_everything_direct_calls_ask_too(
     configuration = guarded(
         tmp_path, approval={"default": "ask", "rules": [{"tool": "add", "then": "allow"}]}
     )
-    async with over_stdio(configuration, era) as client:
+    async with in_memory(configuration, era) as client:
         result = await client.call_tool("status", {"x": "now"})
         assert structured(result)["status"] == "needs_approval"
         assert await call(client, "add", a=1, b=2) == {"result": 3}
@@ -169,13 +170,13 @@ async def test_a_rule_that_asks_by_the_exposed_name_alone_lets_no_call_through(
     reads = {"name": long, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
     servers = {"Git": plain(tmp_path, "Git", reads)}
     configuration = configured(tmp_path, mcpServers=servers, expose=["modules"])
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         (exposed,) = [name for name in await all_tools(client) if name.startswith("read_x")]
         assert not (await client.call_tool(exposed, {})).is_error
 
     rules = {"rules": [{"tool": exposed, "then": "ask"}]}
     configuration = configured(tmp_path, mcpServers=servers, expose=["modules"], approval=rules)
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         assert "write the rule with the tool's name" in await refused(client, exposed)
 
 
@@ -410,14 +411,14 @@ async def test_rules_hold_where_only_persons_decide(tmp_path: Path, era: str) ->
         "by": "person",
         "rules": [{"tool": "commit", "then": "allow"}, {"tool": "delete*", "then": "deny"}],
     }
-    async with over_stdio(guarded(tmp_path, approval=allow), era) as client:
+    async with in_memory(guarded(tmp_path, approval=allow), era) as client:
         assert json.loads(text(await client.call_tool("commit", {"x": "all"})))["tool"] == "commit"
         assert "denied by the configuration" in await refused(client, "delete_repo", x="all")
         assert (
             structured(await client.call_tool("status", {"x": "now"}))["status"] == "needs_approval"
         )
 
-    async with over_stdio(
+    async with in_memory(
         guarded(tmp_path, approval={"by": "person", "default": "allow"}), era
     ) as client:
         assert json.loads(text(await client.call_tool("commit", {"x": "all"})))["tool"] == "commit"

@@ -21,7 +21,7 @@ from ideabridge.server.asking.forms import approval_form, message
 from ideabridge.tools.names import visible
 from ideabridge.tools.tool import Tool
 from tests import preloaded
-from tests.server.serving import BIN, ERAS, call, configured, over_stdio, served
+from tests.server.serving import BIN, ERAS, call, configured, in_memory, over_stdio, served
 
 pytestmark = pytest.mark.anyio
 
@@ -173,7 +173,7 @@ async def test_the_commands_that_are_named_work_in_any_folder(tmp_path: Path) ->
 async def test_a_call_that_fits_is_shown_whole(era: str, tmp_path: Path) -> None:
     words = "# harmless " + "." * 1500 + "\nrm -rf ~ # " + "." * 1500
     person = Person(decision="approve")
-    async with over_stdio(configured(tmp_path), era, elicitation_callback=person) as client:
+    async with in_memory(configured(tmp_path), era, elicitation_callback=person) as client:
         assert (await call(client, "run_plan", calls=[note(tmp_path / "one", words)]))[
             "status"
         ] == "done"
@@ -334,7 +334,7 @@ async def test_a_module_cannot_imitate_an_approval(
     ]
     calls[1]["_after"] = ["first"]
     calls[0]["_id"] = "first"
-    async with over_stdio(configuration, era, elicitation_callback=person) as client:
+    async with in_memory(configuration, era, elicitation_callback=person) as client:
         done = await call(client, "run_plan", calls=calls)
 
     # One form came from the module, and the other from ideabridge.
@@ -367,7 +367,7 @@ async def test_a_module_cannot_imitate_an_approval(
 async def test_a_module_cannot_offer_what_a_person_cannot_tell_apart(tmp_path: Path) -> None:
     person = Person()
     configuration = configured(tmp_path, mcpServers={"asks": preloaded.module(ASKS)})
-    async with over_stdio(configuration, "auto", elicitation_callback=person) as client:
+    async with in_memory(configuration, "auto", elicitation_callback=person) as client:
         told = await call(
             client, "run_plan", calls=[{"_tool": "hostile", "how": "unseen", "_outputPath": "got"}]
         )

@@ -1,4 +1,6 @@
-"""The model does not approve for the person: the attacks, over real transports, in both eras."""
+"""The model does not approve for the person: the attacks, in both eras, where it makes a difference
+over real transports.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,7 @@ from tests.server.serving import (
     call,
     configured,
     http_process,
+    in_memory,
     listening,
     over_stdio,
     read_by_a_person,
@@ -164,7 +167,7 @@ async def test_the_model_cannot_accept_a_plan_or_answer_a_module_for_the_person(
         return types.ElicitResult(action="accept", content={"decision": "approve"})
 
     configuration = configured(tmp_path, mcpServers={"asks": preloaded.module(ASKS)})
-    async with over_stdio(configuration, era, **person(answer)) as client:
+    async with in_memory(configuration, era, **person(answer)) as client:
         told = await call(
             client, "solve", task="Book.", planning="lazy", output_schema={"type": "string"}
         )
@@ -238,7 +241,7 @@ async def test_a_session_in_another_process_cannot_decide_about_a_run_begun_wher
 async def test_where_no_forms_are_shown_the_assistant_decides_and_is_named(
     era: str, tmp_path: Path
 ) -> None:
-    async with over_stdio(configured(tmp_path), era) as client:
+    async with in_memory(configured(tmp_path), era) as client:
         result = await client.call_tool("run_plan", {"calls": [note(tmp_path / "one")]})
         told: Any = result.structured_content
         for shown in (told["decides"], text(result)):
@@ -255,7 +258,7 @@ async def test_where_no_forms_are_shown_the_assistant_decides_and_is_named(
 
 async def test_approval_by_person_leaves_only_the_terminal(era: str, tmp_path: Path) -> None:
     configuration = configured(tmp_path, approval={"by": "person"})
-    async with over_stdio(configuration, era) as client:
+    async with in_memory(configuration, era) as client:
         assert "decide_approval" not in await all_tools(client)
         told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
         assert told["status"] == "needs_approval"
@@ -381,7 +384,7 @@ async def test_many_forms_that_a_client_declines_one_by_one_were_shown_to_nobody
             await anyio.sleep(0.04)
         return types.ElicitResult(action="decline")
 
-    async with over_stdio(configured(tmp_path, order="none"), era, **person(one_by_one)) as client:
+    async with in_memory(configured(tmp_path, order="none"), era, **person(one_by_one)) as client:
         told = await call(
             client, "run_plan", calls=[note(tmp_path / str(number)) for number in range(20)]
         )
@@ -403,7 +406,7 @@ async def test_who_reads_the_first_of_many_forms_and_then_declines_all_denies(
         await anyio.sleep(1.5)
         return types.ElicitResult(action="decline")
 
-    async with over_stdio(configured(tmp_path, order="none"), era, **person(answer)) as client:
+    async with in_memory(configured(tmp_path, order="none"), era, **person(answer)) as client:
         done = await call(
             client, "run_plan", calls=[note(tmp_path / str(number)) for number in range(8)]
         )
@@ -531,7 +534,7 @@ async def test_a_person_who_declines_denies(era: str, tmp_path: Path) -> None:
         await read_by_a_person()
         return types.ElicitResult(action="decline")
 
-    async with over_stdio(configured(tmp_path), era, **person(answer)) as client:
+    async with in_memory(configured(tmp_path), era, **person(answer)) as client:
         done = await call(client, "run_plan", calls=[note(tmp_path / "one")])
         assert "denied by the person at the client: the person declined the form" in json.dumps(
             done["errors"]
@@ -543,7 +546,7 @@ async def test_a_person_who_declines_denies(era: str, tmp_path: Path) -> None:
 
 
 async def waiting_run(configuration: Path, call_: dict[str, Any]) -> dict[str, Any]:
-    async with over_stdio(configuration, "auto") as client:
+    async with in_memory(configuration, "auto") as client:
         return await call(client, "run_plan", calls=[call_])
 
 

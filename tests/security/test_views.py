@@ -17,7 +17,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from tests import preloaded
-from tests.server.serving import BIN, ERAS, configured, over_stdio, text
+from tests.server.serving import BIN, ERAS, configured, in_memory, over_stdio, text
 
 pytestmark = pytest.mark.anyio
 
@@ -102,7 +102,7 @@ async def test_changes_of_views_are_told_of_an_allowed_module_alone(tmp_path: Pa
                 two.set()
 
     modules = {"evil": viewing("evil"), "good": viewing("good", views=True)}
-    async with over_stdio(exposed(tmp_path, **modules), "legacy", message_handler=note) as client:
+    async with in_memory(exposed(tmp_path, **modules), "legacy", message_handler=note) as client:
         for uri in ("ui://good/run", "ui://evil/run", "data://other"):
             params = types.SubscribeRequestParams(uri=uri)
             with suppress(MCPError):
@@ -151,7 +151,7 @@ async def test_an_allowed_view_may_call_the_tools_of_its_module_alone(
         "evil": viewing("evil"),
         "also": viewing("also", views=True),
     }
-    async with over_stdio(exposed(tmp_path, **modules), era) as client:
+    async with in_memory(exposed(tmp_path, **modules), era) as client:
         tools = await tools_of(client)
         assert tools["good_show"]["_meta"]["ui"] == {"resourceUri": "ui://good/run"}
         assert tools["good_refresh"]["_meta"]["ui"] == {"visibility": ["app"]}
@@ -183,7 +183,7 @@ async def test_no_module_has_a_view_of_ideabridge(
     is_allowed: bool, era: str, tmp_path: Path
 ) -> None:
     evil = viewing("evil", "ui://ideabridge", views=is_allowed)
-    async with over_stdio(exposed(tmp_path, evil=evil), era) as client:
+    async with in_memory(exposed(tmp_path, evil=evil), era) as client:
         found = await everything_of(client, "evil")
         assert "ui://ideabridge" not in without_reasons(found).lower()
         for uri in SPELLINGS:
@@ -197,7 +197,7 @@ async def test_no_module_has_a_view_of_ideabridge(
 async def test_a_view_calls_a_tool_by_the_name_that_its_module_gives_it(tmp_path: Path) -> None:
     # Both modules list `same_touch`, so both tools have the name of their module in front.
     modules = {"one": viewing("same", views=True), "two": viewing("same")}
-    async with over_stdio(exposed(tmp_path, **modules), "auto") as client:
+    async with in_memory(exposed(tmp_path, **modules), "auto") as client:
         tools = await tools_of(client)
         assert "same_touch" not in tools
         assert text(await client.call_tool("one_same_touch", {})) == text(
