@@ -17,6 +17,7 @@ from mcp import Client, StdioServerParameters, types
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import load_configuration
+from ideabridge.bridge.driving.queue import Role
 from ideabridge.bridge.modules.connection import own_version
 from ideabridge.server.asking.elicitation import AT_ONCE_S
 from ideabridge.server.server import Front
@@ -98,7 +99,9 @@ async def over_stdio(
 
 
 @asynccontextmanager
-async def in_memory(configuration: Path, mode: str, **keys: Any) -> AsyncGenerator[Client]:
+async def in_memory(
+    configuration: Path, mode: str, *, role: Role = "alone", **keys: Any
+) -> AsyncGenerator[Client]:
     """A client of a server in this process, with the same work in the background as `over_stdio`:
     for tests that neither the transport nor a process of its own makes a difference to.
     """
@@ -110,7 +113,7 @@ async def in_memory(configuration: Path, mode: str, **keys: Any) -> AsyncGenerat
 
     loaded = load_configuration(configuration)
     async with (
-        Bridge(loaded, on_tools_changed=changed, standing_rules=True) as bridge,
+        Bridge(loaded, on_tools_changed=changed, role=role, standing_rules=True) as bridge,
         anyio.create_task_group() as group,
     ):
         front = Front(bridge, group, own_version())
