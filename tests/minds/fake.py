@@ -14,11 +14,12 @@ from typing import Any, TypeAlias
 
 import anyio
 import anyio.lowlevel
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+
+from tests.web_server import serving
 
 Step: TypeAlias = str | bytes | Callable[[], Awaitable[None]]
 """Text of the answer, what is sent as it is, or what happens between."""
@@ -244,13 +245,5 @@ async def endpoint(*behaviours: Behaviour) -> AsyncGenerator[FakeEndpoint]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         fake = FakeEndpoint(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", *behaviours)
         app = Starlette(routes=[Route("/v1/chat/completions", fake.handle, methods=["POST"])])
-        config = uvicorn.Config(
-            app, log_config=None, log_level="critical", timeout_graceful_shutdown=0, lifespan="off"
-        )
-        server = uvicorn.Server(config)
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: server.serve(sockets=[listening]))
-            try:
-                yield fake
-            finally:
-                server.should_exit = server.force_exit = True
+        async with serving(app, listening, lifespan="off"):
+            yield fake

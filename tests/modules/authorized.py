@@ -17,7 +17,6 @@ import anyio
 import httpx2
 import jwt
 import orjson
-import uvicorn
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import (
     AccessToken,
@@ -36,6 +35,7 @@ from pydantic import AnyHttpUrl
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ideabridge.bridge.modules.device import DEVICE_GRANT, DeviceCode, DevicePerson
+from tests.web_server import serving
 
 _METADATA = "/.well-known/oauth-authorization-server"
 _ENDPOINTS = {"authorization": "authorize", "token": "token", "registration": "register"}
@@ -570,16 +570,8 @@ async def authorized(*, sse: bool = False) -> AsyncGenerator[Authorized]:
     """A server that serves while the block runs: over streamable HTTP, or over the older SSE."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         served = Authorized(f"http://127.0.0.1:{listening.getsockname()[1]}", sse=sse)
-        config = uvicorn.Config(
-            served.app, log_config=None, log_level="critical", timeout_graceful_shutdown=0
-        )
-        server = uvicorn.Server(config)
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: server.serve(sockets=[listening]))
-            try:
-                yield served
-            finally:
-                server.should_exit = server.force_exit = True
+        async with serving(served.app, listening):
+            yield served
 
 
 class Browser:
