@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,19 @@ def test_a_file_is_read_afresh(tmp_path: Path) -> None:
     for name in ("one", "two"):
         file.write_text(f"from ideabridge.tools import Tool\nx = Tool('{name}')")
         assert list(load_tool_file(file).tools) == [name]
+
+
+def test_a_module_that_was_written_after_a_failed_import_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "tools.py"
+    file.write_text("import beside_it\nfrom ideabridge.tools import Tool\nx = Tool('x')")
+    with pytest.raises(ToolFileError, match="No module named 'beside_it'"):
+        load_tool_file(file)
+
+    # As on a file system whose times are coarse.
+    before = tmp_path.stat()
+    (tmp_path / "beside_it.py").touch()
+    os.utime(tmp_path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert list(load_tool_file(file).tools) == ["x"]
 
 
 @pytest.mark.parametrize(

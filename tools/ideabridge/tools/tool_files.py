@@ -122,7 +122,9 @@ def _alone(folder: Path) -> Generator[None]:
         before.append(str(folder))
 
     sys.path[:] = path
-    importlib.invalidate_caches()
+    # Python might have listed the folder just before a module was written into it. Forget only this
+    # list, because `invalidate_caches` would make Python list every folder of `sys.path` again.
+    sys.path_importer_cache.pop(str(folder), None)
     try:
         yield
     finally:
