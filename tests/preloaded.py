@@ -351,10 +351,19 @@ def load_modules() -> None:
 
 def make_first() -> None:
     """Make what the first use in a process takes longer for than each other one."""
+    from mcp.server.request_state import RequestStateSecurity
+
     from ideabridge.bridge.modules.connection import own_version
     from ideabridge.bridge.store.store import Store
     from ideabridge.tools.builtins import builtin_toolbox
+    from ideabridge.tools.decorator import tool_from
 
+    async def example(number: int, text: str | None = None) -> dict[str, int]:
+        return {text or "": number}
+
+    tool_from(example)
+    # Loads the algorithms of OpenSSL.
+    RequestStateSecurity.ephemeral()
     own_version()
     builtin_toolbox()
     Store.open(":memory:").close()
