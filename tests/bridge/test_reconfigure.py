@@ -75,6 +75,25 @@ async def test_servers_are_added_replaced_and_removed(tmp_path: Path) -> None:
         assert kept.state == "up"
 
 
+async def test_a_borrowed_server_is_renewed_where_it_runs(tmp_path: Path) -> None:
+    modules = Modules(tmp_path)
+    modules.lists("git", "git_log")
+    configuration = reading(tmp_path, {"git": modules.entry("git")})
+    async with (
+        Bridge(configuration) as lender,
+        Bridge(configuration, lender=lender) as borrower,
+    ):
+        await lender.modules.settled(20)
+        before = lender.modules["git"]
+        assert borrower.modules["git"] is before
+
+        await borrower.renew("git")
+        assert lender.modules["git"] is not before
+        assert borrower.modules["git"] is lender.modules["git"]
+        assert await result_of(borrower, calling("git_log", "git", repo="a")) == "git.git_log"
+        await until(lambda: before.state != "up")
+
+
 async def test_a_call_that_runs_ends_on_the_server_that_was_replaced(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
