@@ -45,7 +45,7 @@ from ideabridge.bridge.context.mind import TURNS, Mind
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.shown import read_shown
 from ideabridge.bridge.driving.notices import Notices
-from ideabridge.bridge.driving.queue import Queue, Role, Worker
+from ideabridge.bridge.driving.queue import Queue, Role
 from ideabridge.bridge.errors import PlanError, PublicationError
 from ideabridge.bridge.history.host_logs import HostLogs
 from ideabridge.bridge.history.importer import HistoryImport
@@ -94,6 +94,7 @@ from ideabridge.bridge.runs.runs import ListedRun, Runs
 from ideabridge.bridge.runs.session import Session, open_session
 from ideabridge.bridge.runs.starts import settings_under, start_solve
 from ideabridge.bridge.runs.values import schema_of, typed
+from ideabridge.bridge.runs.worker import Worker
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.standing_rules import StandingRules

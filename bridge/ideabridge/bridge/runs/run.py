@@ -98,7 +98,8 @@ from ideabridge.bridge.standing_rules import (
 )
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
-from ideabridge.bridge.store.run_record import StoredSummary
+from ideabridge.bridge.store.queue import QUEUED
+from ideabridge.bridge.store.run_record import Handover, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.tool_memory import ApprovedCall
 from ideabridge.bridge.store.users import person_of
@@ -716,6 +717,31 @@ class Run:
                 self.runner.abandon("its lease was lost to another process")
         if self.parent is not None:
             self.parent.moved()
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The names of the modules that the run can call, including `*` if the run can call any
+        module.
+        """
+        tools = self.machine.catalogue.tools
+        return tuple(sorted({module for tool in tools for module in tool.reached if module}))
+
+    def hand_over(self) -> None:
+        """Queue the outermost run and its rooms for a worker, as soon as no part of the run is
+        active in this process.
+        """
+        root = self.root
+        if any(member.runner.is_busy for member in root.with_rooms(ending=True)):
+            return
+        try:
+            for member in root.with_rooms():
+                member.runner.program.stop()
+                if member is not root:
+                    member.driver.leave(None, None, member.poke)
+            handover = Handover(needs=root.needs)
+            root.driver.leave(QUEUED, StoredSummary(handover=handover), root.poke)
+        except StaleDriverError:
+            self.runner.abandon("its lease was lost to another process")
 
     def moved(self) -> None:
         """Respond to a room of the run that has opened, changed, or come to rest."""

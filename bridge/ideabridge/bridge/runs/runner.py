@@ -43,7 +43,7 @@ from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.context.mind import Counting, Mind, MindError, Usage
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.driving.driver import Driver, SaveIdea, is_large_value
-from ideabridge.bridge.driving.queue import DrivenRun, Queue
+from ideabridge.bridge.driving.queue import Queue
 from ideabridge.bridge.loop.effect import (
     Allow,
     AskApproval,
@@ -120,11 +120,14 @@ reports progress.
 """
 
 
-class _Run(DrivenRun, Protocol):
+class _Run(Protocol):
     """The members of the run that this file uses; `Run` documents them."""
 
+    id: str
     caller: str
 
+    @property
+    def machine(self) -> Machine: ...
     @property
     def is_orphan(self) -> bool: ...
     @property
@@ -134,6 +137,7 @@ class _Run(DrivenRun, Protocol):
     def rule_covering(self, call: int) -> StandingRule | None: ...
     def end_budget(self, reason: str) -> None: ...
     def rest(self) -> None: ...
+    def hand_over(self) -> None: ...
     async def open_room(self, effect: Execute) -> None: ...
     def used_in_rooms(self, key: ExecutionKey | None) -> JSONObject | None: ...
     def note_waiting(self) -> None: ...
@@ -516,7 +520,7 @@ class Runner:
             if not self.drives:
                 due, is_left = self._without_work(due)
                 if is_left and not due and not self._taken:
-                    self._queue.hand_over(self._run)
+                    self._run.hand_over()
                     return
             # An idea may be saved only once its events are in the journal.
             answered = self.request is not None or self.machine.mode == "plan"
@@ -558,7 +562,7 @@ class Runner:
         """True if this process performs the effects of the run. Otherwise, it hands the run
         over.
         """
-        return self._queue.drives(self._run)
+        return self._queue.drives(self._run.id)
 
     @property
     def is_busy(self) -> bool:

@@ -1047,7 +1047,7 @@ class Runs:
                 driver.release()
                 return partial(self._block, run, fault, cut_off)
             case Enqueue(handover):
-                self.queue.return_left(run, handover)
+                driver.queue(replace(handover, needs=run.needs))
                 return _nothing
             case SetAside(handover, times):
                 reason = _why_set_aside(run, times)

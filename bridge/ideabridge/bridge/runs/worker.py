@@ -1,0 +1,107 @@
+"""Worker: drives the runs that other processes have queued; see `driving/queue.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import anyio
+
+from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
+from ideabridge.bridge.runs.runs import Runs
+from ideabridge.bridge.store.errors import StoreError, UnknownRunError
+from ideabridge.bridge.store.queue import QueuedRun
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL, user_of
+from ideabridge.bridge.store.writer import Writer
+
+POLL_SECONDS: Final = 0.25
+"""Interval, in seconds, at which the queue is checked if the store cannot notify."""
+
+
+class Worker:
+    """Drives queued runs of this configuration.
+
+    Args:
+        store: the store that holds the queue.
+        runs: the runs of this process.
+        writer: the thread that claims runs.
+        most: the maximum number of runs to drive at the same time.
+        modules: the modules that are available in this process, or None for all.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        runs: Runs,
+        writer: Writer,
+        *,
+        most: int,
+        modules: Collection[str] | None = None,
+    ) -> None:
+        self._store = store
+        self._runs = runs
+        self._writer = writer
+        self._most = most
+        self._modules = modules
+        self._ended = anyio.Event()
+
+    async def run(self) -> None:
+        """Take runs from the queue until this task is cancelled or, after `drain`, until the last
+        run has been handed over.
+        """
+        async with anyio.create_task_group() as group:
+            while not self._ended.is_set():
+                try:
+                    claimed = await self._claim()
+                except StoreError:
+                    # The tasks that use the store report its error, so all that the worker does is
+                    # wait until the store works again.
+                    claimed = []
+                for run_id in claimed:
+                    self._runs.queue.claimed.add(run_id)
+                    group.start_soon(self._drive, run_id)
+                if not claimed:
+                    await self._runs.notices.wait("queue", POLL_SECONDS)
+
+    def drain(self) -> None:
+        """Do not take any more runs or start any more calls. Hand over each run as soon as its
+        running calls have ended.
+        """
+        self._ended.set()
+        self._runs.hand_over_all()
+        self._runs.notices.tell("queue")
+
+    async def _claim(self) -> list[str]:
+        free = self._most - len(self._runs.queue.claimed)
+        if free <= 0 or not self._store.queue.count(self._runs.fingerprint):
+            return []
+        queue = self._store.queue
+        fingerprint = self._runs.fingerprint
+        return await self._writer.perform(
+            lambda: queue.claim(fingerprint, free, self._takes, self._is_last)
+        )
+
+    def _takes(self, run: QueuedRun, busy: int) -> bool:
+        if busy >= self._runs.users.runs and user_of(run.caller) is not None:
+            return False
+        return self._modules is None or set(run.needs) <= set(self._modules)
+
+    def _is_last(self, caller: str) -> bool:
+        return user_of(caller) in self._runs.users.background
+
+    async def _drive(self, run_id: str) -> None:
+        """Continue a run, and wait until this process no longer drives it."""
+        try:
+            async with self._runs.reading_ahead(run_id):
+                run = await self._writer.patiently(lambda: self._runs.resume(run_id, SEES_ALL))
+            while (run.driver.epoch is not None or run.is_being_left) and run.runner.lost is None:
+                await run.runner.wait_changed()
+        except (FinishedRunError, InterruptedRunError, UnknownRunError, StoreError):
+            # The run was cancelled, another process was faster, or the run cannot continue here;
+            # the run's row in the store shows which. If the store failed, the run stays as it is,
+            # and is later resumed as if its process had died.
+            return
+        finally:
+            self._runs.queue.claimed.discard(run_id)
+            self._runs.notices.tell("queue")
