@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).parent.parent
 EXCEPTIONS: Final = ROOT / "tests" / "sizes.txt"
 RULES: Final = "C901,PLR0904,PLR0913,PLR0915"
 """Complexity, public methods, parameters and statements; pyproject.toml has the limits."""
-MOST: Final = 88
+MOST: Final = 86
 """The length of the list. Whoever shortens the list lowers this number."""
 
 

@@ -69,6 +69,7 @@ from ideabridge.bridge.offer.offer import Offer
 from ideabridge.bridge.offer.task_tools import TaskTools
 from ideabridge.bridge.plan import Plan, PlanLike
 from ideabridge.bridge.profiles import Profiles
+from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.publishing.drafting import drafted
 from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
 from ideabridge.bridge.publishing.importing import SavedIdea
@@ -91,6 +92,7 @@ from ideabridge.bridge.runs.recovery import Recovery, Tell
 from ideabridge.bridge.runs.replay import Replay
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runs import ListedRun, Runs
+from ideabridge.bridge.runs.services import InForce, Services
 from ideabridge.bridge.runs.session import Session, open_session
 from ideabridge.bridge.runs.starts import settings_under, start_solve
 from ideabridge.bridge.runs.values import schema_of, typed
@@ -437,10 +439,12 @@ class Bridge:
         if self._has_standing_rules:
             self.standing_rules = StandingRules(self.configuration, self._store)
 
-        self._runs = Runs(
-            self._store,
+        services = Services(
+            store=self._store,
             writer=self._writer,
             group=self._group,
+            notices=self.notices,
+            queue=Queue(self._store, self._role),
             executor=Executor(
                 self.toolbox,
                 self.modules,
@@ -448,17 +452,16 @@ class Bridge:
                 redact=redact,
                 result_bytes=limits.result_bytes,
             ),
+            sandbox=Sandbox(lambda caller: self.offer.to(caller).missing.absent()),
             offer=self.offer,
-            handlers=self.handlers,
-            configuration=self.configuration,
             screen=Screen(self.secrets),
+            handlers=self.handlers,
+            in_force=InForce(self.configuration),
             mind=self.mind,
             approver=self.approver,
-            lease_seconds=self._lease_seconds,
-            notices=self.notices,
-            queue=Queue(self._store, self._role),
             standing_rules=self.standing_rules,
         )
+        self._runs = Runs(services, run_bytes=limits.run_bytes, lease_seconds=self._lease_seconds)
         for task in (
             self._runs.heartbeat,
             self._runs.control.listen,
@@ -530,7 +533,7 @@ class Bridge:
 
         if self._runs is not None:
             self._runs.release()
-            self._runs.sandbox.close()
+            self._runs.services.sandbox.close()
 
         if self._teaching is not None:
             self._teaching.learn_at_the_end()
@@ -564,7 +567,7 @@ class Bridge:
     @property
     def executor(self) -> Executor:
         """The executor, which makes the calls for all runs in this process."""
-        return self._open_runs.executor
+        return self._open_runs.services.executor
 
     @property
     def publisher(self) -> Publisher:
@@ -572,7 +575,7 @@ class Bridge:
         (`Publisher.distill`).
         """
         own = (self.store, self.offer, self.modules, self.configuration, Screen(self.secrets))
-        return Publisher(self, *own, lambda: self._open_runs.sandbox)
+        return Publisher(self, *own, lambda: self._open_runs.services.sandbox)
 
     @property
     def saver(self) -> Saver:
@@ -1218,7 +1221,7 @@ class Bridge:
         except PlanError:
             # Look for secrets before reporting the errors, because they quote values, and a quoted
             # value might be a secret.
-            self._open_runs.screen.check(
+            self._open_runs.services.screen.check(
                 {"calls": plan.calls, "output": plan.output, "context": plan.context()}
             )
             raise
@@ -1734,12 +1737,12 @@ class Bridge:
         """Return the worker of a bridge whose `role` is `worker`. The worker's `run` drives queued
         runs, up to `most` at the same time.
         """
-        if self._role != "worker" or self._writer is None:
+        if self._role != "worker" or self._runs is None:
             raise RuntimeError(
                 "the bridge is not open, or is not a worker; use `async with Bridge(..., "
                 'role="worker")`'
             )
-        return Worker(self.store, self._open_runs, self._writer, most=most, modules=self._only)
+        return Worker(self._open_runs, most=most, modules=self._only)
 
     def runs(self, *, caller: str = LOCAL, limit: int = 20) -> list[ListedRun]:
         """Return the caller's latest runs, newest first.

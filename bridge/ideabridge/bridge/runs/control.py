@@ -13,11 +13,8 @@ from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
-from anyio.abc import TaskGroup
 
 from ideabridge.bridge.driving.driver import is_stopped
-from ideabridge.bridge.driving.following import FOLLOWS_SECONDS
-from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError
 from ideabridge.bridge.loop.event import (
     CallDecided,
@@ -26,18 +23,17 @@ from ideabridge.bridge.loop.event import (
     JournalError,
     event_from_json,
 )
-from ideabridge.bridge.loop.policy import ApprovalSetting, only_persons, policy_named
+from ideabridge.bridge.loop.policy import only_persons, policy_named
 from ideabridge.bridge.runs.decision import Purpose, ToEnd
+from ideabridge.bridge.runs.following import FOLLOWS_SECONDS
 from ideabridge.bridge.runs.people import Decision
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.screen import Screen
+from ideabridge.bridge.runs.services import Services
 from ideabridge.bridge.standing_rules import RulesLockedError, StandingRule
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.leases import Lease
 from ideabridge.bridge.store.run_record import RunRecord
-from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import Viewer
-from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -51,12 +47,7 @@ ANSWERS_SECONDS: Final = 5.0
 class _Runs(Protocol):
     """The members of `Runs` that this file uses; `Runs` documents them."""
 
-    store: Store
-    writer: Writer
-    notices: Notices
-    screen: Screen
-    group: TaskGroup
-    approval: ApprovalSetting
+    services: Services
 
     @property
     def is_at_work(self) -> bool: ...
@@ -85,6 +76,9 @@ class Control:
 
     def __init__(self, runs: _Runs) -> None:
         self._runs = runs
+        self._services = runs.services
+        self._store = runs.services.store
+        self._in_force = runs.services.in_force
         # The keys of the decisions that other processes have submitted and that this process is now
         # applying.
         self._taking: set[str] = set()
@@ -106,7 +100,7 @@ class Control:
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
             async with self._runs.reading_ahead(run_id):
-                run, record = await self._runs.writer.patiently(
+                run, record = await self._services.writer.patiently(
                     lambda: self._try_to_cancel(run_id, caller, reason)
                 )
             with anyio.move_on_after(max(deadline - anyio.current_time(), 0.0)):
@@ -131,16 +125,16 @@ class Control:
         """
         with contextlib.suppress(InterruptedRunError):
             # If another process drives the run, it is that process whose rules apply.
-            await self._runs.writer.patiently(run.root.follow_configuration)
+            await self._services.writer.patiently(run.root.follow_configuration)
 
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
             asking, event = run.event_of(approval, decision)
             rule = asking.rule_given_by(event)
             try:
-                await self._runs.writer.patiently(partial(asking.drive, event))
+                await self._services.writer.patiently(partial(asking.drive, event))
             except InterruptedRunError:
-                record = self._runs.store.runs.get(asking.id)
+                record = self._store.runs.get(asking.id)
                 if (
                     asking.runner.lost is not None
                     or record is None
@@ -192,7 +186,7 @@ class Control:
             DecisionError: by the rules of this process, only a person is allowed to decide, or the
                 call is denied.
         """
-        if event.by.kind == "assistant" and only_persons(self._runs.approval):
+        if event.by.kind == "assistant" and only_persons(self._in_force.approval):
             raise DecisionError(
                 "only a person can decide here (approval.by in the configuration), not the "
                 "assistant"
@@ -203,7 +197,9 @@ class Control:
 
         progress = run.machine.history[event.call]
         if progress.tool is not None and progress.approval is not None:
-            verdict = policy_named(self._runs.approval)(progress.tool, progress.approval.resolved)
+            verdict = policy_named(self._in_force.approval)(
+                progress.tool, progress.approval.resolved
+            )
             if verdict.verdict == "deny":
                 raise DecisionError(f"denied by policy here: {verdict.why}")
 
@@ -217,15 +213,15 @@ class Control:
             SecretGivenError: the event contains a secret, which must not be stored for another
                 process.
         """
-        [event] = self._runs.screen.admit([event])
-        key = self._runs.store.requests.ask(run.id, event.to_json())
+        [event] = self._services.screen.admit([event])
+        key = self._store.requests.ask(run.id, event.to_json())
         try:
-            while (answer := self._runs.store.requests.answer_to(key)) is None:
-                now = self._runs.store.runs.get(run.id)
+            while (answer := self._store.requests.answer_to(key)) is None:
+                now = self._store.runs.get(run.id)
                 if now is None or self._runs.seconds_until_lapse(now.lease) == 0:
                     return False
                 if anyio.current_time() > deadline:
-                    back = self._runs.store.requests.withdraw(key)
+                    back = self._store.requests.withdraw(key)
                     if back:
                         end = "nothing was decided"
                     else:
@@ -239,7 +235,7 @@ class Control:
 
                 await anyio.sleep(LISTENS_SECONDS / 5)
         finally:
-            self._runs.store.requests.forget(key)
+            self._store.requests.forget(key)
 
         if answer["error"] is not None:
             raise DecisionError(str(answer["error"]))
@@ -247,16 +243,16 @@ class Control:
 
     def _take_asked(self) -> None:
         """Apply the decisions that other processes submit for runs that this process drives."""
-        for key, run_id, event in self._runs.store.requests.open():
+        for key, run_id, event in self._store.requests.open():
             run = self._runs.driven(run_id)
             if run is not None and key not in self._taking:
                 self._taking.add(key)
-                self._runs.group.start_soon(self._take_for, key, run, event)
+                self._services.group.start_soon(self._take_for, key, run, event)
 
     async def _take_for(self, key: str, run: Run, event: JSONObject) -> None:
         error: str | None = None
         try:
-            if not self._runs.store.requests.begin(key):
+            if not self._store.requests.begin(key):
                 return
             run.drive(event_from_json(event))
             await run.runner.wait_written()
@@ -274,7 +270,7 @@ class Control:
         with contextlib.suppress(StoreError):
             # Ignore the error: if the answer cannot be stored, the process that asked waits a few
             # seconds and then reads the journal.
-            self._runs.store.requests.answer(key, error)
+            self._store.requests.answer(key, error)
 
     async def left_by_driver(self, run: Run) -> None:
         """Wait briefly for another process to release the lease of a run that has come to rest in
@@ -286,7 +282,7 @@ class Control:
         patience = ANSWERS_SECONDS if run.status == "needs_solution" else FOLLOWS_SECONDS
         deadline = anyio.current_time() + patience
         while run.is_elsewhere and run.may_rest:
-            record = self._runs.store.runs.get(run.id)
+            record = self._store.runs.get(run.id)
             if (
                 record is None
                 or self._runs.seconds_until_lapse(record.lease) == 0
@@ -297,7 +293,7 @@ class Control:
 
     def _try_to_cancel(self, run_id: str, caller: Viewer, reason: str) -> tuple[Run, RunRecord]:
         """End a run, or ask the process that drives the run to end it."""
-        record = self._runs.store.runs.find(run_id, caller=caller)
+        record = self._store.runs.find(run_id, caller=caller)
         if record.parent:
             run = self._runs.get(run_id, record.caller)
         else:
@@ -309,9 +305,9 @@ class Control:
             run.cancel(reason)
 
         if record.parent or run.machine.ended:
-            self._runs.store.requests.forget_cancel(run_id)
+            self._store.requests.forget_cancel(run_id)
         elif not run.runner.is_behind:
-            self._runs.store.requests.ask_cancel(run_id, reason)
+            self._store.requests.ask_cancel(run_id, reason)
 
         return run, record
 
@@ -320,11 +316,11 @@ class Control:
         cancelled.
         """
         while True:
-            await self._runs.notices.wait("ask", LISTENS_SECONDS)
+            await self._services.notices.wait("ask", LISTENS_SECONDS)
             if not self._runs.is_at_work:
                 continue
             with contextlib.suppress(StoreError):
-                for run_id, reason in self._runs.store.requests.cancels().items():
+                for run_id, reason in self._store.requests.cancels().items():
                     run = self._runs.driven(run_id)
                     if run is not None:
                         self.end(run, reason)
@@ -340,4 +336,4 @@ class Control:
             return
         except Exception as error:  # noqa: BLE001 - an error must end only this run
             run.runner.fail(error)
-        self._runs.store.requests.forget_cancel(run.id)
+        self._store.requests.forget_cancel(run.id)

@@ -67,7 +67,9 @@ async def fork(
     begins at the Request of that event. `new_input` replaces the run's input. The current
     configuration decides which calls ask for approval from now on.
     """
-    store = runs.store
+    services = runs.services
+    in_force = services.in_force
+    store = services.store
     record = store.runs.find(run_id, caller=caller)
     if record.parent is not None:
         raise ForkError(
@@ -92,26 +94,26 @@ async def fork(
         settings = dataclasses.replace(
             settings, activities=Settings.from_json(began.settings).activities
         )
-        settings = runs.offer.to(caller).settings(settings)
+        settings = services.offer.to(caller).settings(settings)
         journal = await _begun_anew(runs, plan, settings, caller)
 
     first = journal[0]
     if isinstance(first, events.RunStarted):
-        journal = [dataclasses.replace(first, bound=dict(runs.definitions)), *journal[1:]]
+        journal = [dataclasses.replace(first, bound=dict(in_force.definitions)), *journal[1:]]
 
     requests = sum(isinstance(event, events.RequestMade) for event in journal)
-    stored = await compute_in_thread(_admitted, runs.screen, journal)
+    stored = await compute_in_thread(_admitted, services.screen, journal)
 
     def keep() -> None:
         with store.transaction():
             store.runs.create_fork(
-                fork_id, stored, parent=record, at=at, fingerprint=runs.fingerprint
+                fork_id, stored, parent=record, at=at, fingerprint=in_force.fingerprint
             )
             if new_input is None:
                 # The ideas of the steps before the fork also belong to it.
                 _copy_ideas(store, run_id, fork_id, requests, caller)
 
-    await runs.writer.perform(keep)
+    await services.writer.perform(keep)
     return fork_id
 
 
@@ -160,7 +162,7 @@ async def _continued(runs: Runs, point: _ForkPoint, began: events.RunStarted) ->
         )
 
     if needs_process:
-        return await compute_in_thread(_forked, point, began, runs.composer())
+        return await compute_in_thread(_forked, point, began, runs.services.composer())
 
     texts = await read_beside(
         forked,

@@ -151,7 +151,7 @@ class Recovery:
                 with contextlib.suppress(StoreError):
                     # The tasks that use the store report its error. The sweeps continue as soon as
                     # the store works again.
-                    fingerprint = self._runs.fingerprint
+                    fingerprint = self._runs.services.in_force.fingerprint
                     if fingerprint != swept_under:
                         undecided = self._sweep_all(group)
                         swept_under = fingerprint
@@ -176,7 +176,7 @@ class Recovery:
             failed.hopeless = None
 
         undecided = self._sweep(group, None)
-        if self._runs.queue.role == "worker":
+        if self._runs.services.queue.role == "worker":
             self._adopt_queued()
         return undecided
 
@@ -194,7 +194,7 @@ class Recovery:
             record = self._store.runs.get(lease.run)
             if record is None or record.status != QUEUED:
                 continue
-            if record.fingerprint == self._runs.fingerprint:
+            if record.fingerprint == self._runs.services.in_force.fingerprint:
                 continue
             try:
                 self._runs.adopt(record)
@@ -215,7 +215,7 @@ class Recovery:
         undecided: list[float] = []
         running = self._store.leases.of_runs("running", fingerprint, MOST_IN_SWEEP)
         interrupted = self._store.leases.of_runs(
-            "interrupted", self._runs.fingerprint, MOST_IN_SWEEP - len(running)
+            "interrupted", self._runs.services.in_force.fingerprint, MOST_IN_SWEEP - len(running)
         )
         # Begin with the oldest run, because it has been waiting longest.
         for lease in reversed([*running, *interrupted]):
@@ -317,7 +317,7 @@ class Recovery:
         """Return whether a room continues together with its parent, because a worker takes up
         both.
         """
-        return self._runs.queue.role != "alone" and root.status in ("running", QUEUED)
+        return self._runs.services.queue.role != "alone" and root.status in ("running", QUEUED)
 
     def _give_up(self, record: RunRecord, error: Exception) -> None:
         """Report that a run could not be taken up, but only once. If the first report was about the

@@ -55,13 +55,9 @@ from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import PROGRAM_STEP, Tool
 
 if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
-
-    from ideabridge.bridge.context.mind import Mind
-    from ideabridge.bridge.offer.offer import Offer
     from ideabridge.bridge.runs.decision import Purpose
+    from ideabridge.bridge.runs.services import Services
     from ideabridge.bridge.store.run_record import RunRecord
-    from ideabridge.bridge.store.store import Store
 
 _AGAIN: Final = 1.0
 """Time, in seconds, for which a room waits before it tries again to hand its result to a parent
@@ -79,11 +75,8 @@ _TASK: Final = (
 class _Runs(Protocol):
     """The members of `Runs` that this file uses; `Runs` documents them."""
 
-    group: TaskGroup
-    store: Store
-    offer: Offer
+    services: Services
     ways: Ways
-    mind: Mind | None
 
     async def create(
         self, start: Start, caller: str, title: str, room: tuple[str, Run] | None = None
@@ -102,6 +95,8 @@ class Rooms:
 
     def __init__(self, runs: _Runs) -> None:
         self._runs = runs
+        self._services = runs.services
+        self._store = runs.services.store
 
     # -- opening -----------------------------------------------------------------------------------
 
@@ -145,7 +140,7 @@ class Rooms:
 
     async def _enter(self, run: Run, effect: Execute) -> Run | CallFinished:
         room_id = room_name(run.id, effect.key)
-        record = self._runs.store.runs.get(room_id)
+        record = self._store.runs.get(room_id)
         if record is not None:
             return self._runs.reach(record, run)
 
@@ -162,13 +157,13 @@ class Rooms:
         settings = dataclasses.replace(
             machine.settings, planning="eager", depth=depth - 1, output_by_instance=False
         )
-        offer = self._runs.offer.to(run.caller)
+        offer = self._services.offer.to(run.caller)
         settings = offer.settings(settings)
         if effect.call.room == "idea":
             name = effect.tool.name_in_module
             # The run has this tool, so its profile allows either this idea or another one that
             # calls it.
-            publication = self._runs.store.publications.named(name, caller=owner_of(run.caller))
+            publication = self._store.publications.named(name, caller=owner_of(run.caller))
             answer = await self._runs.ways.answer(
                 publication,
                 effect.parameters,
@@ -220,7 +215,7 @@ class Rooms:
         above = None if run.parent is None else self._choice(run.parent)
         if above is not None and above.name != TURNS:
             return above
-        return choose(AUTO, self._runs.mind, samples=run.turns.mind == SAMPLING)
+        return choose(AUTO, self._services.mind, samples=run.turns.mind == SAMPLING)
 
     # -- events and ends ---------------------------------------------------------------------------
 
@@ -243,13 +238,13 @@ class Rooms:
             return
 
         if isinstance(event, RunEnded) and not is_following:
-            self._runs.group.start_soon(self._settle, run, parent)
+            self._services.group.start_soon(self._settle, run, parent)
         elif (
             isinstance(event, _COUNTED) and not is_following and run.root.over_budget() is not None
         ):
             # Use a separate task, because ending the root also ends this room, which is still
             # applying an event.
-            self._runs.group.start_soon(_end, run.root)
+            self._services.group.start_soon(_end, run.root)
 
         for watcher in list(run.root.room_watchers):
             watcher(run, event)
@@ -288,7 +283,7 @@ class Rooms:
             try:
                 room.cancel(reason)
             except PASSING:
-                self._runs.group.start_soon(self._cancel_later, room, reason)
+                self._services.group.start_soon(self._cancel_later, room, reason)
 
     @staticmethod
     async def _cancel_later(room: Run, reason: str) -> None:
@@ -301,7 +296,7 @@ class Rooms:
         wants to happen to the run.
         """
         for key in list(run.machine.open_rooms):
-            record = self._runs.store.runs.get(room_name(run.id, key))
+            record = self._store.runs.get(room_name(run.id, key))
             if record is not None:
                 run.rooms[key] = self._runs.reach(record, run, purpose)
 
@@ -311,7 +306,7 @@ class Rooms:
         """
         with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
             # If the store fails, the check is repeated at the next heartbeat.
-            above = None if run.parent is None else self._runs.store.runs.get(run.root.id)
+            above = None if run.parent is None else self._store.runs.get(run.root.id)
             if above is not None and above.status in ENDED:
                 run.cancel(ORPHANED)
                 return

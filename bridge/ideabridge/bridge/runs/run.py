@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, overload
 
 import anyio
-from anyio.abc import TaskGroup
 
 from ideabridge.bridge.arguments import check_text, check_type
 from ideabridge.bridge.context.mind import Mind
@@ -30,8 +29,6 @@ from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.context.written_call import title_of_tools, tool_names
 from ideabridge.bridge.driving.driver import LARGE_VALUE, Driver, SaveIdea
-from ideabridge.bridge.driving.following import Following
-from ideabridge.bridge.driving.queue import Queue
 from ideabridge.bridge.errors import (
     DecisionError,
     FinishedRunError,
@@ -48,7 +45,6 @@ from ideabridge.bridge.loop.event import (
     CallDecided,
     CallFinished,
     CallStarted,
-    ConfigurationChanged,
     DecidedEvent,
     Decider,
     EndStatus,
@@ -64,7 +60,6 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.output import error_message
 from ideabridge.bridge.loop.progress import CallStatus, Progress, parked
 from ideabridge.bridge.loop.question import Question
-from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.loop.settings import Spending
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.loop.standing import standing_tool
@@ -72,13 +67,11 @@ from ideabridge.bridge.minds.instructions import turns_instructions
 from ideabridge.bridge.modules.blocks import Blocks
 from ideabridge.bridge.offer.offer import Offer
 from ideabridge.bridge.plan import WaitingPlan, waiting_plan
-from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs import values
 from ideabridge.bridge.runs.binding import sentence
-from ideabridge.bridge.runs.executor import Executor, KeptBytes
+from ideabridge.bridge.runs.executor import KeptBytes
 from ideabridge.bridge.runs.people import (
     ApprovalRequest,
-    Approver,
     Decision,
     DecisionName,
     People,
@@ -86,21 +79,19 @@ from ideabridge.bridge.runs.people import (
     read_decision,
 )
 from ideabridge.bridge.runs.runner import Runner
+from ideabridge.bridge.runs.services import Services
 from ideabridge.bridge.runs.starts import program_of_mind
 from ideabridge.bridge.runs.turn_log import TurnLog
-from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.standing_rules import (
     LOCK_SECONDS,
     RulesLockedError,
     StandingRule,
     StandingRuleError,
-    StandingRules,
 )
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.run_record import Handover, StoredSummary
-from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.tool_memory import ApprovedCall
 from ideabridge.bridge.store.users import person_of
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, encode, normalise
@@ -156,26 +147,28 @@ _ROOM: Final = (
 )
 
 
-class _Host(Protocol):
-    """The members of `Runs` that this file uses; `Runs` documents them."""
+class RunHost(Protocol):
+    """What holds a run in this process. A run is made by its host and stands below it, so it names
+    here what it asks of its host and tells it. `Runs` is the host of all runs.
+    """
 
-    group: TaskGroup
-    executor: Executor
-    offer: Offer
-    screen: Screen
-    approver: Approver | None
-    store: Store
-    fingerprint: str
-    sandbox: Sandbox
-    queue: Queue
-    standing_rules: StandingRules | None
-    following: Following
+    services: Services
 
-    def composer(self) -> Composer: ...
-    def change_of_configuration(self, run: Run) -> ConfigurationChanged | None: ...
-    def journal_alone(self, run: Run, event: Event) -> None: ...
-    def watch(self, run: Run, event: Event) -> None: ...
-    async def open_room(self, run: Run, effect: Execute) -> None: ...
+    def watch(self, run: Run, event: Event) -> None:
+        """Do the work outside the run that an event of the run requires."""
+        ...
+
+    def note_waiting(self, run: Run) -> None:
+        """Record that someone is now waiting for the run to change."""
+        ...
+
+    def journal_alone(self, run: Run, event: Event) -> None:
+        """Journal a decision on a run that cannot continue in this process."""
+        ...
+
+    async def open_room(self, run: Run, effect: Execute) -> None:
+        """Open the room of a call that has started, or reopen it."""
+        ...
 
 
 class Run:
@@ -204,7 +197,7 @@ class Run:
         caller: str,
         machine: Machine,
         driver: Driver,
-        host: _Host,
+        host: RunHost,
         *,
         kept_bytes: KeptBytes,
         mind: Mind | None = None,
@@ -224,20 +217,21 @@ class Run:
         self.turns = TurnLog()
         self.driver = driver
         self._host = host
+        services = self._services = host.services
         self.runner = Runner(
             machine,
             self,
             driver,
-            executor=host.executor,
-            composer=host.composer(),
-            screen=host.screen,
-            group=host.group,
+            executor=services.executor,
+            composer=services.composer(),
+            screen=services.screen,
+            group=services.group,
             kept_bytes=kept_bytes,
-            sandbox=host.sandbox,
-            queue=host.queue,
+            sandbox=services.sandbox,
+            queue=services.queue,
             mind=mind,
         )
-        self.people = People(self, host.group, host.approver, host.screen.mask)
+        self.people = People(self, services.group, services.approver, services.screen.mask)
         # The order matters: at `RunEnded`, `host.watch` writes the row of the run from `summary`,
         # so everything that a summary reads must receive the event before it.
         self.runner.watchers += [self.turns.take, partial(host.watch, self), self.people.watch]
@@ -356,7 +350,7 @@ class Run:
 
     def note_waiting(self) -> None:
         """Record that someone is now waiting for the run to change."""
-        self._host.following.note_waiting(self)
+        self._host.note_waiting(self)
 
     async def patiently(self, call: Callable[[], T]) -> T:
         """Call a method of the run, and repeat the call while the store cannot be written. See
@@ -556,7 +550,7 @@ class Run:
             )
 
         self._expect_open(turn)
-        errors = errors or self._host.screen.faults(proposed)
+        errors = errors or self._services.screen.faults(proposed)
         if not errors and (strict or pattern is not None):
             checked = proposed if isinstance(proposed, SolutionProposed) else read
             errors = self.machine.check(checked).errors
@@ -632,7 +626,7 @@ class Run:
             return
         approved = ApprovedCall(self.id, event.call)
         try:
-            self._host.store.tool_memory.keep_approved(
+            self._services.store.tool_memory.keep_approved(
                 self.caller, server, tool.name_in_module, approved
             )
         except StoreError as error:
@@ -646,8 +640,9 @@ class Run:
         Raises:
             InterruptedRunError: another process drives the run.
         """
+        in_force = self._services.in_force
         for run in list(self.with_rooms()):
-            changed = self._host.change_of_configuration(run)
+            changed = in_force.change_since(run.made_under, run.machine.settings)
             if changed is not None and run.runner.lost is None and not run.machine.ended:
                 run._take("running")
                 run.runner.post(changed)
@@ -826,7 +821,7 @@ class Run:
         `SecretGivenError` if the decision contains a secret.
         """
         _, event = self.event_of(approval, decision)
-        self._host.screen.admit([event])
+        self._services.screen.admit([event])
 
     def event_of(self, approval: str, decision: Decision) -> tuple[Run, DecidedEvent]:
         """Check a decision. Return the run or room that the decision applies to, and the decision's
@@ -838,7 +833,7 @@ class Run:
         check_text("approval", approval)
         name, nested, rest = approval.partition("/")
         if not nested:
-            offer = self._host.offer.to(self.caller)
+            offer = self._services.offer.to(self.caller)
             event = read_decision(self.machine, approval, decision, offer.catalogue)
             if isinstance(event, CallDecided) and event.decision == "edit":
                 self._expect_in_profile(event, offer)
@@ -874,7 +869,7 @@ class Run:
         """Return the standing rule that lets a call run without a question, or None if there is
         none.
         """
-        rules = self._host.standing_rules
+        rules = self._services.standing_rules
         tool = standing_tool(self.machine.history[call])
         if rules is None or tool is None:
             return None
@@ -882,7 +877,7 @@ class Run:
 
     def may_allow_always(self, question: Question) -> bool:
         """Return whether the owner of the run can answer a question with *always*."""
-        rules = self._host.standing_rules
+        rules = self._services.standing_rules
         tool = question.standing
         return rules is not None and tool is not None and rules.is_bound(tool, self.bound)
 
@@ -898,7 +893,7 @@ class Run:
         Raises:
             DecisionError: the person is not allowed to give this rule, or it cannot be stored.
         """
-        rules = self._host.standing_rules
+        rules = self._services.standing_rules
         tool = standing_tool(self.machine.history[event.call])
         if rules is None or tool is None:
             raise DecisionError("no tool can be allowed always here; approve only this call")
@@ -930,7 +925,7 @@ class Run:
             RulesLockedError: another process is still changing the rules.
             StandingRuleError: the rule cannot be stored. The call runs anyway.
         """
-        rules = self._host.standing_rules
+        rules = self._services.standing_rules
         assert rules is not None
         try:
             rules.give(rule, seconds)
@@ -1445,7 +1440,6 @@ class Run:
             outcome: how the step ended, or `open` if another Request follows.
         """
         machine = self.machine
-        host = self._host
         solution = machine.solution
         idea = Idea.of(request, stored)
         written = solution.to_json()
@@ -1474,7 +1468,7 @@ class Run:
             mind=mind,
             model=str(last.get("model", model)),
             usage={key: value for key, value in last.items() if key != "model"},
-            fingerprint=host.fingerprint,
+            fingerprint=self._services.in_force.fingerprint,
             title=next(texts, "").strip().split("\n")[0][:200] or title_of_tools(tools),
             tools=tools,
             outcome=outcome,
@@ -1484,7 +1478,7 @@ class Run:
         def save() -> None:
             # If the transaction is rolled back, the next attempt computes the same id, because the
             # id depends only on the content.
-            self.idea = host.store.ideas.save(idea, meta)
+            self.idea = self._services.store.ideas.save(idea, meta)
 
         return SaveIdea(save, is_large=request.stored_size > LARGE_VALUE)
 

@@ -31,11 +31,8 @@ from weakref import WeakValueDictionary
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import TaskGroup
 
-from ideabridge.bridge.configuration import Configuration, fingerprint, start_definitions
-from ideabridge.bridge.context.messages import Handlers
-from ideabridge.bridge.context.mind import Mind
+from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.driving.driver import (
     LEFT_REASON,
     Driver,
@@ -43,9 +40,6 @@ from ideabridge.bridge.driving.driver import (
     own_driver_name,
     retire,
 )
-from ideabridge.bridge.driving.following import Following
-from ideabridge.bridge.driving.notices import Notices
-from ideabridge.bridge.driving.queue import Queue
 from ideabridge.bridge.driving.shared_calls import SharedCalls
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
 from ideabridge.bridge.loop.effect import Execute
@@ -61,14 +55,8 @@ from ideabridge.bridge.loop.event import (
     event_from_json,
 )
 from ideabridge.bridge.loop.machine import Machine, resume_events
-from ideabridge.bridge.loop.policy import strictest_of
 from ideabridge.bridge.loop.progress import in_flight
-from ideabridge.bridge.loop.request import Composer, SchemaCache
-from ideabridge.bridge.loop.settings import RULES
 from ideabridge.bridge.modules.client_session import client_session
-from ideabridge.bridge.offer.offer import Offer
-from ideabridge.bridge.programs.names import program_schema
-from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.reading import are_small
 from ideabridge.bridge.runs.binding import Binding, bound_to, sentence
 from ideabridge.bridge.runs.control import LISTENS_SECONDS, Control
@@ -95,25 +83,22 @@ from ideabridge.bridge.runs.decision import (
     WrittenStep,
     decide_next,
 )
-from ideabridge.bridge.runs.executor import CALLER_MEMORY, MEMORY_STEP, Executor, KeptBytes
+from ideabridge.bridge.runs.executor import CALLER_MEMORY, MEMORY_STEP, KeptBytes
+from ideabridge.bridge.runs.following import Following
 from ideabridge.bridge.runs.observed import Observed
-from ideabridge.bridge.runs.people import Approver
 from ideabridge.bridge.runs.plan_starts import PlanStarts
 from ideabridge.bridge.runs.replay import Ways
 from ideabridge.bridge.runs.rooms import Rooms
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runner import Folded, fold
+from ideabridge.bridge.runs.services import Services
 from ideabridge.bridge.runs.starts import Start
-from ideabridge.bridge.screen import Screen
-from ideabridge.bridge.standing_rules import StandingRules
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.journal import RunSource
 from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
 from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.run_record import CLIENT, ENDED, RunRecord, StoredSummary
-from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, owner_of, user_of
-from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.encoding import encode, memory_of
 from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.names import counted
@@ -223,83 +208,44 @@ class Runs:
     """Creates runs, holds them in memory, and resumes them from their journals.
 
     Args:
-        group: the task group in which the calls of the runs are made.
-        offer: provides the tools for the rooms of published ideas and for edited calls in a plan.
-        handlers: the handlers, which say how each type of message changes a Request.
-        configuration: the configuration of this process.
-        mind: answers the Requests of runs that do not choose another mind.
-        approver: decides on calls that need approval, or None if people decide with `Run.decide`.
+        services: what all runs of this process use.
+        run_bytes: the maximum number of bytes of results and calls that one run keeps.
         lease_seconds: the number of seconds that a lease lasts without a heartbeat, or None for
             `LEASE_SECONDS`.
-        notices: reports what other processes have written.
-        queue: decides which runs this process drives.
-        standing_rules: the tools that people have allowed always, or None if each call asks.
 
     Attributes:
-        fingerprint: the fingerprint of the configuration.
-        definitions: how each module of the configuration starts; see `start_definitions`.
-        approval: the setting `approval` of the configuration.
+        services: what all runs of this process use.
         has_own_handlers: True if the user has defined message handlers, whose code only this
             process has.
         control: cancels and decides on runs, no matter which process drives them.
     """
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        writer: Writer,
-        group: TaskGroup,
-        executor: Executor,
-        offer: Offer,
-        handlers: Handlers,
-        configuration: Configuration,
-        screen: Screen,
-        mind: Mind | None = None,
-        approver: Approver | None = None,
-        lease_seconds: float | None = None,
-        notices: Notices,
-        queue: Queue,
-        standing_rules: StandingRules | None = None,
+        self, services: Services, *, run_bytes: int, lease_seconds: float | None = None
     ) -> None:
-        self.queue = queue
-        self.standing_rules = standing_rules
-        self.notices = notices
-        self.executor = executor
-        self.sandbox = Sandbox(lambda caller: offer.to(caller).missing.absent())
-        self._handlers = handlers
-        self.has_own_handlers = not handlers.are_built_in
-        self._schemas = SchemaCache()
-        # The journals that a thread has read for runs that are about to be resumed.
+        self.services = services
+        self._store = services.store
+        self._in_force = services.in_force
+        self.has_own_handlers = not services.handlers.are_built_in
+        # Journals that a thread has read, for runs that are about to be resumed.
         self._read: dict[str, _ReadJournal] = {}
-        # The locks for reading journals in threads, keyed by the id of the outermost run.
+        # Locks for reading journals in threads, keyed by the id of the outermost run.
         self._reading: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
-        self.screen = screen
-        self.approver = approver
-        self.users = configuration.users
-        self.mind = mind
-        self._run_bytes = configuration.limits.run_bytes
-        self.store = store
-        self.writer = writer
-        self.group = group
-        self.offer = offer
-        self.fingerprint = fingerprint(configuration)
-        self.definitions = start_definitions(configuration)
-        self.approval = configuration.approval_setting
+        self._run_bytes = run_bytes
         self._name = own_driver_name()
         self._watch = Watch()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
-        # The references are weak, so that a run that is no longer in `_kept` but is still in use
-        # can be found here.
+        # These are weak references, so that a run that was dropped from `_kept`, but is still used
+        # somewhere, can be found here.
         self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._kept: dict[str, Run] = {}
-        self.observed = Observed(store)
-        self.ways = Ways(store, offer, writer.patiently)
-        self.plan_starts = PlanStarts(offer, self.ways, self.sandbox)
+        self.observed = Observed(self._store)
+        self.ways = Ways(self._store, services.offer, services.writer.patiently)
+        self.plan_starts = PlanStarts(services.offer, self.ways, services.sandbox)
         self.rooms = Rooms(self)
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
         self.following = Following(self)
-        self.shared_calls = SharedCalls(store, writer, notices, self._name)
+        self.shared_calls = SharedCalls(self._store, services.writer, services.notices, self._name)
         self.control = Control(self)
 
     async def create(
@@ -323,7 +269,7 @@ class Runs:
             self._expect_place(caller)
 
         if start.machine.mode == "solve" and len(start.machine.offer.initial.tools) > _MANY_TOOLS:
-            await compute_in_thread(self.composer().prepare, start.machine)
+            await compute_in_thread(self.services.composer().prepare, start.machine)
             if room is None:
                 # In the meantime, other runs might have begun.
                 self._expect_place(caller)
@@ -333,31 +279,33 @@ class Runs:
         run_id, parent = room or (f"run_{secrets.token_hex(8)}", None)
         first, *others = start.events
         if isinstance(first, RunStarted):
-            traceparent = None if room is not None else self.executor.traceparent()
+            traceparent = None if room is not None else self.services.executor.traceparent()
             bound = bound_to(
-                start.machine.catalogue, self.definitions, None if parent is None else parent.bound
+                start.machine.catalogue,
+                self._in_force.definitions,
+                None if parent is None else parent.bound,
             )
             first = replace(first, traceparent=traceparent, bound=bound)
             start.machine.traceparent = traceparent
 
         above = None if parent is None else parent.id
         client = CLIENT.get()
-        title = self.screen.mask(title)[:200]
+        title = self.services.screen.mask(title)[:200]
 
         def creates() -> None:
-            self.store.runs.create(
+            self._store.runs.create(
                 run_id,
                 kind=start.machine.mode,
                 caller=caller,
                 title=title,
-                fingerprint=self.fingerprint,
+                fingerprint=self._in_force.fingerprint,
                 parent=above,
                 source=RunSource(client=client),
             )
 
         run = self._attach(run_id, caller, start.machine, first, parent, memory)
         run.runner.session = client_session() if parent is None else parent.runner.session
-        run.made_under = self.fingerprint
+        run.made_under = self._in_force.fingerprint
         if parent is not None:
             # Add the room to its parent first, so that its usage counts and it ends when the parent
             # ends.
@@ -386,9 +334,9 @@ class Runs:
 
     def _expect_place(self, caller: str) -> None:
         """Raise `LimitExceededError` if the caller has reached the limit on active runs."""
-        if self.queue.role == "front":
+        if self.services.queue.role == "front":
             # Workers enforce a user's limit themselves by letting further runs wait in the queue.
-            self.queue.expect_place(caller)
+            self.services.queue.expect_place(caller)
         elif user_of(caller) is not None:
             owner = owner_of(caller)
             busy = sum(
@@ -396,7 +344,7 @@ class Runs:
                 for run in self._kept.values()
                 if owner_of(run.caller) == owner and run.status == "running"
             )
-            if busy >= self.users.runs:
+            if busy >= self._in_force.users.runs:
                 raise LimitExceededError(
                     f"you have {busy} active runs, the limit for one user: wait until one ends "
                     "(check_run), or cancel one"
@@ -420,7 +368,7 @@ class Runs:
         """Hand over every run as soon as its running calls have ended, because this process is
         shutting down.
         """
-        self.queue.role = "front"
+        self.services.queue.role = "front"
         for run in list(self._runs.values()):
             if run.driver.epoch is not None:
                 run.runner.leave_work()
@@ -429,9 +377,9 @@ class Runs:
         """Return a run as `get` does, but read a large journal in a thread. A worker process would
         not help, because the run continues in this process.
         """
-        self.store.runs.find(run_id, caller=caller)
+        self._store.runs.find(run_id, caller=caller)
         async with self.reading_ahead(run_id):
-            return await self.writer.patiently(lambda: self.get(run_id, caller))
+            return await self.services.writer.patiently(lambda: self.get(run_id, caller))
 
     @asynccontextmanager
     async def reading_ahead(self, run_id: str) -> AsyncGenerator[None]:
@@ -452,7 +400,7 @@ class Runs:
                 with contextlib.suppress(StoreError, JournalError):
                     absent += self._absent(run_id)
                     for absent_id in absent:
-                        if not are_small(self.store, [absent_id]):
+                        if not are_small(self._store, [absent_id]):
                             self._read[absent_id] = await compute_in_thread(
                                 self._read_and_fold, absent_id
                             )
@@ -467,10 +415,10 @@ class Runs:
         parent runs, and its open rooms.
         """
         absent: list[str] = []
-        record = self.store.runs.get(run_id)
+        record = self._store.runs.get(run_id)
         waiting = [] if record is None else [record]
         while record is not None and record.parent is not None:
-            record = self.store.runs.get(record.parent)
+            record = self._store.runs.get(record.parent)
             if record is not None and not self._is_current(record):
                 absent.append(record.id)
 
@@ -479,7 +427,7 @@ class Runs:
             if not self._is_current(record):
                 absent.append(record.id)
                 waiting += [
-                    room for room in self.store.runs.rooms(record.id) if room.status not in ENDED
+                    room for room in self._store.runs.rooms(record.id) if room.status not in ENDED
                 ]
 
         return absent
@@ -490,17 +438,19 @@ class Runs:
 
     def _read_events(self, run_id: str) -> _ReadJournal:
         numbered = [
-            (number, event_from_json(event)) for number, event in self.store.runs.events(run_id)
+            (number, event_from_json(event)) for number, event in self._store.runs.events(run_id)
         ]
         return _ReadJournal([event for _, event in numbered], numbered[-1][0] if numbered else 0)
 
     def _read_and_fold(self, run_id: str) -> _ReadJournal:
         read = self._read_events(run_id)
-        return _ReadJournal(read.events, read.last, fold(Machine(), self.composer(), read.events))
+        return _ReadJournal(
+            read.events, read.last, fold(Machine(), self.services.composer(), read.events)
+        )
 
     def get(self, run_id: str, caller: str, purpose: Purpose = GO_ON) -> Run:
         """Return a run of this caller. Raise `UnknownRunError` if the caller has no such run."""
-        record = self.store.runs.find(run_id, caller=caller)
+        record = self._store.runs.find(run_id, caller=caller)
         parent = None
         if record.parent is not None:
             parent = self.get(record.parent, caller)
@@ -524,9 +474,9 @@ class Runs:
             InterruptedRunError: another process drives the run, the run cannot continue under this
                 configuration, or it was set aside.
         """
-        record = self.store.runs.find(run_id, caller=caller)
+        record = self._store.runs.find(run_id, caller=caller)
         # Read the last event first, because loading the run might end the run.
-        last = next(self.store.runs.events(run_id, max(record.last_event - 1, 0)), None)
+        last = next(self._store.runs.events(run_id, max(record.last_event - 1, 0)), None)
         run = self.get(run_id, record.caller, purpose)
         if last is not None and last[1].get("event") == RunEnded.name:
             raise FinishedRunError(
@@ -541,7 +491,7 @@ class Runs:
 
     def _is_queued(self, run: Run) -> bool:
         """Return whether a run, or the run that a room belongs to, waits for a worker."""
-        root = self.store.runs.get(run.root.id)
+        root = self._store.runs.get(run.root.id)
         return root is not None and root.status == QUEUED
 
     async def resume_when_left(self, run_id: str, caller: Viewer) -> Run:
@@ -549,15 +499,15 @@ class Runs:
         can show whether the run's driver is alive, wait for a heartbeat, but no longer than the
         lease lasts.
         """
-        first = self.store.runs.find(run_id, caller=caller)
+        first = self._store.runs.find(run_id, caller=caller)
         while True:
             try:
                 async with self.reading_ahead(run_id):
-                    return await self.writer.patiently(
+                    return await self.services.writer.patiently(
                         lambda: self.resume(run_id, caller, ToTryAgain())
                     )
             except InterruptedRunError:
-                now = self.store.runs.get(run_id)
+                now = self._store.runs.get(run_id)
                 if now is None or now.status != "running" or now.lease != first.lease:
                     raise
                 seconds = self.seconds_until_lapse(now.lease)
@@ -612,7 +562,7 @@ class Runs:
         if not self.read_on(run):
             return self._load(record, parent, purpose)
 
-        record = self.store.runs.get(run.id) or record
+        record = self._store.runs.get(run.id) or record
         return self._hand_off(run, record, purpose)
 
     def seconds_until_lapse(self, lease: Lease) -> float:
@@ -631,7 +581,7 @@ class Runs:
         imported calls.
         """
         listed: list[ListedRun] = []
-        for record in self.store.runs.newest(
+        for record in self._store.runs.newest(
             caller=caller, limit=limit, rooms=False, sessions=False
         ):
             live = self._runs.get(record.id)
@@ -655,7 +605,7 @@ class Runs:
             if status == "interrupted" and reason is not None:
                 line["reason"] = reason
 
-            refused = self.store.settings.get(REFUSED_PROGRAM + record.id)
+            refused = self._store.settings.get(REFUSED_PROGRAM + record.id)
             if refused is not None:
                 line["refused"] = refused.decode()
 
@@ -672,7 +622,7 @@ class Runs:
             if numbered:
                 run.driver.seen = numbered[-1][0]
                 if any(isinstance(event, RequestMade | RunEnded) for _, event in numbered):
-                    steps = self.store.ideas.of_run(run.id)
+                    steps = self._store.ideas.of_run(run.id)
                     run.idea = steps[-1].id if steps else None
                 run.runner.follow([event for _, event in numbered])
             if not run.machine.ended:
@@ -732,7 +682,7 @@ class Runs:
             # This keeps the views and search tables at most one heartbeat behind. If the store
             # fails, the next heartbeat tries again.
             with contextlib.suppress(StoreError):
-                while self.store.ideas.index() and not self.is_at_work:
+                while self._store.ideas.index() and not self.is_at_work:
                     await anyio.lowlevel.checkpoint()
 
     def at_work(self, caller: Viewer) -> int:
@@ -795,12 +745,14 @@ class Runs:
         else:
             named = None
 
-        if self.mind is not None and self.mind.name == named:
-            mind = self.mind
+        if self.services.mind is not None and self.services.mind.name == named:
+            mind = self.services.mind
         else:
             mind = None
 
-        driver = Driver(self.store, run_id, self._name, self._lease, self.writer, self._watch)
+        driver = Driver(
+            self._store, run_id, self._name, self._lease, self.services.writer, self._watch
+        )
         if parent is None:
             kept_bytes = KeptBytes(self._run_bytes, lambda: self._beside(caller, kept_bytes))
         else:
@@ -904,10 +856,10 @@ class Runs:
 
         run.people.take_up(events)
         run.driver.seen = read.last
-        steps = self.store.ideas.of_run(record.id)
+        steps = self._store.ideas.of_run(record.id)
         run.idea = steps[-1].id if steps else None
         if events and not run.machine.ended:
-            run.runner.kept_bytes.note(self.store.runs.journal_bytes(record.id))
+            run.runner.kept_bytes.note(self._store.runs.journal_bytes(record.id))
 
         return run
 
@@ -962,9 +914,9 @@ class Runs:
 
         root = None
         if run.parent is not None:
-            root = self.store.runs.get(run.root.id)
+            root = self._store.runs.get(run.root.id)
         elif not machine.ended:
-            asked = self.store.requests.cancels().get(record.id)
+            asked = self._store.requests.cancels().get(record.id)
             if asked is not None and not isinstance(purpose, ToEnd):
                 purpose = ToEnd(asked)
 
@@ -983,7 +935,7 @@ class Runs:
     def _standing_of(self, run: Run, record: RunRecord) -> Standing:
         """Return the state of a run whose rooms are open."""
         waiting = {"needs_solution", "needs_approval"}
-        if self.approver is not None:
+        if self.services.approver is not None:
             waiting.remove("needs_approval")
 
         return Standing(
@@ -997,8 +949,14 @@ class Runs:
 
     def _bind(self, run: Run) -> Binding:
         """Record which tools a run that was read from its journal can call in this process."""
-        is_same = run.made_under == self.fingerprint
-        binding = Binding(run.machine, self.executor, run.bound, self.definitions, is_same=is_same)
+        is_same = run.made_under == self._in_force.fingerprint
+        binding = Binding(
+            run.machine,
+            self.services.executor,
+            run.bound,
+            self._in_force.definitions,
+            is_same=is_same,
+        )
         run.runner.binding = binding
         return binding
 
@@ -1024,7 +982,7 @@ class Runs:
         if proceed is not None:
             proceed()
             return run
-        return self.reach(self.store.runs.get(record.id) or record, run.parent, purpose)
+        return self.reach(self._store.runs.get(record.id) or record, run.parent, purpose)
 
     def _write(self, step: WrittenStep, run: Run, record: RunRecord) -> Callable[[], None]:
         """Write the outcome for a run under its lease. Return the function that does the remaining
@@ -1065,7 +1023,7 @@ class Runs:
     def _continue(self, run: Run) -> None:
         """Continue a run under its lease."""
         run.people.ask()
-        run.runner.resume(self.change_of_configuration(run))
+        run.runner.resume(self._in_force.change_since(run.made_under, run.machine.settings))
         # Resume the run before letting questions expire. Otherwise, calls that start because of a
         # denial would look as if they had been in flight when the process died.
         run.people.expire()
@@ -1085,7 +1043,7 @@ class Runs:
     def _end_found(self, run: Run, reason: str) -> None:
         """End a run and its rooms under the run's lease."""
         self.control.end(run, reason)
-        for room in self.store.runs.rooms(run.id):
+        for room in self._store.runs.rooms(run.id):
             self.reach(room, run)
 
     def _note_cut_off(self, run: Run) -> list[Event]:
@@ -1100,28 +1058,15 @@ class Runs:
 
     def _events_of(self, record: RunRecord) -> int:
         """Return the number of events in the journals of a run and its rooms."""
-        rooms = self.store.runs.rooms(record.id)
+        rooms = self._store.runs.rooms(record.id)
         return record.last_event + sum(self._events_of(room) for room in rooms)
-
-    def change_of_configuration(self, run: Run) -> ConfigurationChanged | None:
-        """Return the event that records a change of configuration, or None if the run was last
-        driven under this configuration and under the same version of the rules.
-        """
-        settings = run.machine.settings
-        if run.made_under == self.fingerprint and settings.rules == RULES:
-            return None
-        approval = strictest_of(settings.approval, self.approval)
-        return ConfigurationChanged(self.fingerprint, approval, RULES)
 
     async def follow_configuration(self, configuration: Configuration) -> None:
         """Switch to another configuration. Runs that this process drives follow the new rules
         immediately, and other runs follow them before the next decision. Calls to servers that now
         start differently, and to Python tools whose definition has changed, fail with the reason.
         """
-        self.users = configuration.users
-        self.fingerprint = fingerprint(configuration)
-        self.definitions = start_definitions(configuration)
-        self.approval = configuration.approval_setting
+        self._in_force.follow(configuration)
         for run in list(self._runs.values()):
             if run.machine.ended or run.runner.lost is not None:
                 continue
@@ -1129,7 +1074,7 @@ class Runs:
             self._bind(run)
             if run.parent is None and run.driver.epoch is not None:
                 try:
-                    await self.writer.patiently(run.follow_configuration)
+                    await self.services.writer.patiently(run.follow_configuration)
                 except (InterruptedRunError, StoreError) as error:
                     # Another process drives the run, or the store fails. The new rules still apply
                     # to the run before the next decision about it.
@@ -1142,7 +1087,7 @@ class Runs:
         can continue under this configuration.
         """
         run = self.reach(record)
-        changed = self.change_of_configuration(run)
+        changed = self._in_force.change_since(run.made_under, run.machine.settings)
         binding = run.runner.binding
         if changed is None or binding is None or binding.why_not_resumable() is not None:
             return
@@ -1166,7 +1111,7 @@ class Runs:
             InterruptedRunError: another process drives the run, or has changed it in the meantime.
             SecretGivenError: the reason contains a secret.
         """
-        [event] = self.screen.admit([event])
+        [event] = self.services.screen.admit([event])
         with run.driver.whole():
             if not run.driver.take():
                 raise InterruptedRunError(
@@ -1179,18 +1124,18 @@ class Runs:
         run.unblock()
         run.runner.follow([event])
         run.people.take_up(())
-        self._hand_off(run, self.store.runs.find(run.id, caller=SEES_ALL), GO_ON)
+        self._hand_off(run, self._store.runs.find(run.id, caller=SEES_ALL), GO_ON)
         run.poke()
 
     # -- ends --------------------------------------------------------------------------------------
 
-    def composer(self) -> Composer:
-        """Create the composer of one run's Requests."""
-        return Composer(self._handlers, self._schemas, self.offer.latent, program_schema)
-
     async def open_room(self, run: Run, effect: Execute) -> None:
         """Open the room of a call that has started, or reopen it."""
         await self.rooms.open(run, effect)
+
+    def note_waiting(self, run: Run) -> None:
+        """Record that someone is now waiting for a run to change."""
+        self.following.note_waiting(run)
 
     def watch(self, run: Run, event: Event) -> None:
         """Do the work outside the run that an event of the run requires.
@@ -1202,7 +1147,7 @@ class Runs:
         if isinstance(event, ConfigurationChanged):
             run.made_under = event.fingerprint
             if run.runner.binding is not None:
-                run.runner.binding.is_same = event.fingerprint == self.fingerprint
+                run.runner.binding.is_same = event.fingerprint == self._in_force.fingerprint
 
         if run.runner.is_following:
             pass

@@ -11,9 +11,7 @@ from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
 from ideabridge.bridge.runs.runs import Runs
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.queue import QueuedRun
-from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, user_of
-from ideabridge.bridge.store.writer import Writer
 
 POLL_SECONDS: Final = 0.25
 """Interval, in seconds, at which the queue is checked if the store cannot notify."""
@@ -23,25 +21,16 @@ class Worker:
     """Drives queued runs of this configuration.
 
     Args:
-        store: the store that holds the queue.
         runs: the runs of this process.
-        writer: the thread that claims runs.
         most: the maximum number of runs to drive at the same time.
         modules: the modules that are available in this process, or None for all.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        runs: Runs,
-        writer: Writer,
-        *,
-        most: int,
-        modules: Collection[str] | None = None,
-    ) -> None:
-        self._store = store
+    def __init__(self, runs: Runs, *, most: int, modules: Collection[str] | None = None) -> None:
         self._runs = runs
-        self._writer = writer
+        self._services = runs.services
+        self._store = runs.services.store
+        self._in_force = runs.services.in_force
         self._most = most
         self._modules = modules
         self._ended = anyio.Event()
@@ -59,10 +48,10 @@ class Worker:
                     # wait until the store works again.
                     claimed = []
                 for run_id in claimed:
-                    self._runs.queue.claimed.add(run_id)
+                    self._services.queue.claimed.add(run_id)
                     group.start_soon(self._drive, run_id)
                 if not claimed:
-                    await self._runs.notices.wait("queue", POLL_SECONDS)
+                    await self._services.notices.wait("queue", POLL_SECONDS)
 
     def drain(self) -> None:
         """Do not take any more runs or start any more calls. Hand over each run as soon as its
@@ -70,31 +59,33 @@ class Worker:
         """
         self._ended.set()
         self._runs.hand_over_all()
-        self._runs.notices.tell("queue")
+        self._services.notices.tell("queue")
 
     async def _claim(self) -> list[str]:
-        free = self._most - len(self._runs.queue.claimed)
-        if free <= 0 or not self._store.queue.count(self._runs.fingerprint):
+        free = self._most - len(self._services.queue.claimed)
+        if free <= 0 or not self._store.queue.count(self._in_force.fingerprint):
             return []
         queue = self._store.queue
-        fingerprint = self._runs.fingerprint
-        return await self._writer.perform(
+        fingerprint = self._in_force.fingerprint
+        return await self._services.writer.perform(
             lambda: queue.claim(fingerprint, free, self._takes, self._is_last)
         )
 
     def _takes(self, run: QueuedRun, busy: int) -> bool:
-        if busy >= self._runs.users.runs and user_of(run.caller) is not None:
+        if busy >= self._in_force.users.runs and user_of(run.caller) is not None:
             return False
         return self._modules is None or set(run.needs) <= set(self._modules)
 
     def _is_last(self, caller: str) -> bool:
-        return user_of(caller) in self._runs.users.background
+        return user_of(caller) in self._in_force.users.background
 
     async def _drive(self, run_id: str) -> None:
         """Continue a run, and wait until this process no longer drives it."""
         try:
             async with self._runs.reading_ahead(run_id):
-                run = await self._writer.patiently(lambda: self._runs.resume(run_id, SEES_ALL))
+                run = await self._services.writer.patiently(
+                    lambda: self._runs.resume(run_id, SEES_ALL)
+                )
             while (run.driver.epoch is not None or run.is_being_left) and run.runner.lost is None:
                 await run.runner.wait_changed()
         except (FinishedRunError, InterruptedRunError, UnknownRunError, StoreError):
@@ -103,5 +94,5 @@ class Worker:
             # and is later resumed as if its process had died.
             return
         finally:
-            self._runs.queue.claimed.discard(run_id)
-            self._runs.notices.tell("queue")
+            self._services.queue.claimed.discard(run_id)
+            self._services.notices.tell("queue")

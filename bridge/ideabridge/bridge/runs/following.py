@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import anyio
 
-from ideabridge.bridge.driving.notices import Notices
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.runs.services import Services
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.leases import Lease
 from ideabridge.bridge.store.queue import QUEUED
-from ideabridge.bridge.store.store import Store
 
 FOLLOWS_SECONDS: Final = 0.25
 """Interval, in seconds, at which the journals are read if the store cannot notify."""
@@ -28,42 +28,19 @@ time, a process that is waiting for the run takes it up.
 """
 
 
-class _Runner(Protocol):
-    """The member of `Runner` that this file uses; `Runner` documents it."""
-
-    waiting: int
-
-
-class _Run(Protocol):
-    """The members of `Run` that this file uses; `Run` documents them."""
-
-    id: str
-    caller: str
-
-    @property
-    def parent(self) -> object | None: ...
-    @property
-    def runner(self) -> _Runner: ...
-    @property
-    def is_elsewhere(self) -> bool: ...
-    @property
-    def may_rest(self) -> bool: ...
-
-
 class _Runs(Protocol):
     """The members of `Runs` that this file uses; `Runs` documents them."""
 
-    store: Store
-    notices: Notices
+    services: Services
 
-    def read_on(self, run: Any) -> bool: ...
+    def read_on(self, run: Run) -> bool: ...
     def seconds_until_lapse(self, lease: Lease) -> float: ...
-    def get(self, run_id: str, caller: str) -> object: ...
+    def get(self, run_id: str, caller: str) -> Run: ...
 
 
 @dataclass(slots=True)
 class _Followed:
-    run: _Run
+    run: Run
     alone: float | None = None
     """The time at which the run was first seen without a driver."""
 
@@ -75,6 +52,8 @@ class Following:
 
     def __init__(self, runs: _Runs) -> None:
         self._runs = runs
+        self._services = runs.services
+        self._store = runs.services.store
         self._followed: dict[str, _Followed] = {}
         self._awaited = anyio.Event()
 
@@ -84,7 +63,7 @@ class Following:
             self._awaited = anyio.Event()
             if not self._followed:
                 await self._awaited.wait()
-            changed = await self._runs.notices.wait("run", FOLLOWS_SECONDS)
+            changed = await self._services.notices.wait("run", FOLLOWS_SECONDS)
             for run_id, followed in list(self._followed.items()):
                 if changed is not None and run_id not in changed:
                     continue
@@ -95,21 +74,21 @@ class Following:
                 with contextlib.suppress(StoreError):
                     self._look(followed)
 
-    def note_waiting(self, run: _Run) -> None:
+    def note_waiting(self, run: Run) -> None:
         """Record that someone is now waiting for a run to change."""
         if run.parent is None and run.id not in self._followed and run.is_elsewhere:
             self._followed[run.id] = _Followed(run)
             self._awaited.set()
             # The notices of earlier events have already been sent, so wake the task that follows
             # the runs.
-            self._runs.notices.tell("run", run.id)
+            self._services.notices.tell("run", run.id)
 
     def _look(self, followed: _Followed) -> None:
         run = followed.run
         if not self._runs.read_on(run):
             return
 
-        record = self._runs.store.runs.get(run.id)
+        record = self._store.runs.get(run.id)
         driven = (
             record is None
             or record.status == QUEUED
