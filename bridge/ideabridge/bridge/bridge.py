@@ -425,7 +425,9 @@ class Bridge:
         if isinstance(self.mind, ModelMind):
             await self._stack.enter_async_context(self.mind)
 
-        self._stack.callback(lambda: self._runs.retire() if self._runs is not None else None)
+        self._stack.callback(
+            lambda: self._runs.registry.retire() if self._runs is not None else None
+        )
         # Enter the writer before the runs' task group, so that it closes later and still performs
         # the last writes of the runs.
         self._writer = self._store.writer()
@@ -532,7 +534,7 @@ class Bridge:
             self._group.cancel_scope.cancel()
 
         if self._runs is not None:
-            self._runs.release()
+            self._runs.registry.release()
             self._runs.services.sandbox.close()
 
         if self._teaching is not None:
@@ -605,7 +607,7 @@ class Bridge:
 
     def _needs(self, module: str) -> bool:
         """Return whether an active run has called a module and might call it again."""
-        return self._runs is not None and self._runs.need(module)
+        return self._runs is not None and self._runs.registry.need(module)
 
     def tools(self) -> list[Tool]:
         """Return every tool in the toolbox, of the modules that are up, and of the modules that
@@ -1169,7 +1171,7 @@ class Bridge:
         """Return the number of a caller's runs that this process currently drives. Runs that wait
         for someone do not count.
         """
-        return self._open_runs.at_work(caller)
+        return self._open_runs.registry.at_work(caller)
 
     async def run_plan(
         self,
@@ -1704,7 +1706,7 @@ class Bridge:
     async def resume(self, run_id: str, *, caller: Viewer = LOCAL) -> Run:
         """Continue a run in this process after it was set aside or its process ended. A process
         that leaves runs to workers queues it instead. If only a heartbeat can show whether the
-        run's driver is alive, wait for a heartbeat. `Runs.resume` lists the errors.
+        run's driver is alive, wait for a heartbeat. `Registry.resume` lists the errors.
         """
         return await self._open_runs.resume_when_left(run_id, caller)
 

@@ -7,15 +7,14 @@ A process that does not drive the run stores its request, and the driver of the 
 from __future__ import annotations
 
 import contextlib
-from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import anyio.to_thread
 
 from ideabridge.bridge.driving.driver import is_stopped
-from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError
+from ideabridge.bridge.errors import DecisionError, InterruptedRunError
 from ideabridge.bridge.loop.event import (
     CallDecided,
     DecidedEvent,
@@ -24,14 +23,14 @@ from ideabridge.bridge.loop.event import (
     event_from_json,
 )
 from ideabridge.bridge.loop.policy import only_persons, policy_named
-from ideabridge.bridge.runs.decision import Purpose, ToEnd
+from ideabridge.bridge.runs.decision import ToEnd
 from ideabridge.bridge.runs.following import FOLLOWS_SECONDS
 from ideabridge.bridge.runs.people import Decision
+from ideabridge.bridge.runs.registry import Registry
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.services import Services
 from ideabridge.bridge.standing_rules import RulesLockedError, StandingRule
 from ideabridge.bridge.store.errors import StoreError
-from ideabridge.bridge.store.leases import Lease
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.users import Viewer
 from ideabridge.tools.encoding import JSONObject
@@ -42,21 +41,6 @@ LISTENS_SECONDS: Final = 0.5
 
 ANSWERS_SECONDS: Final = 5.0
 """Time, in seconds, to wait for the driver of a run to act on a cancellation or a decision."""
-
-
-class _Runs(Protocol):
-    """The members of `Runs` that this file uses; `Runs` documents them."""
-
-    services: Services
-
-    @property
-    def is_at_work(self) -> bool: ...
-    def get(self, run_id: str, caller: str) -> Run: ...
-    def reach(self, record: RunRecord, *, purpose: Purpose) -> Run: ...
-    def driven(self, run_id: str) -> Run | None: ...
-    def reading_ahead(self, run_id: str) -> AbstractAsyncContextManager[None]: ...
-    def read_on(self, run: Run) -> bool: ...
-    def seconds_until_lapse(self, lease: Lease) -> float: ...
 
 
 def _who(record: RunRecord) -> str:
@@ -71,14 +55,15 @@ class Control:
     """Cancels the runs of a store, and decides on their approvals.
 
     Args:
-        runs: the runs of this process.
+        services: what all runs of this process use.
+        registry: finds the runs of this process.
     """
 
-    def __init__(self, runs: _Runs) -> None:
-        self._runs = runs
-        self._services = runs.services
-        self._store = runs.services.store
-        self._in_force = runs.services.in_force
+    def __init__(self, services: Services, registry: Registry) -> None:
+        self._services = services
+        self._store = services.store
+        self._in_force = services.in_force
+        self._registry = registry
         # The keys of the decisions that other processes have submitted and that this process is now
         # applying.
         self._taking: set[str] = set()
@@ -99,7 +84,7 @@ class Control:
         """
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
-            async with self._runs.reading_ahead(run_id):
+            async with self._registry.reading_ahead(run_id):
                 run, record = await self._services.writer.patiently(
                     lambda: self._try_to_cancel(run_id, caller, reason)
                 )
@@ -142,7 +127,7 @@ class Control:
                 ):
                     raise
                 self._expect_allowed_here(asking, event)
-                if self._runs.seconds_until_lapse(record.lease) > 0 and await self._ask_driver(
+                if self._registry.seconds_until_lapse(record.lease) > 0 and await self._ask_driver(
                     asking, event, record, deadline
                 ):
                     await self._give(rule, asking)
@@ -154,7 +139,7 @@ class Control:
             # Either nobody drives the run now, or the other process has applied the decision and
             # the approval is no longer pending.
             if run.is_elsewhere:
-                self._runs.read_on(run)
+                self._registry.read_on(run)
 
             if approval not in {item.approval for item in run.pending()}:
                 return
@@ -218,7 +203,7 @@ class Control:
         try:
             while (answer := self._store.requests.answer_to(key)) is None:
                 now = self._store.runs.get(run.id)
-                if now is None or self._runs.seconds_until_lapse(now.lease) == 0:
+                if now is None or self._registry.seconds_until_lapse(now.lease) == 0:
                     return False
                 if anyio.current_time() > deadline:
                     back = self._store.requests.withdraw(key)
@@ -244,7 +229,7 @@ class Control:
     def _take_asked(self) -> None:
         """Apply the decisions that other processes submit for runs that this process drives."""
         for key, run_id, event in self._store.requests.open():
-            run = self._runs.driven(run_id)
+            run = self._registry.driven(run_id)
             if run is not None and key not in self._taking:
                 self._taking.add(key)
                 self._services.group.start_soon(self._take_for, key, run, event)
@@ -285,7 +270,7 @@ class Control:
             record = self._store.runs.get(run.id)
             if (
                 record is None
-                or self._runs.seconds_until_lapse(record.lease) == 0
+                or self._registry.seconds_until_lapse(record.lease) == 0
                 or anyio.current_time() > deadline
             ):
                 return
@@ -295,9 +280,9 @@ class Control:
         """End a run, or ask the process that drives the run to end it."""
         record = self._store.runs.find(run_id, caller=caller)
         if record.parent:
-            run = self._runs.get(run_id, record.caller)
+            run = self._registry.get(run_id, record.caller)
         else:
-            run = self._runs.reach(record, purpose=ToEnd(reason))
+            run = self._registry.reach(record, purpose=ToEnd(reason))
 
         if run.runner.lost is None and (
             record.parent or run.driver.epoch is not None or run.may_rest
@@ -317,23 +302,11 @@ class Control:
         """
         while True:
             await self._services.notices.wait("ask", LISTENS_SECONDS)
-            if not self._runs.is_at_work:
+            if not self._registry.is_at_work:
                 continue
             with contextlib.suppress(StoreError):
                 for run_id, reason in self._store.requests.cancels().items():
-                    run = self._runs.driven(run_id)
+                    run = self._registry.driven(run_id)
                     if run is not None:
-                        self.end(run, reason)
+                        self._registry.end(run, reason)
                 self._take_asked()
-
-    def end(self, run: Run, reason: str) -> None:
-        """Cancel a run that this process drives, and forget the request to cancel it. If the run
-        cannot be ended, this process stops driving it.
-        """
-        try:
-            run.cancel(reason)
-        except (InterruptedRunError, FinishedRunError):
-            return
-        except Exception as error:  # noqa: BLE001 - an error must end only this run
-            run.runner.fail(error)
-        self._store.requests.forget_cancel(run.id)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 
+from ideabridge.bridge.runs.registry import Registry
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.services import Services
 from ideabridge.bridge.store.errors import StoreError
-from ideabridge.bridge.store.leases import Lease
 from ideabridge.bridge.store.queue import QUEUED
 
 FOLLOWS_SECONDS: Final = 0.25
@@ -26,16 +26,6 @@ ALONE_SECONDS: Final = 3.0
 """The time, in seconds, for which a run whose driver is gone is left to the servers. After this
 time, a process that is waiting for the run takes it up.
 """
-
-
-class _Runs(Protocol):
-    """The members of `Runs` that this file uses; `Runs` documents them."""
-
-    services: Services
-
-    def read_on(self, run: Run) -> bool: ...
-    def seconds_until_lapse(self, lease: Lease) -> float: ...
-    def get(self, run_id: str, caller: str) -> Run: ...
 
 
 @dataclass(slots=True)
@@ -50,10 +40,10 @@ class Following:
     is waiting for.
     """
 
-    def __init__(self, runs: _Runs) -> None:
-        self._runs = runs
-        self._services = runs.services
-        self._store = runs.services.store
+    def __init__(self, services: Services, registry: Registry) -> None:
+        self._services = services
+        self._store = services.store
+        self._registry = registry
         self._followed: dict[str, _Followed] = {}
         self._awaited = anyio.Event()
 
@@ -85,14 +75,14 @@ class Following:
 
     def _look(self, followed: _Followed) -> None:
         run = followed.run
-        if not self._runs.read_on(run):
+        if not self._registry.read_on(run):
             return
 
         record = self._store.runs.get(run.id)
         driven = (
             record is None
             or record.status == QUEUED
-            or self._runs.seconds_until_lapse(record.lease) > 0
+            or self._registry.seconds_until_lapse(record.lease) > 0
         )
         if driven or run.may_rest:
             followed.alone = None
@@ -102,4 +92,4 @@ class Following:
             # No server has resumed the run, either because none is running or because the run
             # cannot continue anywhere.
             followed.alone = None
-            self._runs.get(run.id, run.caller)
+            self._registry.get(run.id, run.caller)

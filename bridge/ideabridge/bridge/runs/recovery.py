@@ -13,8 +13,8 @@ no process has any more would be left behind if the store was busy during the fi
 
 A run that cannot be taken up is reported once. If the store or this process failed, the run is
 tried again after a delay that doubles. If the run cannot continue under this configuration, it is
-tried again when another process has driven it or the configuration changes. `Runs` sets aside a run
-that makes no progress; from then on, it is taken up only when a person asks for it.
+tried again when another process has driven it or the configuration changes. `Registry` sets aside a
+run that makes no progress; from then on, it is taken up only when a person asks for it.
 `docs/survival.md` describes what users see of this.
 """
 
@@ -221,7 +221,7 @@ class Recovery:
         for lease in reversed([*running, *interrupted]):
             if lease.run in self._busy:
                 continue
-            seconds = self._runs.seconds_until_lapse(lease)
+            seconds = self._runs.registry.seconds_until_lapse(lease)
             failed = self._failed.get(lease.run)
             if 0 < seconds < math.inf:
                 undecided.append(seconds)
@@ -247,7 +247,7 @@ class Recovery:
             record = self._store.runs.get(run_id)
             if record is not None and record.status in ("running", "interrupted"):
                 continue
-            run = None if record is None else self._runs.get(run_id, record.caller)
+            run = None if record is None else self._runs.registry.get(run_id, record.caller)
             del self._failed[run_id]
             if run is not None and self._taken_up is not None:
                 self._taken_up(run)
@@ -271,7 +271,7 @@ class Recovery:
         async with self._places:
             record: RunRecord | None = None
             try:
-                async with self._runs.reading_ahead(lease.run):
+                async with self._runs.registry.reading_ahead(lease.run):
                     record = self._store.runs.get(lease.run)
                     run = None if record is None else self._resume(record, lease)
                 if run is None:
@@ -291,7 +291,7 @@ class Recovery:
 
     def _resume(self, record: RunRecord, lease: Lease) -> Run | None:
         """Continue a run that had this lease. Return None if this process does not continue it.
-        Raises the errors of `Runs.resume`.
+        Raises the errors of `Registry.resume`.
         """
         root = self._store.runs.get(lease.run.partition(".")[0])
         if record.lease != lease or (root is not None and is_set_aside(root)):
@@ -302,11 +302,11 @@ class Recovery:
         if root is not None and root.id != record.id and self._goes_on_with(root):
             return None
         try:
-            run = self._runs.resume(record.id, SEES_ALL)
+            run = self._runs.registry.resume(record.id, SEES_ALL)
         except FinishedRunError:
             # The driver died after writing the last event, but before writing the status. Looking
             # up the run writes the status and wakes the tasks that are waiting for its end.
-            return self._runs.get(record.id, record.caller)
+            return self._runs.registry.get(record.id, record.caller)
 
         if run.status == "running" and run.driver.epoch is None:
             # The run was queued, so a worker continues it.
@@ -331,7 +331,7 @@ class Recovery:
             if (
                 now is None
                 or now.status not in ("running", "interrupted")
-                or self._runs.seconds_until_lapse(now.lease) > 0
+                or self._runs.registry.seconds_until_lapse(now.lease) > 0
             ):
                 # Another process has resumed the run.
                 return

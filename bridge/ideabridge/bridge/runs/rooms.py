@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeAlias
 
 import anyio
 
@@ -43,9 +43,11 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, Choice, choose
-from ideabridge.bridge.runs.decision import GO_ON, ORPHANED
+from ideabridge.bridge.runs.decision import ORPHANED
+from ideabridge.bridge.runs.registry import Registry
 from ideabridge.bridge.runs.replay import Replay, Ways
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.runs.services import Services
 from ideabridge.bridge.runs.starts import Start, start_solve, start_step
 from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownRunError
 from ideabridge.bridge.store.run_record import ENDED
@@ -53,11 +55,6 @@ from ideabridge.bridge.store.users import owner_of
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text, plain_text
 from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import PROGRAM_STEP, Tool
-
-if TYPE_CHECKING:
-    from ideabridge.bridge.runs.decision import Purpose
-    from ideabridge.bridge.runs.services import Services
-    from ideabridge.bridge.store.run_record import RunRecord
 
 _AGAIN: Final = 1.0
 """Time, in seconds, for which a room waits before it tries again to hand its result to a parent
@@ -72,31 +69,27 @@ _TASK: Final = (
 )
 
 
-class _Runs(Protocol):
-    """The members of `Runs` that this file uses; `Runs` documents them."""
-
-    services: Services
-    ways: Ways
-
-    async def create(
-        self, start: Start, caller: str, title: str, room: tuple[str, Run] | None = None
-    ) -> Run: ...
-    def get(self, run_id: str, caller: str) -> Run: ...
-    def reach(self, record: RunRecord, parent: Run, purpose: Purpose = ...) -> Run: ...
+Create: TypeAlias = Callable[[Start, str, str, tuple[str, Run]], Awaitable[Run]]
+"""Creates the run of a room; see `Runs.create`."""
 
 
 class Rooms:
     """Opens rooms, and hands their results to their parents.
 
     Args:
-        runs: the runs of this process and their rooms. In the rooms of a plan, the mind of `runs`
+        services: what all runs of this process use. In the rooms of a plan, the mind of `services`
             answers. In the rooms of any other run, the mind of that run answers.
+        registry: finds runs and rooms.
+        ways: decides how published ideas are answered.
+        create: creates the runs of rooms.
     """
 
-    def __init__(self, runs: _Runs) -> None:
-        self._runs = runs
-        self._services = runs.services
-        self._store = runs.services.store
+    def __init__(self, services: Services, registry: Registry, ways: Ways, create: Create) -> None:
+        self._services = services
+        self._store = services.store
+        self._registry = registry
+        self._ways = ways
+        self._create = create
 
     # -- opening -----------------------------------------------------------------------------------
 
@@ -142,7 +135,7 @@ class Rooms:
         room_id = room_name(run.id, effect.key)
         record = self._store.runs.get(room_id)
         if record is not None:
-            return self._runs.reach(record, run)
+            return self._registry.reach(record, run)
 
         machine = run.machine
         choice = self._choice(run)
@@ -164,7 +157,7 @@ class Rooms:
             # The run has this tool, so its profile allows either this idea or another one that
             # calls it.
             publication = self._store.publications.named(name, caller=owner_of(run.caller))
-            answer = await self._runs.ways.answer(
+            answer = await self._ways.answer(
                 publication,
                 effect.parameters,
                 caller=run.caller,
@@ -197,7 +190,7 @@ class Rooms:
 
         if not run.runner.wanted or effect.key not in run.machine.open_rooms:
             raise RoomError("the run of this room has ended")
-        return await self._runs.create(
+        return await self._create(
             start, run.caller, f"{effect.tool.name}, for {run.id}", (room_id, run)
         )
 
@@ -258,7 +251,7 @@ class Rooms:
         key = room.key
         while True:
             try:
-                parent = self._runs.get(parent.id, parent.caller)
+                parent = self._registry.get(parent.id, parent.caller)
                 if key in parent.machine.open_rooms:
                     self._answer(parent, room.as_call())
                 return
@@ -291,15 +284,6 @@ class Rooms:
             # If this fails, the room is ended by the process that later resumes it.
             await room.patiently(lambda: room.cancel(reason))
 
-    def reopen(self, run: Run, purpose: Purpose = GO_ON) -> None:
-        """Reopen the open rooms of a run that was read from its journal. `purpose` is what someone
-        wants to happen to the run.
-        """
-        for key in list(run.machine.open_rooms):
-            record = self._store.runs.get(room_name(run.id, key))
-            if record is not None:
-                run.rooms[key] = self._runs.reach(record, run, purpose)
-
     def look(self, run: Run) -> None:
         """At each heartbeat of a run, check those of its rooms that other processes drive and, if
         the run is itself a room, its parent.
@@ -311,7 +295,7 @@ class Rooms:
                 run.cancel(ORPHANED)
                 return
             if run.machine.open_rooms:
-                self.reopen(run)
+                self._registry.reopen(run)
                 for room in list(run.rooms.values()):
                     if room.machine.ended and not room.runner.is_behind:
                         self._answer(run, room.as_call())

@@ -1163,10 +1163,10 @@ class Run:
         """Return the summary of an ended run for its row in the store.
 
         A process other than the one that ran the calls can call this after reading the run from its
-        journal. The summary must therefore read only what `Runs._read_whole` restores: the machine,
-        the turns, the questions and `idea`. `Runs._read_whole` restores no times of events. A
-        member that needs these times must therefore be computed from the journal where the row is
-        written: in `Journal.set_status`, which `Driver.leave` calls.
+        journal. The summary must therefore read only what `Registry._read_whole` restores: the
+        machine, the turns, the questions and `idea`. `Registry._read_whole` restores no times of
+        events. A member that needs these times must therefore be computed from the journal where
+        the row is written: in `Journal.set_status`, which `Driver.leave` calls.
         """
         machine = self.machine
         return StoredSummary(idea=self.idea, errors=len(machine.errors), reason=machine.reason)

@@ -82,9 +82,9 @@ class Worker:
     async def _drive(self, run_id: str) -> None:
         """Continue a run, and wait until this process no longer drives it."""
         try:
-            async with self._runs.reading_ahead(run_id):
+            async with self._runs.registry.reading_ahead(run_id):
                 run = await self._services.writer.patiently(
-                    lambda: self._runs.resume(run_id, SEES_ALL)
+                    lambda: self._runs.registry.resume(run_id, SEES_ALL)
                 )
             while (run.driver.epoch is not None or run.is_being_left) and run.runner.lost is None:
                 await run.runner.wait_changed()
