@@ -138,6 +138,11 @@ def seal(http: httpx.Client, key: str, path: str = "/ui/approvals") -> str:
     return "" if found is None else found[1]
 
 
+def without_breaks(html: str) -> str:
+    """A page without the marks of where a line may end within a name or a path."""
+    return html.replace("<wbr>", "")
+
+
 def send(
     http: httpx.Client, path: str, page: str = "/ui/playground", **fields: str
 ) -> httpx.Response:

@@ -20,7 +20,7 @@ from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui.call_values import EarlierCall, compared_values
 from ideabridge.server.ui.coloured import LONGEST_COLOURED, coloured, language_of
 from ideabridge.tools.encoding import JSONObject
-from tests.ui.serving import ask, client, seal, send, served, stranger
+from tests.ui.serving import ask, client, seal, send, served, stranger, without_breaks
 from tests.ui.test_shown import card_of, key_of, refund
 
 
@@ -47,7 +47,7 @@ def ask_program(http: httpx.Client, program: str) -> str:
 
 def text_of(html: str) -> str:
     """The words of a part of a page."""
-    return " ".join(unescape(re.sub("<[^>]+>", " ", html)).split())
+    return " ".join(unescape(re.sub("<[^>]+>", " ", without_breaks(html))).split())
 
 
 def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Client) -> None:

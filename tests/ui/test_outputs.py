@@ -51,7 +51,7 @@ def test_nested_values_are_a_tree(http: httpx.Client) -> None:
     result = result_in(ended(http, ask(http, ORDERS, output=output)))
     assert '<dl class="tree"><dt>of</dt>' in result
     assert '<span class="leaf">&lt;i&gt;</span>' in result
-    assert '<table class="list output">' in result
+    assert '<table class="sheet output">' in result
 
 
 def test_markdown_is_formatted_and_hides_nothing(http: httpx.Client) -> None:
@@ -82,6 +82,15 @@ def test_markdown_is_formatted_and_hides_nothing(http: httpx.Client) -> None:
 )
 def test_a_value_is_shown_by_its_kind(value: Any, kind: str) -> None:
     assert shown_output(value).kind == kind
+
+
+def test_a_table_with_short_rows_stays_a_table_on_phones() -> None:
+    short = shown_output([{"id": 1, "name": "ann"}, {"id": 2, "name": "bob"}]).part
+    long = shown_output([{"id": 1, "name": "ann"}, {"id": 2, "name": "bob " * 20}]).part
+    assert isinstance(short, ShownTable)
+    assert isinstance(long, ShownTable)
+    assert short.is_short
+    assert not long.is_short
 
 
 def test_hostile_values_make_small_pages_in_little_time() -> None:
@@ -195,7 +204,7 @@ def test_fields_of_the_output_that_differ_are_a_table(http: httpx.Client) -> Non
     ended(http, now)
 
     page = http.get(f"/ui/runs/{now}/compare").text
-    table = page.partition('<table class="list compared">')[2].partition("</table>")[0]
+    table = page.partition('<table class="sheet compared">')[2].partition("</table>")[0]
     rows = re.findall(r'<th scope="row">([^<]*)</th>(.*?)</tr>', table)
     assert rows == [
         ("total", _then_and_now("<del>60</del>", "<ins>50</ins>")),

@@ -15,7 +15,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui.call_dots import call_dots
 from ideabridge.server.ui.runs import PAGE
-from tests.ui.serving import ask, client, send
+from tests.ui.serving import ask, client, send, without_breaks
 from tests.ui.test_approvals import text_of
 from tests.ui.test_apps import McpClient
 
@@ -134,7 +134,8 @@ def test_the_assistant_that_asks_is_named_by_the_name_people_know(
 
 def name_of(http: httpx.Client, run_id: str) -> str:
     """What the list calls a run."""
-    named = re.search(rf'<a href="/ui/runs/{run_id}"[^>]*>([^<]*)</a>', http.get("/ui/runs").text)
+    page = without_breaks(http.get("/ui/runs").text)
+    named = re.search(rf'<a href="/ui/runs/{run_id}"[^>]*>([^<]*)</a>', page)
     assert named is not None
     return named[1]
 
@@ -152,7 +153,8 @@ def test_a_run_of_many_tools_is_named_after_the_first_ones(http: httpx.Client) -
     assert name_of(http, few) == whole
     assert name_of(http, many) == "list_orders + find_customer + photograph + 2 more"
     assert f'title="{whole} + read_review"' in http.get("/ui/runs").text
-    assert f"<h1>{whole} + read_review</h1>" in http.get(f"/ui/runs/{many}").text
+    page = without_breaks(http.get(f"/ui/runs/{many}").text)
+    assert f"<h1>{whole} + read_review</h1>" in page
 
 
 def test_a_program_is_named_after_its_tools(http: httpx.Client) -> None:
@@ -191,6 +193,30 @@ def row_of(http: httpx.Client, run_id: str) -> str:
     return page.partition(f'<tr id="row-{run_id}">')[2].partition("</tr>")[0]
 
 
+def test_on_a_phone_a_row_has_its_status_at_the_right_edge(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    for run_id in (ask(http, FAILING), ask(http, ORDERS, FAILING), ask(http, ORDERS)):
+        ended(http, run_id)
+
+    page.set_viewport_size({"width": 390, "height": 800})
+    for path in ("runs", "ideas?show=saved"):
+        page.goto(f"{site}{path}")
+        rows = page.locator(".list tbody tr")
+        expect(rows).to_have_count(3)
+        # One step measures all, so that no row is replaced meanwhile.
+        boxes: list[list[dict[str, float]]] = rows.evaluate_all(
+            """(rows) => rows.map((row) => [".status", ".name a", "time"].map(
+              (part) => row.querySelector(part).getBoundingClientRect().toJSON()
+            ))"""
+        )
+        for status, name, age in boxes:
+            assert status["right"] == boxes[0][0]["right"]
+            middle = (status["top"] + status["bottom"]) / 2
+            assert middle == pytest.approx((name["top"] + name["bottom"]) / 2, abs=2)
+            assert age["top"] >= name["bottom"] - 1
+
+
 def test_runs_with_the_same_title_are_told_apart(http: httpx.Client) -> None:
     by_customer = [ask(http, {**ORDERS, "customer": customer}) for customer in ("c1", "c2", "c2")]
     for run_id, customer in zip(by_customer, ("c1", "c2", "c2"), strict=True):
@@ -215,7 +241,7 @@ def test_a_saved_idea_has_the_badge_and_the_title_of_its_run(http: httpx.Client)
         ended(http, run_id)
 
     for path in ("/ui/ideas?show=saved", "/ui/ideas?q=compute"):
-        saved = http.get(path).text
+        saved = without_breaks(http.get(path).text)
         assert '<span class="status s-failed">failed</span>' in saved
         assert '<span class="status s-errors">1 of 2 failed</span>' in saved
         assert "s-done" not in saved

@@ -17,7 +17,16 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from ideabridge.bridge.store.store import Store
-from tests.ui.serving import ask, client, link_to, secret, send, served, stranger
+from tests.ui.serving import (
+    ask,
+    client,
+    link_to,
+    secret,
+    send,
+    served,
+    stranger,
+    without_breaks,
+)
 from tests.waiting import wait_until
 
 OWN_SERVER = Path(__file__).parents[1] / "cli" / "own_server.py"
@@ -407,7 +416,8 @@ def begins_with(http: httpx.Client) -> str:
     """Call a tool of the server `own`, and return the token with which it says that it starts."""
     run = ask(http, {"_tool": "where", "_module": "own"}, output="†results.0")
     wait_until(lambda: "s-done" in http.get(f"/ui/runs/{run}").text)
-    newest = re.search("own server starts with ([^<]+)", http.get("/ui/modules/own/log").text)
+    log = without_breaks(http.get("/ui/modules/own/log").text)
+    newest = re.search("own server starts with ([^<]+)", log)
     assert newest is not None
     return newest[1]
 

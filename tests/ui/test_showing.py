@@ -7,7 +7,15 @@ import random
 import pytest
 
 from ideabridge.server.ui import showing
-from ideabridge.server.ui.showing import age, bounded, in_one_line, omitted, text_of
+from ideabridge.server.ui.showing import (
+    age,
+    bounded,
+    breakable,
+    coded,
+    in_one_line,
+    omitted,
+    text_of,
+)
 from ideabridge.server.views import text as texts
 from ideabridge.server.views.text import shortened_json
 from ideabridge.tools.encoding import JSON
@@ -55,6 +63,27 @@ def test_of_a_large_value_only_the_beginning_is_written(monkeypatch: pytest.Monk
     assert len(bounded(value)) == showing.LONGEST
     assert omitted(value) > 1_000_000
     assert sum(written) < 50 * showing.LONGEST
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("/home/ann/shop/ideas.sqlite", ["/home/", "ann/", "shop/", "ideas.", "sqlite"]),
+        ("find_customer", ["find_", "customer"]),
+        ("https://e.org/a", ["https://e.", "org/", "a"]),
+        ("SQLite 3.53.4, 50.0", ["SQLite 3.53.4, 50.0"]),
+        ("run --output", ["run --output"]),
+        ("This is it. And that", ["This is it. And that"]),
+    ],
+)
+def test_a_line_ends_after_a_separator(text: str, parts: list[str]) -> None:
+    assert breakable(text) == "<wbr>".join(parts)
+
+
+def test_a_text_in_which_lines_may_end_is_escaped() -> None:
+    assert breakable("<b>/x\u202e") == "&lt;b&gt;/x\\u202e"
+    assert coded("see `a/<b>` now") == "see <code>a/&lt;b&gt;</code> now"
+    assert coded("a ` b_c") == "a ` b_<wbr>c"
 
 
 def test_a_line_shows_the_beginning_of_a_value() -> None:

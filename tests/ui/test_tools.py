@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Page, expect
 
-from tests.ui.serving import ask, send, stranger
+from tests.ui.serving import ask, send, stranger, without_breaks
 from tests.ui.test_approvals import approve
 from tests.ui.test_outputs import ended
 from tests.ui.test_runs import ORDERS
@@ -31,7 +31,7 @@ solution:
 
 
 def words_of(html: str) -> str:
-    return " ".join(unescape(re.sub("<[^>]+>", " ", html)).split())
+    return " ".join(unescape(re.sub("<[^>]+>", " ", without_breaks(html))).split())
 
 
 def write_idea(http: httpx.Client, text: str, name: str) -> None:

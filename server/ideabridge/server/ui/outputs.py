@@ -39,6 +39,12 @@ _DEEPEST: Final = 8
 _CELL: Final = 160
 """Maximum length, in characters, of a cell and of a short text in a tree."""
 
+_PHONE: Final = 46
+"""Width of a row in the window of a phone, in characters."""
+
+_BETWEEN: Final = 4
+"""Width of the space between two columns, in characters."""
+
 _MARKS: Final = re.compile(
     r"(?m)^(?:#{1,6} \S|[-*+] \S|\d{1,3}[.)] \S|> \S|```|\|.+\|$)|\*\*\S[^*\n]{0,200}\*\*"
 )
@@ -106,6 +112,13 @@ class ShownTable:
     number_columns: frozenset[int] = frozenset()
     omitted_rows: int = 0
     omitted_columns: int = 0
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a row fits into the window of a phone."""
+        columns = zip(self.columns, *self.rows, strict=True)
+        widths = [max(map(len, column)) for column in columns]
+        return sum(widths) + _BETWEEN * len(widths) <= _PHONE
 
 
 ShownPart: TypeAlias = PlainValue | ValueTree | ShownTable

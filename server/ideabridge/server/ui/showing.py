@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.store.idea import Publication
@@ -21,6 +21,7 @@ from ideabridge.tools.names import (
     age_text,
     counted,
     duration_text,
+    printable,
     readable_json,
     size_text,
     visible,
@@ -153,16 +154,27 @@ def differing_lines(old: list[str], new: list[str], most: int) -> list[str]:
     return lines
 
 
+_BREAKS: Final = re.compile(r"(?<=\w[/_-])(?=[\w.])|(?<=\w\.)(?=[^\W\d_])")
+"""Matches the places after the separators within a path or a name."""
+
+
+def breakable(text: str) -> Markup:
+    """Return a text in which a line can also end after the separators of a path or a name, so that
+    a narrow window does not break them within a word.
+    """
+    return Markup("<wbr>").join(_BREAKS.split(printable(text)))
+
+
 def coded(text: str) -> Markup:
-    """Return a text with the parts between backticks, such as commands, shown as code. A text with
-    an odd number of backticks stays as it is.
+    """Return a text that is `breakable`, with the parts between backticks, such as commands, shown
+    as code. A text with an odd number of backticks has no such parts.
     """
     parts = text.split("`")
     if len(parts) % 2 == 0:
-        return escape(text)
+        return breakable(text)
 
     shown = [
-        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
+        Markup("<code>{}</code>").format(breakable(part)) if place % 2 else breakable(part)
         for place, part in enumerate(parts)
     ]
     return Markup().join(shown)
@@ -255,6 +267,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "asker": AskingProgram.of_run,
     "duration": duration,
     "whole_seconds": whole_duration_text,
+    "breakable": breakable,
     "coded": coded,
     "size": size,
     "age": age,
