@@ -115,6 +115,28 @@ def test_on_a_phone_no_title_covers_its_time(page: Page, site: str) -> None:
     assert title["y"] + title["height"] <= time["y"] + 1
 
 
+def test_the_menu_of_a_phone_leads_home_and_closes(page: Page, site: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{site}runs")
+    more = page.get_by_role("navigation", name="Pages").locator("summary")
+    home = page.get_by_role("navigation", name="Pages").get_by_role("link", name="Home")
+    expect(home).to_be_hidden()
+    more.click()
+    expect(home).to_be_visible()
+    home.focus()
+    page.keyboard.press("Escape")
+    expect(home).to_be_hidden()
+    expect(more).to_be_focused()
+
+    more.click()
+    page.locator("#main").click(position={"x": 5, "y": 400})
+    expect(home).to_be_hidden()
+
+    more.click()
+    home.click()
+    expect(page).to_have_url(f"{site}home")
+
+
 def test_the_week_counts_failed_runs(page: Page, site: str) -> None:
     with client(site) as http:
         ask(http, ORDERS)

@@ -402,6 +402,19 @@
     if (event.key === "Escape") release();
   });
 
+  // -- menus --------------------------------------------------------------------------------------------------------
+
+  // Escape closes a menu and gives the focus back to the word that opens it. A click elsewhere closes it, too.
+  document.addEventListener("keydown", (event) => {
+    const menu = event.key === "Escape" && document.querySelector("details.more[open]");
+    if (!menu) return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+  document.addEventListener("click", (event) => {
+    for (const menu of document.querySelectorAll("details.more[open]")) menu.open = menu.contains(event.target);
+  });
+
   // -- choosing several ---------------------------------------------------------------------------------------------
 
   document.addEventListener("change", (event) => {
