@@ -61,7 +61,8 @@ def outline(path: Path) -> Outline:
         elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             nodes.extend((child, False) for child in node.body)
             nodes.extend((child, is_run) for child in node.orelse)
-        else:
+        elif not isinstance(node, ast.expr):
+            # No expression holds an import, and most nodes are expressions.
             nodes.extend((child, is_run) for child in ast.iter_child_nodes(node))
 
     definitions = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

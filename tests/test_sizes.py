@@ -25,7 +25,8 @@ def names(tree: ast.AST, outer: str = "") -> Iterator[tuple[int, str]]:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.lineno, outer + node.name
             yield from names(node, f"{outer}{node.name}.")
-        else:
+        elif not isinstance(node, ast.expr):
+            # No expression holds a definition, and most nodes are expressions.
             yield from names(node, outer)
 
 

@@ -21,7 +21,6 @@ from mcp import Client, MCPError, StdioServerParameters
 from ideabridge.bridge import Bridge, Store, load_configuration
 from ideabridge.bridge.configuration import ConfigurationError, load_workspace
 from ideabridge.bridge.loop.policy import approval_timeout, only_persons, policy_named
-from ideabridge.bridge.minds.endpoint import build_model
 from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.minds.settings import ModelConfiguration
 from ideabridge.bridge.secrets import Secrets
@@ -577,6 +576,9 @@ def test_a_trusted_file_does_not_take_a_key_for_its_model(
 def test_a_token_that_a_library_picks_up_goes_to_no_other_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Imported here, because it imports the clients of models, which take a second.
+    from ideabridge.bridge.minds.endpoint import build_model
+
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "wJalrXUtnFEMI")
     with pytest.raises(ModelSetupError, match="ANTHROPIC_AUTH_TOKEN would be sent to base_url"):
         build_model(
