@@ -65,16 +65,31 @@ def named(name: str) -> tuple[Tool, Activity]:
     )
 
 
-@pytest.fixture
-async def bridge() -> AsyncIterator[Bridge]:
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One event loop for all tests of this file, because most share a bridge."""
+    return "asyncio"
+
+
+def new_bridge() -> Bridge:
     configuration = parse_configuration(
         {"limits": {"calls": CALLS}, "approval": {"default": "read_only"}}
     )
-    async with Bridge(configuration, toolbox=Toolbox(size, echo, send)) as opened:
+    return Bridge(configuration, toolbox=Toolbox(size, echo, send))
+
+
+@pytest.fixture(scope="module")
+async def shared() -> AsyncIterator[Bridge]:
+    async with new_bridge() as opened:
         yield opened
-        # Whatever came before, the bridge still works.
-        run = await opened.run_plan({"program": "import tools\nawait tools.size(of='abc')"})
-        assert await run.result() == 3
+
+
+@pytest.fixture
+async def bridge(shared: Bridge) -> AsyncIterator[Bridge]:
+    yield shared
+    # Whatever came before, the bridge still works.
+    run = await shared.run_plan({"program": "import tools\nawait tools.size(of='abc')"})
+    assert await run.result() == 3
 
 
 async def ended(bridge: Bridge, program: str) -> Run:
@@ -377,16 +392,20 @@ def kill_workers() -> None:
 
 
 async def test_without_the_interpreter_a_program_is_refused(
-    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with monkeypatch.context() as patch:
-        sandbox.monty.cache_clear()
-        patch.setitem(sys.modules, "pydantic_monty", None)
-        with pytest.raises(
-            ProgramError, match="programs need pydantic-monty, which cannot be imported"
-        ):
-            await bridge.run_plan({"program": "1"})
-    assert bridge.runs() == []
+    async with new_bridge() as bridge:
+        with monkeypatch.context() as patch:
+            sandbox.monty.cache_clear()
+            patch.setitem(sys.modules, "pydantic_monty", None)
+            with pytest.raises(
+                ProgramError, match="programs need pydantic-monty, which cannot be imported"
+            ):
+                await bridge.run_plan({"program": "1"})
+
+        assert bridge.runs() == []
+        run = await bridge.run_plan({"program": "1"})
+        assert await run.result() == 1
 
 
 def test_the_doctor_finds_that_the_interpreter_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
