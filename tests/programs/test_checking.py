@@ -36,8 +36,15 @@ SETTING = Setting(
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One event loop for all tests of this file, because they share a sandbox."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
+    """Each check begins anew, and an interpreter takes longer to start than to check."""
     box = Sandbox()
     yield box
     box.close()
