@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,9 @@ import anyio
 import pytest
 from mcp import Client, types
 
-from ideabridge.bridge.store.database import is_address
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
-from tests.postgres import place
+from tests.postgres import place, server
 
 from .serving import (
     ERAS,
@@ -124,40 +124,69 @@ async def test_with_three_servers_every_run_settles_within_10_s_of_a_kill(
             gate.close()
 
 
-@asynccontextmanager
-async def two(
-    configuration: Path, era: str, transport: str, **keys: Any
-) -> AsyncGenerator[tuple[Client, Client]]:
-    """Clients of two servers; `keys` are of the second."""
-    async with AsyncExitStack() as stack:
-        clients: list[Client] = []
-        for own in ({}, keys):
-            if transport == "http":
-                url = stack.enter_context(listening(command(configuration, "0")))
-                clients.append(
-                    await stack.enter_async_context(
-                        Client(url, mode=era, read_timeout_seconds=60, **own)
-                    )
-                )
-            else:
-                clients.append(
-                    await stack.enter_async_context(over_stdio(configuration, era, **own))
-                )
-        yield clients[0], clients[1]
-
-
-@pytest.fixture
-def transport(place: str, era: str) -> str:
-    """How clients speak to the servers. Stores, eras and transports know nothing of each other, so
-    four combinations are enough: any two of the three meet in one of them.
+@pytest.fixture(scope="module")
+def urls_of(tmp_path_factory: pytest.TempPathFactory) -> Generator[Callable[[str], list[str]]]:
+    """Returns the URLs of two servers on one store of a kind. The tests share them: each has runs
+    of its own.
     """
-    if is_address(place):
-        return "http" if era == "legacy" else "stdio"
-    return "stdio" if era == "legacy" else "http"
+    with ExitStack() as stack:
+
+        @cache
+        def urls(kind: str) -> list[str]:
+            folder = tmp_path_factory.mktemp(kind)
+            place = server().address() if kind == "postgres" else str(folder / "ideas.sqlite")
+            configuration = shared(folder, place)
+            return [stack.enter_context(listening(command(configuration, "0"))) for _ in range(2)]
+
+        yield urls
+
+
+@asynccontextmanager
+async def over_http(
+    urls: list[str], era: str, **keys: Any
+) -> AsyncGenerator[tuple[Client, Client]]:
+    async with (
+        Client(urls[0], mode=era, read_timeout_seconds=60) as one,
+        Client(urls[1], mode=era, read_timeout_seconds=60, **keys) as other,
+    ):
+        yield one, other
+
+
+@asynccontextmanager
+async def over_pipes(
+    configuration: Path, era: str, **keys: Any
+) -> AsyncGenerator[tuple[Client, Client]]:
+    async with (
+        over_stdio(configuration, era) as one,
+        over_stdio(configuration, era, **keys) as other,
+    ):
+        yield one, other
+
+
+Two = Callable[..., AbstractAsyncContextManager[tuple[Client, Client]]]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def two(
+    request: pytest.FixtureRequest, tmp_path: Path, era: str, urls_of: Callable[[str], list[str]]
+) -> Two:
+    """Opens clients of two servers on one store. Its arguments are those of the second client.
+
+    Stores, eras and transports know nothing of each other, so four combinations are enough: any
+    two of the three meet in one of them.
+    """
+    if request.param == "sqlite":
+        if era == "auto":
+            return partial(over_http, urls_of("sqlite"), era)
+        return partial(over_pipes, shared(tmp_path, str(tmp_path / "ideas.sqlite")), era)
+
+    if era == "legacy":
+        return partial(over_http, urls_of("postgres"), era)
+    return partial(over_pipes, shared(tmp_path, server().address()), era)
 
 
 async def test_check_run_at_another_server_answers_when_the_run_ends(
-    tmp_path: Path, place: str, gate: Gate, era: str, transport: str
+    tmp_path: Path, gate: Gate, two: Two
 ) -> None:
     answers: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -167,7 +196,7 @@ async def test_check_run_at_another_server_answers_when_the_run_ends(
         notes.append(str(message))
         begun.set()
 
-    async with two(shared(tmp_path, place), era, transport) as (one, other):
+    async with two() as (one, other):
         calls = [
             {"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"},
             {"_tool": "count_words", "text": "†state.x", "_outputPath": "y"},
@@ -194,9 +223,9 @@ async def test_check_run_at_another_server_answers_when_the_run_ends(
 
 
 async def test_a_run_at_work_at_one_server_asks_at_another_and_goes_on_there(
-    tmp_path: Path, place: str, gate: Gate, era: str, transport: str
+    tmp_path: Path, gate: Gate, two: Two
 ) -> None:
-    async with two(shared(tmp_path, place), era, transport) as (one, other):
+    async with two() as (one, other):
         calls = [
             {"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"},
             {
@@ -230,10 +259,8 @@ async def test_a_run_at_work_at_one_server_asks_at_another_and_goes_on_there(
         assert (await call(one, "check_run", run=run))["output"] == 4
 
 
-async def test_turns_are_taken_at_any_server(
-    tmp_path: Path, place: str, era: str, transport: str
-) -> None:
-    async with two(shared(tmp_path, place), era, transport) as (one, other):
+async def test_turns_are_taken_at_any_server(two: Two) -> None:
+    async with two() as (one, other):
         run = (await call(one, "solve", task="add", output_schema={"type": "integer"}))["run"]
         for turn, client in enumerate((other, one, other)):
             assert (await call(client, "check_run", run=run))["turn"] == turn
@@ -264,9 +291,9 @@ def busy_and_asking(tmp_path: Path, gate: Gate) -> list[dict[str, Any]]:
 
 
 async def test_what_a_run_at_work_asks_is_decided_at_another_server(
-    tmp_path: Path, place: str, gate: Gate, era: str, transport: str
+    tmp_path: Path, gate: Gate, two: Two
 ) -> None:
-    async with two(shared(tmp_path, place), era, transport) as (one, other):
+    async with two() as (one, other):
         run = (await call(one, "run_plan", calls=busy_and_asking(tmp_path, gate), wait_s=0))["run"]
         told = await call(other, "check_run", run=run, wait_s=0)
         assert told["status"] == "running"
@@ -288,7 +315,7 @@ async def test_what_a_run_at_work_asks_is_decided_at_another_server(
 
 
 async def test_a_form_at_another_server_decides_about_a_run_at_work(
-    tmp_path: Path, place: str, gate: Gate, era: str, transport: str
+    tmp_path: Path, gate: Gate, two: Two
 ) -> None:
     forms: list[str] = []
 
@@ -297,10 +324,7 @@ async def test_a_form_at_another_server_decides_about_a_run_at_work(
         gate.open()
         return types.ElicitResult(action="accept", content={"decision": "approve"})
 
-    async with two(shared(tmp_path, place), era, transport, elicitation_callback=person) as (
-        one,
-        other,
-    ):
+    async with two(elicitation_callback=person) as (one, other):
         run = (await call(one, "run_plan", calls=busy_and_asking(tmp_path, gate), wait_s=0))["run"]
         told = await call(other, "check_run", run=run, wait_s=20)
         assert (told["status"], told["state"]) == ("done", {"x": "open", "y": 5})
@@ -345,7 +369,7 @@ async def test_what_a_run_asked_whose_server_died_is_asked_at_another(
 async def test_a_server_that_does_not_answer_takes_no_decision(
     tmp_path: Path, place: str, gate: Gate
 ) -> None:
-    async with two(shared(tmp_path, place), "auto", "stdio") as (one, other):
+    async with over_pipes(shared(tmp_path, place), "auto") as (one, other):
         run = (await call(one, "run_plan", calls=busy_and_asking(tmp_path, gate), wait_s=0))["run"]
         [approval] = (await call(other, "check_run", run=run, wait_s=0))["approvals"]
         with Store.open(place) as store:

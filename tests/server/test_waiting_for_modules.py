@@ -33,6 +33,7 @@ from .serving import (
     all_tools,
     call,
     configured,
+    in_memory,
     over_stdio,
     plain,
     refused,
@@ -75,7 +76,7 @@ async def test_the_first_list_search_and_call_wait_for_a_module(
     modules = {"trees": plain(tmp_path, "trees", "climb", hold=gate.path)}
     configuration = configured(tmp_path, mcpServers=modules, expose=["modules"])
     got: dict[str, Any] = {}
-    async with over_stdio(configuration, mode) as client, anyio.create_task_group() as group:
+    async with in_memory(configuration, mode) as client, anyio.create_task_group() as group:
 
         async def listed() -> None:
             got["list"] = await all_tools(client)
@@ -118,7 +119,7 @@ async def test_the_next_server_knows_names_and_tools_before_their_modules_are_up
     modules = {name: plain(tmp_path, name, "search", f"{name}_only") for name in ("mail", "web")}
     configuration = configured(tmp_path, mcpServers=modules, expose=["modules"])
     names = {"mail_search", "web_search", "mail_only", "web_only"}
-    async with over_stdio(configuration, "legacy") as client:
+    async with in_memory(configuration, "legacy") as client:
         assert names <= (await all_tools(client)).keys()
 
     # With the same configuration, one module now comes up with another definition, and the other
@@ -128,7 +129,7 @@ async def test_the_next_server_knows_names_and_tools_before_their_modules_are_up
     heard = Heard()
     answered: list[str] = []
     async with (
-        over_stdio(configuration, "legacy", message_handler=heard) as client,
+        in_memory(configuration, "legacy", message_handler=heard) as client,
         anyio.create_task_group() as group,
     ):
         before = await all_tools(client)
