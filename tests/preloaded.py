@@ -377,6 +377,7 @@ def read_parameters_once() -> None:
     """
     main: Any = importlib.import_module("typer.main")
     main.get_params_from_function = cache(main.get_params_from_function)
+    main.get_install_completion_arguments = cache(main.get_install_completion_arguments)
     read = cache(main._get_params_name_from_function)
 
     def parameters_of(callback: Any) -> tuple[list[Any], str | None]:
