@@ -5,7 +5,8 @@ and `OutputProposed` and `SolutionClosed` at the end. A program waits when all o
 The program then receives the result of the first settled call whose result it has not received yet.
 The machine settles calls in the order of the journal. A program that runs again, in this process or
 in another process, therefore gets the same results in the same order as before, and makes the same
-calls. `ProgramRunner` compares each call with the journaled one, and ends the run if they differ.
+calls. `ProgramRunner` compares each call with the journaled one, and raises `DivergedError` if they
+differ. It turns what the program does into events; the run's `Runner` posts them.
 
 A program runs only while this process holds the lease of its run. When the run waits for a person,
 the worker is released, and the program begins again once there is something to do.
@@ -13,16 +14,15 @@ the worker is released, and the program begins again once there is something to 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge.context.payloads import without_payloads
-from ideabridge.bridge.errors import ProgramError, SecretGivenError
+from ideabridge.bridge.errors import ProgramError
 from ideabridge.bridge.loop.event import (
     CallProposed,
-    EndStatus,
     Event,
     OutputProposed,
     Printed,
@@ -62,29 +62,6 @@ _MESSAGE: Final = 2_000
 """Maximum number of characters of an error that a program receives."""
 
 
-class _KeptBytes(Protocol):
-    """Counts the bytes that the run keeps. `KeptBytes` documents this member."""
-
-    def list_call(self, size: int) -> None: ...
-
-
-class _Runner(Protocol):
-    """The runner of the run. `Runner` documents these members."""
-
-    machine: Machine
-
-    @property
-    def kept_bytes(self) -> _KeptBytes: ...
-    @property
-    def wanted(self) -> bool: ...
-    @property
-    def is_behind(self) -> bool: ...
-    def post(self, *events: Event) -> None: ...
-    def end(self, status: EndStatus, reason: str | None = None) -> None: ...
-    def fail(self, error: Exception) -> None: ...
-    def settle_down(self) -> None: ...
-
-
 def setting_of(names: ProgramNames, values: JSONObject, now: float, seed: str) -> Setting:
     """Return the setting of a program: a module for each server, and the global names; see
     `Setting`.
@@ -122,14 +99,31 @@ class ProgramRunner:
     """Runs the program of one run in this process.
 
     Args:
-        runner: receives the program's calls and output.
+        machine: the machine of the run.
         sandbox: the workers.
         group: the task group of the program's sessions.
         caller: the owner of the run. Callers take turns when they wait for a worker.
+        count_call: counts the bytes of a call; see `KeptBytes.list_call`.
+        take: receives the steps of the program, as soon as it has done them. `events` makes events
+            of them.
+
+    Attributes:
+        waits: True while the program waits for a result.
     """
 
-    def __init__(self, runner: _Runner, sandbox: Sandbox, group: TaskGroup, caller: str) -> None:
-        self._runner = runner
+    def __init__(
+        self,
+        machine: Machine,
+        sandbox: Sandbox,
+        group: TaskGroup,
+        caller: str,
+        *,
+        count_call: Callable[[int], None],
+        take: Callable[[Sequence[Step]], None],
+    ) -> None:
+        self._machine = machine
+        self._count_call = count_call
+        self._take = take
         self._sandbox = sandbox
         self._group = group
         self._caller = caller
@@ -140,7 +134,7 @@ class ProgramRunner:
         # it has received.
         self._made = 0
         self._heard: list[int] = []
-        self._waits = False
+        self.waits = False
         # The number of printed characters that are already in the journal.
         self._printed = 0
         # The number of results that the program had received when it gave up its worker to another
@@ -152,15 +146,18 @@ class ProgramRunner:
     @property
     def computes(self) -> bool:
         """True if the program might take a step before it receives a result."""
-        return self._session is not None and not self._waits
+        return self._session is not None and not self.waits
 
     def drive(self) -> None:
         """Start the program of the run if it is not running. If the program is waiting for a
         result, pass it the next result.
+
+        Raises:
+            DivergedError: see `feed`.
         """
-        machine = self._runner.machine
+        machine = self._machine
         program = machine.program
-        if program is None or not self._runner.wanted:
+        if program is None:
             self.stop()
             return
 
@@ -171,13 +168,13 @@ class ProgramRunner:
                 return
             self._start(program)
 
-        self._feed()
+        self.feed()
 
     def stop(self) -> None:
         """End the session. `drive` starts the program again from the journal."""
         session = self._session
         self._session = None
-        self._waits = False
+        self.waits = False
         if session is not None:
             session.close()
 
@@ -187,7 +184,7 @@ class ProgramRunner:
         self.stop()
 
     def _start(self, program: ProgramProposed) -> None:
-        machine = self._runner.machine
+        machine = self._machine
         if program is not self._program:
             self._program = program
             self._crashes = 0
@@ -199,7 +196,7 @@ class ProgramRunner:
         setting = setting_of(names, values_of(machine), program.now, program.seed)
         self._made = 0
         self._heard = []
-        self._waits = False
+        self.waits = False
         self._parked = None
         self._first = len(machine.history) - len(machine.solution.calls)
         self._printed = sum(map(len, machine.solution.printed))
@@ -239,29 +236,13 @@ class ProgramRunner:
 
     # -- steps of the program ----------------------------------------------------------------------
 
-    def _take(self, steps: Sequence[Step]) -> None:
-        if not self._runner.wanted:
-            self.stop()
-            return
-        try:
-            events = self._events(steps)
-            if events:
-                self._runner.post(*events)
-            if self._waits:
-                self._feed()
-                if self._waits:
-                    self._runner.settle_down()
-        except _DivergedError as error:
-            self.stop()
-            self._runner.end("failed", str(error))
-        except SecretGivenError as error:
-            self._runner.post(*self._closed(_error("program", str(error))))
-        except Exception as error:  # noqa: BLE001 - an error must end only this run
-            self.stop()
-            self._runner.fail(error)
+    def events(self, steps: Sequence[Step]) -> list[Event]:
+        """Return the events of what the program has done.
 
-    def _events(self, steps: Sequence[Step]) -> list[Event]:
-        machine = self._runner.machine
+        Raises:
+            DivergedError: a call differs from the call in the journal.
+        """
+        machine = self._machine
         events: list[Event] = []
         journaled = machine.solution.calls
         proposed = 0
@@ -269,7 +250,7 @@ class ProgramRunner:
             match step:
                 case Called(call=call) if self._made < len(journaled):
                     if journaled[self._made] != call:
-                        raise _DivergedError(self._made, call, journaled[self._made])
+                        raise DivergedError(self._made, call, journaled[self._made])
                     self._made += 1
                 case Called(call=call, site=site):
                     if machine.calls_left - proposed <= 0:
@@ -283,7 +264,7 @@ class ProgramRunner:
                         ]
 
                     try:
-                        self._runner.kept_bytes.list_call(len(encode(call)))
+                        self._count_call(len(encode(call)))
                     except LimitExceededError as error:
                         self.stop()
                         return [*events, *self._closed(_error("limit", str(error)))]
@@ -297,10 +278,10 @@ class ProgramRunner:
                     if text[repeated:]:
                         events.append(Printed(text[repeated:]))
                 case Waits():
-                    self._waits = True
+                    self.waits = True
                 case Ended(output):
                     if self._made < len(journaled):
-                        raise _DivergedError(self._made, None, journaled[self._made])
+                        raise DivergedError(self._made, None, journaled[self._made])
                     fault = machine.fault_of_null if output is None else None
                     if output is not None:
                         events.append(OutputProposed(output))
@@ -337,8 +318,12 @@ class ProgramRunner:
         reason = f"its worker crashed {_CRASHES} times at the same place: {message}"
         return self._closed(_error("program", reason))
 
+    def refused(self, why: str) -> list[Event]:
+        """Return the events that end the program because one of its events was refused."""
+        return self._closed(_error("program", why))
+
     def _closed(self, error: JSONObject | None) -> list[Event]:
-        count = len(self._runner.machine.solution.calls)
+        count = len(self._machine.solution.calls)
         heard = set(self._heard)
         unheard: list[JSON] = [
             self._first + n for n in range(max(count, self._made)) if self._first + n not in heard
@@ -352,11 +337,15 @@ class ProgramRunner:
 
     # -- results for the program -------------------------------------------------------------------
 
-    def _feed(self) -> None:
-        """Pass the next journaled result to a waiting program."""
+    def feed(self) -> None:
+        """Pass the next journaled result to a waiting program.
+
+        Raises:
+            DivergedError: this is the result of a call that the program has not made.
+        """
         session = self._session
-        machine = self._runner.machine
-        if session is None or not self._waits or self._runner.is_behind:
+        machine = self._machine
+        if session is None or not self.waits:
             return
 
         settled = machine.settled
@@ -366,19 +355,16 @@ class ProgramRunner:
         index = settled[len(self._heard)]
         number = index - self._first
         if number >= self._made:
-            error = _DivergedError(self._made, None, machine.solution.calls[number])
-            self.stop()
-            self._runner.end("failed", str(error))
-            return
+            raise DivergedError(self._made, None, machine.solution.calls[number])
 
         self._heard.append(index)
-        self._waits = False
+        self.waits = False
         progress = machine.history[index]
         error = None if progress.status is CallStatus.DONE else progress.error or {}
         session.answer(number, result_for_program(progress, progress.value, error))
 
 
-class _DivergedError(ProgramError):
+class DivergedError(ProgramError):
     """The program made a call that differs from the call in the journal."""
 
     def __init__(self, number: int, call: JSON, journaled: JSON) -> None:

@@ -44,6 +44,7 @@ from ideabridge.bridge.context.mind import Counting, Mind, MindError, Usage
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.driving.driver import Driver, SaveIdea, is_large_value
 from ideabridge.bridge.driving.queue import Queue
+from ideabridge.bridge.errors import SecretGivenError
 from ideabridge.bridge.loop.effect import (
     Allow,
     AskApproval,
@@ -85,8 +86,8 @@ from ideabridge.bridge.loop.question import asked
 from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.minds.choice import TURNS
 from ideabridge.bridge.modules.client_session import ClientSession, set_client_session
-from ideabridge.bridge.programs.runner import ProgramRunner
-from ideabridge.bridge.programs.sandbox import Sandbox
+from ideabridge.bridge.programs.runner import DivergedError, ProgramRunner
+from ideabridge.bridge.programs.sandbox import Sandbox, Step
 from ideabridge.bridge.runs.binding import Binding
 from ideabridge.bridge.runs.executor import (
     CallContext,
@@ -239,7 +240,14 @@ class Runner:
         self.kept_bytes = kept_bytes
         self.progress_watchers: list[ReportedProgress] = []
         self._calls = RunningCalls(self, executor, group)
-        self.program = ProgramRunner(self, sandbox, group, run.caller)
+        self.program = ProgramRunner(
+            machine,
+            sandbox,
+            group,
+            run.caller,
+            count_call=kept_bytes.list_call,
+            take=self._take_steps,
+        )
         self.watchers: list[Watcher] = [self._calls.watch]
         self.lost: str | None = None
         self.binding: Binding | None = None
@@ -404,13 +412,7 @@ class Runner:
             self._let_answer()
 
         if self.drives:
-            self.program.drive()
-
-    def settle_down(self) -> None:
-        """Record that the program of the run waits for results."""
-        self._run.rest()
-        self.leave_work()
-        self.poke()
+            self._drive_program()
 
     def _notify(self, events: Sequence[Event]) -> None:
         changed = self._changed
@@ -769,6 +771,47 @@ class Runner:
         usage = None if answer is None else answer.so_far()
         return [] if usage is None else [UsageNoted(usage.to_json())]
 
+    # -- the program of the run --------------------------------------------------------------------
+
+    def _drive_program(self) -> None:
+        """Start the program of the run, or pass it its next result."""
+        if not self.wanted:
+            self.program.stop()
+            return
+        try:
+            self.program.drive()
+        except DivergedError as error:
+            self._end_diverged(error)
+
+    def _take_steps(self, steps: Sequence[Step]) -> None:
+        """Post the events of what the program has done. If it now waits for a result, pass it the
+        next one, or let the run rest until there is one.
+        """
+        if not self.wanted:
+            self.program.stop()
+            return
+        try:
+            events = self.program.events(steps)
+            if events:
+                self.post(*events)
+            if self.program.waits and not self.is_behind:
+                self.program.feed()
+            if self.program.waits:
+                self._run.rest()
+                self.leave_work()
+                self.poke()
+        except DivergedError as error:
+            self._end_diverged(error)
+        except SecretGivenError as error:
+            self.post(*self.program.refused(str(error)))
+        except Exception as error:  # noqa: BLE001 - an error must end only this run
+            self.program.stop()
+            self.fail(error)
+
+    def _end_diverged(self, error: DivergedError) -> None:
+        self.program.stop()
+        self.end("failed", str(error))
+
     # -- ends --------------------------------------------------------------------------------------
 
     def end_at_limit(self, reason: str) -> None:
@@ -877,7 +920,7 @@ class Runner:
             self._let_answer()
 
         self.post(*events)
-        self.program.drive()
+        self._drive_program()
 
 
 @runtime_checkable
