@@ -90,6 +90,17 @@ class Counting(Protocol):
 
 
 @runtime_checkable
+class Closing(Protocol):
+    """An answer that holds something open, such as a connection, as an async generator does. The
+    runner closes it when the answer has ended or is stopped.
+    """
+
+    async def aclose(self) -> None:
+        """Let go of what the answer holds open."""
+        ...
+
+
+@runtime_checkable
 class Titled(Protocol):
     """A mind with a title for people to read. The `name` of a mind only states the kind of the
     mind.

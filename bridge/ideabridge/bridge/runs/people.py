@@ -17,7 +17,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
@@ -31,6 +31,7 @@ from ideabridge.bridge.context.assumption import (
 from ideabridge.bridge.context.inquiry import AnswerError, Inquiry, read_answer
 from ideabridge.bridge.context.references import quoted
 from ideabridge.bridge.context.state import MISSING, Missing
+from ideabridge.bridge.driving.driver import Driver
 from ideabridge.bridge.errors import DecisionError, InterruptedRunError, SecretGivenError
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.call import spread
@@ -64,6 +65,7 @@ from ideabridge.bridge.loop.question import (
 )
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.plan import waiting_plan
+from ideabridge.bridge.runs.runner import Runner
 from ideabridge.bridge.store.errors import PASSING
 from ideabridge.tools.encoding import (
     JSON,
@@ -78,11 +80,6 @@ from ideabridge.tools.reading import Solution, read_solution
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.typed import read_as, read_whole
-
-if TYPE_CHECKING:
-    from ideabridge.bridge.runs.runner import Runner
-
-T = TypeVar("T")
 
 DecisionName: TypeAlias = Choice
 """A possible decision on a question; see `Decision.decision`."""
@@ -545,35 +542,38 @@ def _explained(why: str) -> Generator[None]:
         raise DecisionError(f"{why}: {error}") from None
 
 
-class _Run(Protocol):
-    """The members of the run that this file uses; `Run` documents them."""
-
-    id: str
-    caller: str
-    runner: Runner
-
-    def settle(self, approval: str, decision: Decision) -> None: ...
-    def may_allow_always(self, question: Question) -> bool: ...
-    async def patiently(self, call: Callable[[], T]) -> T: ...
-
-
 class People:
     """Makes sure that each of a run's questions is settled by a person, an approver or a timeout.
 
     Args:
+        runner: the runner of the run.
+        driver: the driver of the run.
         group: a task group that outlives the run.
         approver: see `Approver`, or None if people decide with `Run.decide`.
         mask: removes secrets from text.
+        settle: settles a pending approval; see `Run.settle`.
+        may_allow_always: returns whether the owner of the run can answer a question with *always*.
 
     Attributes:
         deciding: the approvals that the approver was asked about and has not yet answered.
     """
 
     def __init__(
-        self, run: _Run, group: TaskGroup, approver: Approver | None, mask: Callable[[str], str]
+        self,
+        runner: Runner,
+        driver: Driver,
+        group: TaskGroup,
+        approver: Approver | None,
+        *,
+        mask: Callable[[str], str],
+        settle: Callable[[str, Decision], None],
+        may_allow_always: Callable[[Question], bool],
     ) -> None:
         self.deciding: set[str] = set()
-        self._run = run
+        self._runner = runner
+        self._driver = driver
+        self._settle = settle
+        self._may_allow_always = may_allow_always
         self._group = group
         self._approver = approver
         self._mask = mask
@@ -587,16 +587,16 @@ class People:
         """Handle an event of the run: record a new question, and forget a settled one."""
         if isinstance(event, AskedEvent):
             self._note(event)
-            question = _asked_by(self._run.runner.machine, event)
+            question = _asked_by(self._runner.machine, event)
             if question is not None:
                 self._open[question.approval] = question
                 self._arm(question)
-                if not self._run.runner.is_following:
+                if not self._runner.is_following:
                     # If another process drives the run, it asks its own approver.
                     self._start(question)
         elif isinstance(event, events.ConfigurationChanged):
             # Stricter rules might since have denied what a question asks for.
-            asked = {question.approval for question in questions(self._run.runner.machine)}
+            asked = {question.approval for question in questions(self._runner.machine)}
             for approval in [approval for approval in self._open if approval not in asked]:
                 del self._open[approval]
                 self._let_go(approval)
@@ -617,7 +617,7 @@ class People:
         for event in journal:
             if isinstance(event, AskedEvent):
                 self._note(event)
-        for question in questions(self._run.runner.machine):
+        for question in questions(self._runner.machine):
             self._open[question.approval] = question
 
         for question in self._pending().values():
@@ -654,24 +654,23 @@ class People:
         """Return the time, in seconds since 1970, at which a pending approval is denied, or None if
         it is never denied.
         """
-        seconds = approval_timeout(self._run.runner.machine.settings.approval)
+        seconds = approval_timeout(self._runner.machine.settings.approval)
         if seconds is None:
             return None
         return self._asked.setdefault(approval, time.time()) + seconds
 
     def _pending(self) -> dict[str, Question]:
-        run = self._run
         # This is called at every event, so do not go through all calls.
-        if run.runner.machine.ended or run.runner.lost is not None:
+        if self._runner.machine.ended or self._runner.lost is not None:
             return {}
         return self._open
 
     def _request(self, question: Question) -> ApprovalRequest:
-        run = self._run
-        plan = waiting_plan(run.runner.machine) if question.kind == "plan" else None
+        runner = self._runner
+        plan = waiting_plan(runner.machine) if question.kind == "plan" else None
         return ApprovalRequest(
-            run=run.id,
-            caller=run.caller,
+            run=runner.run_id,
+            caller=runner.caller,
             approval=question.approval,
             tool=question.tool,
             call={} if question.kind == "plan" else question.shown,
@@ -682,7 +681,7 @@ class People:
             plan=None if plan is None else plan.to_json(),
             question=None if question.asked is None else question_form(question.asked),
             assumed=tuple(map(read_assumption, question.assumed)),
-            always=run.may_allow_always(question),
+            always=self._may_allow_always(question),
         )
 
     def _note(self, event: AskedEvent) -> None:
@@ -714,7 +713,7 @@ class People:
                 await anyio.sleep(min(left, _NAP))
 
     def _refusal(self, question: Question) -> Decision:
-        seconds = approval_timeout(self._run.runner.machine.settings.approval) or 0.0
+        seconds = approval_timeout(self._runner.machine.settings.approval) or 0.0
         reason = f"nobody decided within {seconds:g} s"
         return Decision(question.refusal, reason=reason, by=TIME_OUT)
 
@@ -757,7 +756,7 @@ class People:
         """Submit a decision, and try again while the store cannot be written."""
         while True:
             try:
-                await self._run.patiently(lambda: self._hand_in(question, decision))
+                await self._driver.patiently(lambda: self._hand_in(question, decision))
             except PASSING:
                 await anyio.sleep(_AGAIN)
             else:
@@ -766,21 +765,21 @@ class People:
     def _hand_in(self, question: Question, decision: Decision) -> None:
         approval = question.approval
         by = decision.by
-        run = self._run
+        runner = self._runner
         # Ask the machine as well, because it applies a decision before the decision is journaled,
         # whereas watchers see it only afterwards.
         if approval not in self._pending() or all(
-            asked.approval != approval for asked in questions(run.runner.machine)
+            asked.approval != approval for asked in questions(runner.machine)
         ):
             # The question has been settled in the meantime, or the run has ended.
             return
 
         try:
             try:
-                run.settle(approval, decision)
+                self._settle(approval, decision)
             except (DecisionError, SecretGivenError) as error:
                 reason = f"its decision is not valid: {error}"
-                run.settle(approval, Decision(question.refusal, by=by, reason=reason))
+                self._settle(approval, Decision(question.refusal, by=by, reason=reason))
         except InterruptedRunError:
             # Another process drives the run, so the approver of that process decides.
             return
@@ -789,10 +788,10 @@ class People:
         except IdeabridgeError as error:
             # Usually, this process no longer drives the run, and the run's status says why. If it
             # still does, let the run fail, because nobody else would make the decision.
-            if run.runner.lost is None and approval in self._pending():
-                run.runner.fail(error)
+            if runner.lost is None and approval in self._pending():
+                runner.fail(error)
         except Exception as error:  # noqa: BLE001 - an error must end only this run
-            run.runner.fail(error)
+            runner.fail(error)
 
     def _let_go(self, approval: str) -> None:
         for scope in self._scopes.pop(approval, []):

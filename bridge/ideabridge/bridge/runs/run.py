@@ -231,7 +231,15 @@ class Run:
             queue=services.queue,
             mind=mind,
         )
-        self.people = People(self, services.group, services.approver, services.screen.mask)
+        self.people = People(
+            self.runner,
+            driver,
+            services.group,
+            services.approver,
+            mask=services.screen.mask,
+            settle=self.settle,
+            may_allow_always=self.may_allow_always,
+        )
         # The order matters: at `RunEnded`, `host.watch` writes the row of the run from `summary`,
         # so everything that a summary reads must receive the event before it.
         self.runner.watchers += [self.turns.take, partial(host.watch, self), self.people.watch]

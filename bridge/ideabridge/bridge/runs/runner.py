@@ -27,7 +27,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol, TypeAlias
 
 import anyio
 import anyio.from_thread
@@ -40,7 +40,7 @@ from ideabridge.bridge.context.answer import AnswerReader, CallPiece, EndPiece, 
 from ideabridge.bridge.context.errors import HandlerError
 from ideabridge.bridge.context.inquiry import FormAnswer, Inquiry
 from ideabridge.bridge.context.messages import read_message
-from ideabridge.bridge.context.mind import Counting, Mind, MindError, Usage
+from ideabridge.bridge.context.mind import Closing, Counting, Mind, MindError, Usage
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.driving.driver import Driver, SaveIdea, is_large_value
 from ideabridge.bridge.driving.queue import Queue
@@ -708,7 +708,7 @@ class Runner:
             self._take_pieces([EndPiece(str(self._executor.explain(error)["message"]), {})])
         finally:
             self.unreported = None
-            if isinstance(parts, _Closing):
+            if isinstance(parts, Closing):
                 try:
                     await parts.aclose()
                 except Exception as error:  # noqa: BLE001 - the part of the answer so far is valid
@@ -921,11 +921,6 @@ class Runner:
 
         self.post(*events)
         self._drive_program()
-
-
-@runtime_checkable
-class _Closing(Protocol):
-    async def aclose(self) -> None: ...
 
 
 def cause(error: Exception, mask: Callable[[str], str]) -> str:
