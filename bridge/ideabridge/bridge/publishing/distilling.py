@@ -11,7 +11,7 @@ accepted.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ideabridge.bridge.arguments import read_object
 from ideabridge.bridge.context.mind import TURNS
@@ -24,28 +24,13 @@ from ideabridge.bridge.publishing.program_request import (
     ProgramRequest,
     RefusedProgram,
 )
+from ideabridge.bridge.publishing.publishing_bridge import PublishingBridge
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.bridge.store.users import LOCAL
 from ideabridge.tools.encoding import JSON, JSONObject
 
 ROUNDS: Final = 3
 """Maximum number of programs that a mind can write."""
-
-
-class _Solver(Protocol):
-    """The method of `Bridge` that distilling uses."""
-
-    async def solve(
-        self,
-        task: str,
-        *,
-        output_schema: JSONObject,
-        tools: Sequence[str],
-        context: Sequence[JSON],
-        mind: MindName | Choice,
-        caller: str = LOCAL,
-    ) -> Run: ...
 
 
 def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) -> list[JSONObject]:
@@ -76,7 +61,7 @@ def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) ->
 
 
 async def ask_program(
-    bridge: _Solver, request: ProgramRequest, mind: MindName | Choice, caller: str
+    bridge: PublishingBridge, request: ProgramRequest, mind: MindName | Choice, caller: str
 ) -> Run:
     """Start the run in which a mind writes a program, and return the run. The run has no tools, and
     its output is the mind's answer.
@@ -89,7 +74,7 @@ async def ask_program(
 
 
 async def distill(
-    bridge: _Solver,
+    bridge: PublishingBridge,
     describe: Callable[[Sequence[RefusedProgram]], Awaitable[ProgramRequest]],
     publish: Callable[[ProgramAnswer], Coroutine[Any, Any, Publication]],
     refuse: Callable[[str, str], Awaitable[None]],

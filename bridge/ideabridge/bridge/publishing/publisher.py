@@ -29,7 +29,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.written_call import WrittenCall, written_calls
@@ -50,7 +50,7 @@ from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.offer.offer import SETTLE_SECONDS, Offer
 from ideabridge.bridge.offer.plan_tools import PlanTools
-from ideabridge.bridge.plan import Plan, PlanLike, read_published
+from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.runner import setting_of
 from ideabridge.bridge.programs.sandbox import Sandbox
@@ -97,6 +97,7 @@ from ideabridge.bridge.publishing.programs import (
     reproduce,
 )
 from ideabridge.bridge.publishing.publish_request import PublishRequest
+from ideabridge.bridge.publishing.publishing_bridge import PublishingBridge
 from ideabridge.bridge.publishing.teaching import add_record, without_claims
 from ideabridge.bridge.publishing.verify import (
     Verdict,
@@ -121,7 +122,6 @@ from ideabridge.bridge.runs.replay import (
     Ways,
     plan_of,
 )
-from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runs import REFUSED_PROGRAM
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import PublicationNameError
@@ -184,26 +184,6 @@ def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
     return (EVERYBODY,) if names == ["all"] else store.users.audience(names)
 
 
-class _Bridge(Protocol):
-    """The methods of `Bridge` that publishing uses."""
-
-    async def run_plan(self, plan: PlanLike, *, caller: str = LOCAL, title: str = "") -> Run: ...
-    async def solve(
-        self,
-        task: str,
-        *,
-        output_schema: JSONObject,
-        tools: Sequence[str],
-        context: Sequence[JSON],
-        mind: MindName | Choice,
-        caller: str = LOCAL,
-    ) -> Run: ...
-    async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]: ...
-    async def patiently(self, call: Callable[[], T]) -> T: ...
-
-    async def write(self, job: Callable[[], T]) -> T: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Publisher:
     """Publishes and imports ideas, and checks what is published. `Bridge` documents its methods.
@@ -218,7 +198,7 @@ class Publisher:
         sandbox: returns the workers that check programs and run them with recorded results.
     """
 
-    bridge: _Bridge
+    bridge: PublishingBridge
     store: Store
     offer: Offer
     modules: Modules

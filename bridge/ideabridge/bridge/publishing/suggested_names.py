@@ -10,15 +10,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
-from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.lifting.naming import has_word
+from ideabridge.bridge.publishing.publishing_bridge import PublishingBridge
 from ideabridge.bridge.publishing.suggestions import Suggestion, names_in_use
-from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import LOCAL
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty, object_or_empty
+from ideabridge.tools.encoding import JSONObject, encode_text, list_or_empty, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import MAX_NAME, is_safe_name
 
@@ -42,26 +39,6 @@ _INSTRUCTIONS: Final = (
 )
 
 
-class _Solver(Protocol):
-    """The methods of `Bridge` that naming uses."""
-
-    @property
-    def mind(self) -> Mind | None: ...
-    @property
-    def store(self) -> Store: ...
-
-    async def solve(
-        self,
-        task: str,
-        *,
-        output_schema: JSONObject,
-        tools: Sequence[str],
-        context: Sequence[JSON],
-        limits: JSONObject,
-        caller: str = LOCAL,
-    ) -> Run: ...
-
-
 @dataclass(frozen=True, slots=True)
 class NamedSuggestions:
     """Suggestions with the names that a mind chose.
@@ -77,7 +54,7 @@ class NamedSuggestions:
 
 
 async def name_suggestions(
-    bridge: _Solver, suggestions: Sequence[Suggestion], caller: str
+    bridge: PublishingBridge, suggestions: Sequence[Suggestion], caller: str
 ) -> NamedSuggestions:
     """Ask the bridge's mind to name suggestions, in one Request that can take 30 seconds. If there
     is no mind, or the mind does not answer, the suggestions keep their names.
@@ -118,7 +95,9 @@ def unnamed(suggestions: Sequence[Suggestion], error: IdeabridgeError) -> NamedS
     return NamedSuggestions([*suggestions], [note])
 
 
-async def _ask(bridge: _Solver, suggestions: Sequence[Suggestion], caller: str) -> list[str]:
+async def _ask(
+    bridge: PublishingBridge, suggestions: Sequence[Suggestion], caller: str
+) -> list[str]:
     """Return the names that the mind chose, one for each suggestion, as the schema demands.
 
     Raises:
