@@ -231,6 +231,7 @@ class Run:
             queue=services.queue,
             mind=mind,
         )
+        self.runner.observers = [observe(self) for observe in services.executor.observers]
         self.people = People(
             self.runner,
             driver,

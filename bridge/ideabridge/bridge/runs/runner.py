@@ -94,7 +94,7 @@ from ideabridge.bridge.runs.executor import (
     CallingRun,
     Executor,
     KeptBytes,
-    ObservedRun,
+    RunObserver,
 )
 from ideabridge.bridge.runs.starts import program_of_mind
 from ideabridge.bridge.screen import Screen
@@ -122,17 +122,18 @@ reports progress.
 
 
 class _Run(Protocol):
-    """The members of the run that this file uses; `Run` documents them."""
+    """The run that a runner moves on; `Run` documents these members. A run makes its runner and
+    stands above it. The runner asks it about what only the run knows, such as its rooms and its
+    budget.
+    """
 
     id: str
     caller: str
 
     @property
-    def machine(self) -> Machine: ...
-    @property
     def is_orphan(self) -> bool: ...
     @property
-    def parent(self) -> ObservedRun | None: ...
+    def parent(self) -> object | None: ...
     def save_step(self, request: Request, stored: JSONObject, outcome: str) -> SaveIdea: ...
     def too_dear(self, request: Request) -> str | None: ...
     def rule_covering(self, call: int) -> StandingRule | None: ...
@@ -272,7 +273,7 @@ class Runner:
         self._answers = False
         self._closed = False
         self._changed = anyio.Event()
-        self.observers = [observe(run) for observe in executor.observers]
+        self.observers: Sequence[RunObserver] = ()
         machine.has_mind = mind is not None
 
     @property
