@@ -17,6 +17,7 @@ from ideabridge.server.main import main
 from tests import preloaded
 from tests.server.serving import BIN, listening
 from tests.trusting import write_own, write_trusted
+from tests.ui.serving import without_breaks
 
 HELLO = {
     "id": 1,
@@ -110,8 +111,10 @@ def everywhere(capsys: pytest.CaptureFixture[str], *words: str) -> None:
     with listening(preloaded.python(*SERVE, "--http", "127.0.0.1:0", "--ui")) as url:
         base = url.removesuffix("/mcp")
         with httpx.Client(base_url=base, follow_redirects=True) as http:
-            said += [unescape(http.get(path).text) for path in ("/ui/modules/tickets", "/ui/admin")]
-            rows = unescape(http.get("/ui/modules").text)
+            for path in ("/ui/modules/tickets", "/ui/admin"):
+                said.append(unescape(without_breaks(http.get(path).text)))
+
+            rows = unescape(without_breaks(http.get("/ui/modules").text))
 
     for text in said:
         for part in words:
