@@ -38,6 +38,7 @@ from tests.server.serving import (
     structured,
     text,
 )
+from tests.ui.serving import without_breaks
 
 pytestmark = pytest.mark.anyio
 
@@ -437,9 +438,9 @@ async def test_direct_calls_stand_on_the_page(
             with Store.open(folder / "ideas.sqlite") as store:
                 await web.get(link_to("/ui/", store.owner_links))
 
-            inbox = (await web.get("/ui/approvals")).text
+            inbox = without_breaks((await web.get("/ui/approvals")).text)
             assert "a direct call of write_note" in inbox
-            listed = (await web.get("/ui/runs")).text
+            listed = without_breaks((await web.get("/ui/runs")).text)
             assert "a direct call of write_note" in listed
             assert f'"/ui/runs/{run}"' in listed
             secret = found_in(inbox, r'name="secret" value="([^"]+)"')
