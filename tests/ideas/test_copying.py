@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,8 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.main import main
 from ideabridge.tools.encoding import JSONObject
-from tests.ideas.test_processes import check
+from tests import preloaded
+from tests.ideas.test_processes import check, kill
 from tests.ideas.values import publish, said
 from tests.postgres import check_server, server
 
@@ -173,17 +173,19 @@ with Store.open(sys.argv[1]) as source, Store.open(sys.argv[2], is_unfinished=Tr
 
 
 @pytest.mark.parametrize("at", ["events", "ideas", "indexes"])
-def test_a_copy_that_was_killed_goes_on(places: tuple[str, str], at: str) -> None:
+def test_a_copy_that_was_killed_goes_on(places: tuple[str, str], tmp_path: Path, at: str) -> None:
     with Store.open(places[0]) as source:
         fill(source)
 
-    command = [sys.executable, "-c", COPYING, *places, at]
+    script = tmp_path / "copying.py"
+    script.write_text(COPYING, encoding="utf-8")
+    command = preloaded.python(script, *places, at)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"{at}\n"
-        process.kill()
+        kill(process)
 
     with pytest.raises(StoreCopyError, match="unfinished copy"):
         Store.open(places[1])

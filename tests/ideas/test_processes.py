@@ -1,8 +1,10 @@
 """Two processes on one store, and a process that is killed."""
 
+import os
+import signal
 import stat
 import subprocess
-import sys
+import uuid
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from ideabridge.bridge.store.idea import IdeaMeta
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
+from tests import preloaded
 from tests.ideas.values import idea_of
 
 HEAD = """
@@ -25,13 +28,21 @@ def idea_of(text):
 
 
 def child(path: Path, body: str, *arguments: str) -> subprocess.Popen[str]:
-    code = f"{HEAD}\n{body}"
+    """A process that uses the store at `path`."""
+    script = path.with_name(f"{uuid.uuid4().hex}.py")
+    script.write_text(f"{HEAD}\n{body}", encoding="utf-8")
     return subprocess.Popen(
-        [sys.executable, "-c", code, str(path), *arguments],
+        preloaded.python(script, str(path), *arguments),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Kill a process that has printed something, and wait until it has ended."""
+    os.kill(preloaded.number(process), signal.SIGKILL)
+    process.wait()
 
 
 def test_processes_that_open_a_new_store_at_once_do_not_collide(tmp_path: Path) -> None:
@@ -149,7 +160,7 @@ while True:
     while acknowledged < 1500:
         acknowledged = int(process.stdout.readline())
 
-    process.kill()
+    kill(process)
     for line in process.stdout.read().splitlines(keepends=True):
         # The last line may be incomplete.
         acknowledged = int(line) if line.endswith("\n") else acknowledged
