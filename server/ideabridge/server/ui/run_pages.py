@@ -337,7 +337,7 @@ def call_values(
         "module": module_of(bar, trace),
         "status": progress.status.value,
         "written": call_without_ids(bar.call),
-        "parameters": words.parameters(bar.call),
+        "parameters": words.parameters(call_without_ids(bar.call)),
         "resolved": about.get("parameters"),
         "value": value,
         "shown_value": shown_output(value),
