@@ -15,7 +15,7 @@ from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.size import MOST_RESOLVED, MOST_VALUES
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.runs import executor, runs
+from ideabridge.bridge.runs import executor, registry, runs
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.errors import LimitExceededError
@@ -194,7 +194,7 @@ async def test_values_are_not_counted_by_what_stands_in_texts(tmp_path: Path) ->
 async def test_the_outputs_of_one_caller_together_keep_a_bounded_part_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "CALLER_MEMORY", 16 * MEGABYTE)
+    monkeypatch.setattr(registry, "CALLER_MEMORY", 16 * MEGABYTE)
     monkeypatch.setattr(runs, "MEMORY_STEP", MEGABYTE)
     plan: dict[str, Any] = {
         "calls": [{"_tool": "length", "value": []}],
@@ -217,7 +217,7 @@ async def rows(n: int) -> list[Any]:
 async def test_the_runs_of_one_caller_together_keep_a_bounded_part_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (executor, runs):
+    for module in (executor, registry, runs):
         monkeypatch.setattr(module, "CALLER_MEMORY", 22 * MEGABYTE)
 
     ending = anyio.Event()
@@ -268,7 +268,7 @@ async def ended_or_waiting(run: Run) -> bool:
 async def test_the_contexts_of_waiting_runs_together_keep_a_bounded_part_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (executor, runs):
+    for module in (executor, registry, runs):
         monkeypatch.setattr(module, "CALLER_MEMORY", 16 * MEGABYTE)
 
     plan: dict[str, Any] = {
@@ -294,7 +294,7 @@ async def test_the_contexts_of_waiting_runs_together_keep_a_bounded_part_of_memo
 async def test_a_run_whose_context_does_not_fit_beside_the_others_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (executor, runs):
+    for module in (executor, registry, runs):
         monkeypatch.setattr(module, "CALLER_MEMORY", 8 * MEGABYTE)
 
     ending = anyio.Event()
