@@ -648,7 +648,7 @@ def nested(depth: int) -> JSON:
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
-        (nested(10_000), "nests deeper"),
+        (nested(10_000), "is nested deeper"),
         ({"calls": [{"_tool": "shout", "text": "\ud800"}]}, "half a surrogate pair"),
         ({"calls": [], "output_schema": {"type": "nonsense"}}, "nonsense"),
         ({"calls": [{"_tool": "shout", "text": "x"}] * 10_001}, "at most 10,000"),

@@ -110,7 +110,7 @@ def test_what_breaks_off_keeps_its_prefix_and_says_so(cut: int) -> None:
         ('{"calls": [{"_tool": "a"} {"_tool": "b"}]}', 1, "'{' after a call"),
         ('{"calls": [{"_tool": "a"}, NaN]}', 1, "NaN is not JSON"),
         ('{"calls": [{"_tool": "a"}], "output": tru}', 1, "is not JSON"),
-        ('{"calls": [{"_tool": "a"}], "output": ' + "[" * 200, 1, "nests deeper"),
+        ('{"calls": [{"_tool": "a"}], "output": ' + "[" * 200, 1, "is nested deeper"),
         ('{"calls" [{"_tool": "a"}]}', 0, "before a colon"),
         (b'{"calls": [{"_tool": "a"}, "\xff"]}', 0, "not UTF-8"),
     ],

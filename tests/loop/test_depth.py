@@ -48,7 +48,7 @@ def test_parameters_that_nest_too_deep_fail_their_call_alone() -> None:
     )
     assert driven.statuses() == ["failed", "done"]
     assert "the resolved call" in driven.error_of(0)
-    assert "nests deeper than the limit" in driven.error_of(0)
+    assert "is nested deeper than the limit" in driven.error_of(0)
 
 
 def test_an_output_that_nests_too_deep_is_an_error() -> None:
@@ -58,4 +58,4 @@ def test_an_output_that_nests_too_deep_is_an_error() -> None:
     )
     assert driven.machine.status == "failed"
     (error,) = driven.machine.errors
-    assert "nests deeper than the limit" in str(error["error"])
+    assert "is nested deeper than the limit" in str(error["error"])

@@ -243,7 +243,7 @@ def test_what_is_no_configuration_is_refused(raw: Any) -> None:
         (b'{"mcpServers": {,}}', "line 1, column"),
         (b'{\n "order": "all",\n "order": "none"}', "order: occurs 2 times with different values"),
         (b"\xff\xfe", "not UTF-8"),
-        (b"[" * 200, "nests deeper|not JSON"),
+        (b"[" * 200, "is nested deeper|not JSON"),
     ],
 )
 def test_text_that_is_not_json_is_refused_with_its_place(

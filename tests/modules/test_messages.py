@@ -338,7 +338,7 @@ def test_deep_messages_are_read_up_to_a_bound() -> None:
 
     huge = only(LINE.replace('"ok"', "[" * 600_000 + "]" * 600_000))
     assert isinstance(huge, JSONRPCError)
-    assert "nests deeper than 500 levels" in huge.error.message
+    assert "is nested deeper than 500 levels" in huge.error.message
 
 
 def test_integers_of_any_size() -> None:

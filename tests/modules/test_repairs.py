@@ -702,7 +702,7 @@ def test_deep_schemas_reach_their_tool_and_other_deep_answers_are_errors() -> No
     assert isinstance(message, JSONRPCError)
     assert (
         message.error.message
-        == "its answer to tools/call cannot be read: it nests deeper than 200 levels"
+        == "its answer to tools/call cannot be read: it is nested deeper than 200 levels"
     )
 
 

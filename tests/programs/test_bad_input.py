@@ -194,11 +194,11 @@ SAME = ["def same(x):", "    return x"]
         ("re.match('a', 'ab')", "match='a'>, which is not JSON"),
         ("[range(3)]", "range(0, 3), which is not JSON; write list(...)"),
         ("iter([1])", "<list_iterator object>, which is not JSON"),
-        ("deep", "nests deeper than the limit"),
+        ("deep", "is nested deeper than the limit"),
         ("tools", "which is not JSON"),
-        ("small", "has more than 64 MB once it is written out"),
-        ("['x' * 1_000_000] * 100", "has more than 64 MB once it is written out"),
-        ("[10 ** 4_000] * 100_000", "has more than 64 MB once it is written out"),
+        ("small", "has more than 64 MB once written out"),
+        ("['x' * 1_000_000] * 100", "has more than 64 MB once written out"),
+        ("[10 ** 4_000] * 100_000", "has more than 64 MB once written out"),
     ],
 )
 @pytest.mark.parametrize("passed", [False, True], ids=["output", "argument"])

@@ -86,7 +86,7 @@ REASONS = {
     "writable": "cannot be read",
     "cut": "is not JSON: Expecting ',' delimiter at line 1, column 38",
     "bytes": "is not UTF-8 (byte 0)",
-    "deep": "nests deeper than 100 levels",
+    "deep": "is nested deeper than 100 levels",
     "list": "is not a configuration (expected an object, found a list)",
     "rules": "is not understood in approval",
     "unknown": "is not understood in keys that may restrict something",

@@ -202,7 +202,7 @@ async def test_a_tool_that_changes_while_a_person_decides_does_not_run(modules: 
         await changed(bridge, before.digest)
         approve(run)
         await run.wait(20)
-        assert "git.git_log has changed since the run began, and was not called" in str(
+        assert "git.git_log has changed since the run began, so it was not called" in str(
             run.errors()
         )
         assert 'required: was absent, now ["repo"]' in str(run.errors())

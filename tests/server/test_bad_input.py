@@ -197,7 +197,7 @@ def test_what_is_no_request_is_answered_and_the_server_lives(configuration: Path
     deep = raw.answer()
     assert deep["id"] == 7
     assert deep["result"]["isError"] is True
-    assert "nests deeper than" in deep["result"]["content"][0]["text"]
+    assert "is nested deeper than" in deep["result"]["content"][0]["text"]
     # The id is at the end, where other SDKs write it.
     tail = (
         b'{"method":"tools/call","params":{"name":"x","arguments":{"a":' + b"[" * 500 + b"]" * 500
@@ -248,7 +248,7 @@ def test_http_refuses_with_a_reason(shared_url: str) -> None:
 
     status, told = post(called("[" * 10_000 + "]" * 10_000))
     assert status == 200
-    assert "nests deeper" in told["result"]["content"][0]["text"]
+    assert "is nested deeper" in told["result"]["content"][0]["text"]
     status, told = post(b'{"jsonrpc":"2.0","id":3,"method":"x","params":' + b"[" * 10_000)
     assert (status, told["id"]) == (400, 3)
     status, told = post(b"x" * 17_000_000)

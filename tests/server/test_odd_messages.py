@@ -182,17 +182,17 @@ REFUSED = [
         b'{"jsonrpc": "2.0", "id": 007, "method": "ping", "params": ' + b"[" * 500,
         None,
         -32600,
-        "nests deeper than",
+        "is nested deeper than",
     ),
     (
         b'{"jsonrpc": "2.0", "id": "\xff", "method": "ping", ' + b"[" * 500,
         None,
         -32600,
-        "nests deeper than",
+        "is nested deeper than",
     ),
     (b'\xff\xfe{"\0', None, -32700, "cannot be read"),
     (b"9" * 10_000, None, -32700, "cannot be read"),
-    (b"[" * 10_000, None, -32600, "nests deeper than"),
+    (b"[" * 10_000, None, -32600, "is nested deeper than"),
 ]
 
 

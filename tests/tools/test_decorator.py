@@ -331,9 +331,9 @@ async def _stream() -> AsyncIterator[int]:
         (_meta, "'_each' has the name of a meta-property"),
         (_callback, "parameter 'part' cannot be described by a JSON Schema"),
         (_odd_result, "the return annotation cannot be described by a JSON Schema"),
-        (_stream, "a generator cannot be a tool"),
+        (_stream, "a generator function cannot be a tool"),
         (Point, "expected a function"),
-        (lambda: 1, "it has no name"),
+        (lambda: 1, "the function has no name"),
     ],
 )
 def test_functions_that_cannot_be_tools_are_told_why(

@@ -105,7 +105,7 @@ class _Checked:
 
 
 def test_a_dataclass_with_its_own_checks_is_refused() -> None:
-    with pytest.raises(TypeError, match="_Checked has __post_init__"):
+    with pytest.raises(TypeError, match="_Checked has a __post_init__"):
         read_as(_Checked, {"name": "Ann"})
 
 

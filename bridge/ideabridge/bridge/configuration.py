@@ -1550,7 +1550,7 @@ def _broken(file: Path, problems: list[str]) -> Untrusted:
 _PLAIN_REASON: Final = re.compile(
     r"is not UTF-8 \(byte \d+\)|is not JSON: [A-Za-z '\",:-]{1,80} at line \d+, column \d+|"
     r"cannot be read: [A-Za-z ]{1,80}|is not a regular file|is larger than [\d,]+ bytes|"
-    r"expected an object, found [a-z ]{1,20}|nests deeper than \d+ levels"
+    r"expected an object, found [a-z ]{1,20}|is nested deeper than \d+ levels"
 )
 """Matches the reasons that quote nothing from the file. A model is allowed to see only these
 reasons, because nobody has trusted the text of the file.

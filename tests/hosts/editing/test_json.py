@@ -233,5 +233,5 @@ def test_odd_entries_are_written_as_json(tmp_path: Path) -> None:
 
 
 def test_a_deep_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HostFileError, match="nests too deeply"):
+    with pytest.raises(HostFileError, match="is nested too deeply"):
         read(tmp_path, '{"a": ' + "[" * 200_000 + "]" * 200_000 + "}")

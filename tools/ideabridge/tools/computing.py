@@ -81,7 +81,7 @@ async def computed(code: str, values: JSONObject) -> JSON:
     for name in values:
         if not name.isidentifier() or keyword.iskeyword(name):
             raise ActivityError(
-                f"{show(name)}: expected a valid Python name, because code refers to it"
+                f"{show(name)}: expected a valid Python name, because the code uses it"
             )
     _check_expression(code)
     return await _turns().run(lambda process: _evaluate(code, values, process))

@@ -314,12 +314,12 @@ def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], place: str) -
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
         raise ToolDefinitionError(
-            f"{place}: parameter {stars}{name}: calls pass arguments by name; declare each one"
+            f"{place}: parameter {stars}{name}: calls pass arguments by name, so declare each one"
         )
 
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise ToolDefinitionError(
-            f"{place}: parameter {name!r} is positional-only; calls pass arguments by name"
+            f"{place}: parameter {name!r} is positional-only, but calls pass arguments by name"
         )
 
     if name in META_PROPERTIES:
@@ -570,18 +570,20 @@ def tool_from(
     place = _where(function)
     if inspect.isclass(function) or not callable(function):
         raise ToolDefinitionError(
-            f"{place}: expected a function; write @tool above it, or @tool(name=..., "
+            f"{place}: expected a function; write @tool above its definition, or @tool(name=..., "
             "read_only=True)"
         )
 
     _check_options(name, description, annotations, output_schema)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ToolDefinitionError(f"{place}: a generator cannot be a tool; return a list")
+        raise ToolDefinitionError(
+            f"{place}: a generator function cannot be a tool; return a list instead"
+        )
 
     if name is None:
         own = getattr(function, "__name__", None)
         if not isinstance(own, str) or own == "<lambda>":
-            raise ToolDefinitionError(f"{place}: it has no name; pass name=...")
+            raise ToolDefinitionError(f"{place}: the function has no name; pass name=...")
         # Python allows letters in names that MCP does not allow, so replace them.
         name = own if is_tool_name(own) else safe_name(own)
     elif not is_tool_name(name):

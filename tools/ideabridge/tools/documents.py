@@ -209,7 +209,7 @@ class _Reading:
         where = f"{self._what}, line {event.start_mark.line + 1}"
         if getattr(event, "tag", None) is not None:
             raise InvalidJSONError(
-                f"{where}: found a tag ({str(event.tag)[:60]}), which is refused; write plain "
+                f"{where}: found a tag ({str(event.tag)[:60]}), which is not allowed; write plain "
                 "values"
             )
 
@@ -229,7 +229,7 @@ class _Reading:
                 value = self._anchors.get(event.anchor)
                 if value is None:
                     raise InvalidJSONError(
-                        f"{where}: *{event.anchor}: no value before it has this anchor"
+                        f"{where}: *{event.anchor}: no earlier value has this anchor"
                     )
                 self._put(value, None, where)
             case _:
@@ -238,12 +238,10 @@ class _Reading:
     def _begin(self, event: Any, where: str) -> None:
         self._documents += 1
         if self._documents > 1:
-            raise InvalidJSONError(
-                f"{where}: a second document begins; a file can contain only one"
-            )
+            raise InvalidJSONError(f"{where}: found a second document; a file can contain only one")
         if event.version is not None and tuple(event.version) != (1, 2):
             raise InvalidJSONError(
-                f"{where}: %YAML {'.'.join(map(str, event.version))}; expected YAML 1.2"
+                f"{where}: expected YAML 1.2, found %YAML {'.'.join(map(str, event.version))}"
             )
 
     def _enter(self, value: JSON, anchor: str | None, where: str) -> None:
@@ -313,13 +311,14 @@ class _Reading:
         container.whole.height = max(container.whole.height, value.height + 1)
         if container.whole.values > MAX_VALUES or container.whole.size > MAX_BYTES:
             raise LimitExceededError(
-                f"{where}: with its aliases expanded, it has more than {MAX_VALUES:,} values or "
+                f"{where}: with its aliases expanded, the document has more than {MAX_VALUES:,} "
+                "values or "
                 f"{MAX_BYTES:,} bytes"
             )
 
     def _expect_room(self, depth: int, where: str) -> None:
         if depth > MAX_DEPTH:
-            raise LimitExceededError(f"{where}: nests deeper than {MAX_DEPTH} levels")
+            raise LimitExceededError(f"{where}: is nested deeper than {MAX_DEPTH} levels")
 
 
 def _whole(text: str) -> str:
@@ -361,7 +360,7 @@ def _plain(text: str, where: str) -> JSON:
 
 def _finite(number: float, text: str, where: str) -> float:
     if number in (float("inf"), float("-inf")):
-        raise InvalidJSONError(f"{where}: {text[:40]} is too large for a number")
+        raise InvalidJSONError(f"{where}: {text[:40]} is too large to be read as a number")
     return number
 
 
@@ -369,7 +368,8 @@ def _read_yaml(text: str, what: str) -> JSON:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_YAML_BYTES:
         raise LimitExceededError(
-            f"{what} has {size:,} bytes of YAML; the limit is {MAX_YAML_BYTES:,}: write it as JSON"
+            f"{what} has {size:,} bytes of YAML; the limit is {MAX_YAML_BYTES:,}; write it as JSON "
+            "instead"
         )
 
     # Import these only when they are needed, because most programs never read YAML.

@@ -328,7 +328,7 @@ def decode(
         )
 
     if nests_deeper(plain, max_depth):
-        raise LimitExceededError(f"{what} nests deeper than {max_depth} levels")
+        raise LimitExceededError(f"{what} is nested deeper than {max_depth} levels")
 
     decoder = _NUMBERING_DECODER if keep_repeated else _DECODER
     try:
@@ -464,7 +464,7 @@ def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None
         if left < 0:
             values = most // WRITTEN_PER_VALUE
             raise LimitExceededError(
-                f"{what} has more than {most >> 20:,} MB once it is written out, or "
+                f"{what} has more than {most >> 20:,} MB once written out, or "
                 f"more than {values:,} values"
             )
 
@@ -499,7 +499,7 @@ def _copy(value: Any, depth: int) -> JSON:
         return float(value)
 
     if depth <= 0:
-        raise _NotJSONError(LimitExceededError, "nests deeper than the limit")
+        raise _NotJSONError(LimitExceededError, "is nested deeper than the limit")
 
     key: Any = None
     try:

@@ -222,7 +222,7 @@ def check_size(schema: JSON, what: str) -> None:
 
         if depth > MAX_SCHEMA_DEPTH:
             raise LimitExceededError(
-                f"{what}: the schema nests deeper than {MAX_SCHEMA_DEPTH} levels"
+                f"{what}: the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels"
             )
 
         depth += 1

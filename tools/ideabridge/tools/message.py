@@ -65,8 +65,8 @@ def message_handler(kind: str) -> Callable[[Handling], Handling]:
         item: object = function
         if not inspect.isfunction(item) or inspect.iscoroutinefunction(item):
             raise ToolDefinitionError(
-                f"message_handler({kind!r}): expected a plain function of a message and a "
-                f"draft, found {function!r}"
+                f"message_handler({kind!r}): expected a plain function that takes a message and a "
+                f"draft,  found {function!r}"
             )
         setattr(function, HANDLED, kind)
         return function

@@ -82,7 +82,9 @@ def inline_refs(schema: JSONObject) -> JSONObject:
     try:
         result = _Inliner(schema).write(schema, ())
     except RecursionError:
-        raise LimitExceededError("the schema nests too deep to inline its references") from None
+        raise LimitExceededError(
+            "the schema is nested too deeply for its references to be inlined"
+        ) from None
 
     assert isinstance(result, dict)
     return result
@@ -325,7 +327,7 @@ class Blocking:
         if seconds < _LEAST_BLOCKED:
             raise LimitExceededError(
                 f"{what}: not checked, because slow checks have already blocked this process for "
-                f"{BLOCKED_IN_SUM:g} s; try again later, or give such values by reference"
+                f"{BLOCKED_IN_SUM:g} s; try again later, or pass such values by reference"
             )
 
         begun = self._clock()

@@ -188,13 +188,13 @@ def check_query(text: str, *, what: str) -> None:
     """
     if len(text) > MAX_QUERY:
         raise ActivityError(
-            f"{what}: found {len(text):,} characters, expected at most {MAX_QUERY:,}"
+            f"{what}: expected at most {MAX_QUERY:,} characters, found {len(text):,}"
         )
 
     try:
         stack: list[Any] = [_parse(text)]
     except RecursionError:
-        raise ActivityError(f"{what}: {show(text)} nests too deep") from None
+        raise ActivityError(f"{what}: {show(text)} is nested too deeply") from None
     except jmespath.exceptions.JMESPathError as error:
         raise ActivityError(
             f"{what}: {show(text)} is not a JMESPath expression: {_first(error)}"
@@ -252,7 +252,7 @@ def _searches(
     """
     if len(text) > MAX_QUERY:
         raise ActivityError(
-            f"{what}: found {len(text):,} characters, expected at most {MAX_QUERY:,}"
+            f"{what}: expected at most {MAX_QUERY:,} characters, found {len(text):,}"
         )
 
     interpreter = _Bounded(budget)
@@ -270,7 +270,7 @@ def _searches(
                 f"{what}: {show(text)} takes more than the limit of {MAX_STEPS:,} steps"
             ) from None
         except RecursionError:
-            raise ActivityError(f"{what}: {show(text)} nests too deep") from None
+            raise ActivityError(f"{what}: {show(text)} is nested too deeply") from None
         except jmespath.exceptions.JMESPathError as error:
             raise ActivityError(
                 f"{what}: {show(text)} is not a JMESPath expression for this data: {_first(error)}"
@@ -417,7 +417,7 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
         if text[at] == "}" or end < 0:
             near = show(text[max(0, at - 20) : at + 20])
             raise ActivityError(
-                f"text: a single {text[at]!r} at character {at} ({near}); write "
+                f"text: found a single {text[at]!r} at character {at} ({near}); write "
                 f"{text[at] * 2!r} for a literal {text[at]!r}"
             )
 
@@ -432,15 +432,17 @@ def _value(expression: str, values: JSONObject, budget: Budget) -> str:
     if expression in values:
         return plain_text(values[expression])
     if not expression:
-        raise ActivityError("text: found an empty placeholder {}, expected a name in it")
+        raise ActivityError(
+            "text: expected a name between the braces, found an empty placeholder {}"
+        )
 
     value = next(_searches(expression, (values,), f"text: placeholder {{{expression}}}", budget))
     if value is None and not _exists(expression, values):
         names = ", ".join(list(values)[:20]) or "none"
         name = expression.split(".", 1)[0]
         raise ActivityError(
-            f"values: found nothing for the placeholder {{{expression}}}; the names "
-            f"are {names}.{did_you_mean(name, values)}"
+            f"values: found no value for the placeholder {{{expression}}}; the names in values are "
+            f"{names}.{did_you_mean(name, values)}"
         )
 
     return plain_text(value)

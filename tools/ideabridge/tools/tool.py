@@ -403,7 +403,7 @@ class Tool:
         if self is not then and self.digest != then.digest:
             lines = "; ".join(changes_of_essence(then.essence, self.essence))
             raise ToolChangedError(
-                f"{self.label} has changed since the run began, and was not called: {lines}"
+                f"{self.label} has changed since the run began, so it was not called: {lines}"
             )
 
     @property

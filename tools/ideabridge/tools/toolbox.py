@@ -96,7 +96,7 @@ class _Fixed:
             if name not in _FIXABLE:
                 continue
             if name in fixed:
-                raise ToolDefinitionError(f"{label}: {name} is given twice; give it once")
+                raise ToolDefinitionError(f"{label}: {name} is given twice; give it only once")
             if name == "_output" or not isinstance(schema, dict):
                 fixed[name] = schema
             else:
@@ -124,13 +124,15 @@ def _expect_consistent(label: str, fixed: _Fixed, tool: Tool) -> None:
     definition.
     """
     if fixed.output is not None and tool.output is not None:
-        raise ToolDefinitionError(f"{label}: _output and output mean the same; give only one")
+        raise ToolDefinitionError(
+            f"{label}: _output and output mean the same thing; give only one of them"
+        )
 
     module = fixed.module or ""
     if module.startswith(IDEA) and (fixed.activity is not None or fixed.output is not None):
         raise ToolDefinitionError(
-            f"{label}: {module[:100]!r} already determines how the tool runs; leave _activity "
-            "and _output out"
+            f"{label}: {module[:100]!r} already determines how the tool runs; leave out _activity "
+            "and _output"
         )
 
     names_producer = module not in ("", ANONYMOUS)
@@ -141,7 +143,9 @@ def _expect_consistent(label: str, fixed: _Fixed, tool: Tool) -> None:
         )
 
     if fixed.activity is not None and tool.activity not in (None, fixed.activity):
-        raise ToolDefinitionError(f"{label}: _activity and activity mean the same; give only one")
+        raise ToolDefinitionError(
+            f"{label}: _activity and activity mean the same thing; give only one of them"
+        )
 
 
 # -- toolbox ---------------------------------------------------------------------------------------

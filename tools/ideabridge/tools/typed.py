@@ -117,7 +117,9 @@ def _members_reader(read: _Read) -> _Read:
 
 def _document_reader(document_type: type) -> _Read:
     if hasattr(document_type, "__post_init__"):
-        raise TypeError(f"{document_type.__name__} has __post_init__, which is not called")
+        raise TypeError(
+            f"{document_type.__name__} has a __post_init__ method, which would never be called"
+        )
 
     hints = typing.get_type_hints(document_type, localns=_NAMES)
     # This is a list of fields, not a mapping of members, because several fields can read the same

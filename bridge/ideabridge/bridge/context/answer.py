@@ -283,7 +283,7 @@ class AnswerReader:
             elif char in "{[":
                 self._depth += 1
                 if self._depth > MAX_DEPTH:
-                    raise LimitExceededError(f"it nests deeper than {MAX_DEPTH} levels")
+                    raise LimitExceededError(f"it is nested deeper than {MAX_DEPTH} levels")
             else:
                 self._depth -= 1
 

@@ -273,7 +273,7 @@ class MessageReader:
         cut = _without_depths(text)
         if nests_deeper(cut.encode("utf-8", "replace"), MAX_NESTING):
             self._skip(text)
-            return _unreadable(text, f"its answer nests deeper than {MAX_NESTING} levels")
+            return _unreadable(text, f"its answer is nested deeper than {MAX_NESTING} levels")
         return [
             message
             for message in self._in_text(cut)

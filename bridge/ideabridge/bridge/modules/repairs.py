@@ -630,7 +630,7 @@ class Repairs:
             result = _without_deep_schemas(result) if method == "tools/list" else result
             if _nests_deeper(result, PLAIN_NESTING):
                 return self._unreadable(
-                    message.id, method, f"it nests deeper than {PLAIN_NESTING} levels"
+                    message.id, method, f"it is nested deeper than {PLAIN_NESTING} levels"
                 )
 
         fixed = repair_result(method, version, result, self._oddities, params)

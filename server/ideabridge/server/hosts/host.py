@@ -228,7 +228,7 @@ def _json_document(path: Path, text: str) -> HostDocument:
     try:
         content = _parse(text)
     except RecursionError:
-        return HostDocument(path, text, {}, damage="nests too deeply")
+        return HostDocument(path, text, {}, damage="is nested too deeply")
     except ValueError:
         try:
             content = _parse(blank_comments(text))

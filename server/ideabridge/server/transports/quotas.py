@@ -143,7 +143,7 @@ def problem(message: bytes) -> str | None:
         )
     if nests_deeper(message, MAX_MESSAGE_DEPTH):
         return (
-            f"the message nests deeper than {MAX_MESSAGE_DEPTH} levels "
+            f"the message is nested deeper than {MAX_MESSAGE_DEPTH} levels "
             f"(arguments: at most {MAX_DEPTH})"
         )
     return None

@@ -370,7 +370,7 @@ def text_of_bytes(path: Path, format_name: FileFormat, data: bytes | None) -> Ho
     except ValueError as error:
         raise HostFileError(f"{path}: is not {notation.title}: {_where(error)}") from None
     except RecursionError:
-        raise HostFileError(f"{path}: nests too deeply") from None
+        raise HostFileError(f"{path}: is nested too deeply") from None
 
     if not isinstance(content, dict):
         raise HostFileError(f"{path}: expected an object")
