@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from pathlib import Path
 
 import httpx
 from playwright.sync_api import Page, expect
 
+from ideabridge.bridge.store.daily_use import DayOfUse
+from ideabridge.server.ui.home import charts_of
 from tests.ui.serving import ask, client, served
 
 ORDERS = {"_tool": "list_orders", "customer": "c1", "_outputPath": "orders"}
@@ -64,7 +67,7 @@ def test_an_open_first_page_becomes_home_with_what_waits_first(page: Page, site:
     # It is in the columns of Home, as if the page had just been opened.
     expect(page.locator(".home #waits")).to_be_visible()
     expect(page.locator("#running")).to_contain_text("No run but those that need approval.")
-    expect(page.locator("#week figcaption").first).to_have_text("1 run")
+    expect(page.locator("#week figcaption").first).to_have_text("1 run 1 needs approval now")
     expect(page.locator("#suggested")).not_to_have_attribute("data-later", re.compile("."))
 
 
@@ -147,15 +150,20 @@ def test_the_week_counts_failed_runs(page: Page, site: str) -> None:
         ask(http, {"_tool": "compute", "code": "1 / 0"})
 
     page.goto(f"{site}home")
-    chart = page.locator("#week figure").first
-    expect(chart).to_contain_text("2 runs, 1 failed")
-    # Today's bar has the failed run below the other one, both with the same height.
-    good = chart.locator("rect.counted")
-    failed = chart.locator("rect.failed")
-    expect(good).to_have_count(1)
-    expect(failed).to_have_attribute("height", "48.0")
-    expect(good).to_have_attribute("height", "48.0")
+    week = page.locator("#week figure").first
+    # One day is no chart yet.
+    expect(week).to_have_text("2 runs 1 failed")
+    expect(week.locator("svg")).to_have_count(0)
     expect(page.locator("#running .status")).to_have_text(["failed", "done"])
+
+
+def test_a_day_in_the_chart_has_its_failed_runs_below_the_others() -> None:
+    monday = DayOfUse(date(2026, 6, 1), runs=2, failed_runs=1)
+    tuesday = DayOfUse(date(2026, 6, 2), runs=1)
+    [chart] = charts_of([monday, tuesday, DayOfUse(date(2026, 6, 3))])
+    assert (chart.counted, chart.failed, chart.days) == ("3 runs", 1, 2)
+    assert [(bar.good, bar.failed) for bar in chart.bars] == [(48, 48), (48, 0), (0, 0)]
+    assert chart.bars[0].title == "Monday, 1 June: 2 runs, 1 failed"
 
 
 def test_readers_without_a_session_do_not_see_files_of_this_machine(tmp_path: Path) -> None:

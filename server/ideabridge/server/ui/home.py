@@ -75,8 +75,8 @@ class Chart:
 
     Attributes:
         counted: the sum over all days, followed by the name of what the chart counts.
-        total: the sum over all days.
-        failed: the number of the total that failed.
+        failed: the number of these that failed.
+        days: the number of days on which there was something to count.
         bars: one bar for each day, in order.
         ticks: the (text, height in pixels) of each line on its scale.
         width: the width of a bar, in per cent.
@@ -84,8 +84,8 @@ class Chart:
     """
 
     counted: str
-    total: int
     failed: int
+    days: int
     bars: tuple[DayBar, ...]
     ticks: tuple[tuple[str, float], ...]
     width: float = _BAR_WIDTH / _DAYS
@@ -222,8 +222,13 @@ def _chart(
     ticks = tuple(
         (_short_number(line * step), round(line * step * scale, 1)) for line in range(steps + 1)
     )
-    total = sum(counts)
-    return Chart(f"{counted(total, noun)}{of_what}", total, sum(failures), tuple(bars), ticks)
+    return Chart(
+        counted=f"{counted(sum(counts), noun)}{of_what}",
+        failed=sum(failures),
+        days=sum(count > 0 for count in counts),
+        bars=tuple(bars),
+        ticks=ticks,
+    )
 
 
 def _step(most: int) -> int:
