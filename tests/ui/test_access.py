@@ -257,7 +257,7 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
         key = f"{run_id}:{approval[1]}"
         decision = {"which": key, "decision": "approve", "seal": seal(eva, key)}
         answer = send(eva, "/ui/approvals/decide", "/ui/approvals", **decision)
-        assert "the person at the local page (eva)" in answer.text
+        assert "<td>you</td>" in answer.text
 
         # Revoking a token ends its session immediately.
         added = send(eva, "/ui/admin/users", "/ui/admin", name="bob", action="disable")

@@ -60,7 +60,7 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     assert f'href="/ui/runs/{first}/calls/0"' in card
     assert '<span class="tag ask">may change something</span>' in card
     # The title says what will happen, and the table says what was approved last time.
-    title = words.partition(" may change something asked by the page ")[0]
+    title = words.partition(" may change something asked by you ")[0]
     assert title.endswith("refund · order 1 · amount 7.5")
     assert "Parameter Value order 1 same as last time amount 7.5 last time 5 note left out" in words
     assert "left out last time dear customer bye Approve" in words

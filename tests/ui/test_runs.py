@@ -93,7 +93,7 @@ def test_the_list_says_who_asked(http: httpx.Client, site: str, tmp_path: Path) 
     ended(http, other)
     page = http.get("/ui/runs").text
     version = '<span class="dim">1</span>'
-    for run_id, asker in ((own, "the page"), (other, f"test host {version}")):
+    for run_id, asker in ((own, "you"), (other, f"<b>test host</b> {version}")):
         row = page.partition(f'<tr id="row-{run_id}">')[2].partition("</tr>")[0]
         assert f"<span>{asker}</span>" in row, row
     with Store.open(tmp_path / "ideas.sqlite") as store:
@@ -126,7 +126,7 @@ def test_the_assistant_that_asks_is_named_by_the_name_people_know(
     expect(page.locator(f"#row-{own}")).to_have_count(0)
     # Somebody who filters sees the filter, and can choose another one.
     expect(page.get_by_label("Assistant")).to_have_value("Cursor")
-    page.get_by_label("Assistant").select_option("the page")
+    page.get_by_label("Assistant").select_option("this page")
     page.get_by_role("button", name="Filter").click()
     expect(page.locator(f"#row-{own}")).to_be_visible()
     expect(page.locator(f"#row-{run_id}")).to_have_count(0)
@@ -285,7 +285,7 @@ def test_a_run_says_what_was_asked_for(http: httpx.Client) -> None:
     page = ended(http, ask(http, of_customer, counted))
     asked = page.partition('<section id="asked"')[2].partition("</section>")[0]
     assert "<dt>customer</dt><dd>c1</dd>" in asked
-    assert "asked by the page" in text_of(page.partition('id="head"')[2].partition("</h1>")[2])
+    assert "asked by you" in text_of(page.partition('id="head"')[2].partition("</h1>")[2])
     # A reference is not a value, and without an input, there is none that could be changed.
     assert "†" not in asked
     assert 'id="again"' not in page

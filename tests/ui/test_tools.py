@@ -73,7 +73,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     run_id = called.url.path.rpartition("/")[2]
     ended(http, run_id)
     used = http.get("/ui/ideas/count_orders").text.partition("<h2>Used by</h2>")[2]
-    assert "local, with the page: 1 run, the latest" in words_of(used)
+    assert "you : 1 run, the latest" in words_of(used)
     assert f'href="/ui/runs/{run_id}"' in used
 
 

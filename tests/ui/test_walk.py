@@ -67,9 +67,7 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     question.get_by_role("button", name="Approve", exact=True).click()
     expect(page.locator("#head .status")).to_have_text("done")
     expect(page.get_by_label("The output of the run")).to_contain_text("refunded 40 for order 4")
-    expect(page.locator("#timeline tbody tr").nth(3)).to_contain_text(
-        "the person at the local page decided after"
-    )
+    expect(page.locator("#timeline tbody tr").nth(3)).to_contain_text("you decided after")
     # The slider follows the journal, whose last event is the end of the run.
     slider = page.get_by_role("slider")
     last = slider.get_attribute("max") or ""
@@ -80,7 +78,7 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     expect(page.get_by_text("4 from id of the result of call 2 (compute)")).to_be_visible()
     page.get_by_text("As JSON").first.click()
     expect(page.get_by_label("The parameters with which it ran")).to_contain_text('"order": 4')
-    expect(page.get_by_text("approve by the person at the local page")).to_be_visible()
+    expect(page.get_by_text("approve by you")).to_be_visible()
     page.go_back()
 
     page.get_by_role("link", name="Make it a tool").click()

@@ -6,8 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from ideabridge.bridge.loop.event import LOCAL_USER, Decider
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.server.hosts.table import HOSTS
+from ideabridge.server.ui.access import PAGE_CLIENT
 
 _VERSION: Final = re.compile(r"(.*\S) +([0-9]\S*)", re.DOTALL)
 """A program's name, followed by its version. `RunFilter.askers` separates them in the same way."""
@@ -24,6 +26,13 @@ _PROGRAMS: Final = {
 """The host of each of these programs, keyed by the name that the program gives itself, in lower
 case. Other hosts give themselves a name or a title from the table of hosts."""
 
+THIS_PAGE: Final = "this page"
+"""The name of the page as a program that asks for runs."""
+
+_ON_PAGE: Final = str(Decider("person", "page", LOCAL_USER))
+_USER_ON_PAGE: Final = re.compile(rf"{_ON_PAGE} \(([^()]*)\)")
+"""The phrases with which the journal names somebody who decided on the page."""
+
 
 @dataclass(frozen=True, slots=True)
 class AskingProgram:
@@ -37,6 +46,11 @@ class AskingProgram:
 
     name: str
     version: str = ""
+
+    @property
+    def is_page(self) -> bool:
+        """Whether a person asked on the page."""
+        return self.name == THIS_PAGE
 
     @classmethod
     def of(cls, client: str) -> AskingProgram | None:
@@ -65,6 +79,8 @@ def names_given_by(name: str) -> tuple[str, ...]:
     """Return the names that programs report about themselves if people know these programs by the
     given name.
     """
+    if name == THIS_PAGE:
+        return (PAGE_CLIENT,)
     host = next((host for host in HOSTS if host.title == name), None)
     if host is None:
         return (name,)
@@ -72,8 +88,27 @@ def names_given_by(name: str) -> tuple[str, ...]:
     return (host.title, host.name, *programs)
 
 
+def deciders_as_read_by(reader: str, text: str) -> str:
+    """Return a text about deciders as a visitor of the page reads it: the visitor is "you", and
+    another user of the page is called by name.
+
+    Args:
+        reader: the name of the visitor.
+        text: a text with phrases of `decider_text`.
+    """
+
+    def named(phrase: re.Match[str]) -> str:
+        return "you" if phrase[1] == reader else f"{phrase[1]} on this page"
+
+    text = _USER_ON_PAGE.sub(named, text)
+    local = "you" if reader == LOCAL_USER else "the owner on this page"
+    return text.replace(_ON_PAGE, local)
+
+
 def _known_name(program: str) -> str:
     """Return the name by which people know a program, or its own name if it is not known."""
+    if program == PAGE_CLIENT:
+        return THIS_PAGE
     lower = program.lower()
     name = _PROGRAMS.get(lower, lower)
     for host in HOSTS:

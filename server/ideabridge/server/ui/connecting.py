@@ -28,7 +28,6 @@ from ideabridge.server.hosts.program import lasting_program
 from ideabridge.server.hosts.table import HOSTS, Host, find_host
 from ideabridge.server.setup.inventory import is_installed
 from ideabridge.server.ui.access import (
-    PAGE_CLIENT,
     Visitor,
     expect_owner,
     form_of,
@@ -224,7 +223,7 @@ class AssistantsPage:
         seen: dict[str, SeenAssistant] = {}
         for client, at, is_run in uses:
             asker = AskingProgram.of(client)
-            if asker is None or client == PAGE_CLIENT:
+            if asker is None or asker.is_page:
                 continue
             latest = seen.setdefault(asker.name, SeenAssistant(asker, at, is_run))
             if is_run and not latest.has_run:

@@ -200,15 +200,11 @@ class ToolUse:
     """One person's recent use of a tool, through one program.
 
     Attributes:
-        who: the name of the person.
-        client: the program that asked for the runs, or "".
         runs: the number of the latest runs that are calls of the tool by this person through this
             program.
         run: the latest of these runs.
     """
 
-    who: str
-    client: str
     runs: int
     run: RunRecord
 
@@ -467,10 +463,7 @@ class IdeaPages:
         for run in latest:
             if run.title == name:
                 by_asker.setdefault((run.caller, run.client), []).append(run)
-        return [
-            ToolUse(person_of(caller), client, len(runs), runs[0])
-            for (caller, client), runs in by_asker.items()
-        ]
+        return [ToolUse(len(runs), runs[0]) for runs in by_asker.values()]
 
     def _changes(self, versions: list[Publication], scope: Viewer) -> dict[int, ChangeSince]:
         """Return the changes in each version compared with the previous version, keyed by version

@@ -166,8 +166,10 @@ class RunPages:
             request,
             "runs.html",
             rows=rows,
-            shows_askers=any(row.asker for row in rows)
-            or len({row.record.caller for row in rows}) > 1,
+            shows_askers=any(
+                row.record.caller != visitor.caller or (row.asker and not row.asker.is_page)
+                for row in rows
+            ),
             statuses=STATUSES,
             any_failure=_ANY_FAILURE,
             quick_links=await compute_in_thread(self._quick_links, filters, visitor),

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.run_record import RunRecord
-from ideabridge.server.ui.askers import AskingProgram
+from ideabridge.server.ui.askers import AskingProgram, deciders_as_read_by
 from ideabridge.server.views.text import Beginning, source_text
 from ideabridge.tools.encoding import JSON, encode
 from ideabridge.tools.names import (
@@ -241,6 +241,11 @@ def run_name(record: RunRecord) -> str:
     return f"{' + '.join(tools[:_NAMED_TOOLS])} + {len(tools) - _NAMED_TOOLS} more"
 
 
+def as_read_by(text: str, reader: str) -> str:
+    """Return `deciders_as_read_by` as a filter of templates."""
+    return deciders_as_read_by(reader, text)
+
+
 def answered(publication: Publication) -> str:
     """Return a text about how a call to a published tool is answered."""
     if publication.answer == "recorded":
@@ -285,6 +290,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "light": light,
     "failure_reason": failure_reason,
     "run_name": run_name,
+    "as_read_by": as_read_by,
     "answered": answered,
     "answerer": answerer,
 }
