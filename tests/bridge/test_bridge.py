@@ -1040,7 +1040,7 @@ async def test_a_tool_defined_in_the_context_is_latent_or_has_the_activity_of_it
         calls: list[JSON] = [{"_tool": "judge", "_output": "fine"}, {"_tool": "shout", "text": "a"}]
         run.submit(0, {"calls": calls, "output": ["†results.0"]})
         assert await run.wait(30) == "needs_approval", "a tool that says nothing of itself asks"
-        with pytest.raises(IdeabridgeError, match="needs a tool with a name"):
+        with pytest.raises(IdeabridgeError, match="requires a tool with a name"):
             await bridge.solve("x", context=[{"type": "tool", "tool": {}}])
         with pytest.raises(IdeabridgeError, match="nonsense"):
             await bridge.solve(

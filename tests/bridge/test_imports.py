@@ -230,7 +230,7 @@ async def test_how_far_a_plan_was_checked_is_the_claim_of_the_document() -> None
 async def test_a_plan_is_held_against_the_tools_here() -> None:
     document = forged(await exported(), plan=plan_calling({"_tool": "look", "name": 7}))
     async with here("look") as bridge:
-        with pytest.raises(PublicationError, match="cannot run with the tools here"):
+        with pytest.raises(PublicationError, match="cannot run with the tools available here"):
             await bridge.import_idea(document, publish=True)
         assert bridge.store.ideas.page().items == []
 

@@ -121,8 +121,8 @@ async def test_an_edited_plan_is_live_checked_and_what_is_published() -> None:
         run = await bridge.run_plan(read_plan(PLAN), planning="lazy")
         approval = only(run)["approval"]
         wrong: list[tuple[JSON, str]] = [
-            (None, "an edit of a plan needs `plan`"),
-            ({"calls": CALLS, "input": {}}, "an edit of a plan needs `plan`"),
+            (None, "editing a plan requires `plan`"),
+            ({"calls": CALLS, "input": {}}, "editing a plan requires `plan`"),
             ({"calls": "none"}, "calls"),
             ({"calls": [{"_tool": "lok", "at": 1}]}, "Did you mean 'look'?"),
             ({"calls": [CALLS[0]]}, "nothing supplies †state.sent"),

@@ -513,14 +513,14 @@ async def test_a_message_that_comes_too_late_is_refused_and_harms_nothing() -> N
     ):
         calls: list[dict[str, JSON]] = [{"_tool": "keeping"}, {"_tool": "threaded"}]
         assert await session.run_all(calls) == ["kept", "told"]
-        with pytest.raises(ActivityError, match="the message is too late"):
+        with pytest.raises(ActivityError, match="the message comes too late"):
             kept[0].add_message(late)
 
-        with pytest.raises(ActivityError, match="the message is too late"):
+        with pytest.raises(ActivityError, match="the message comes too late"):
             await anyio.to_thread.run_sync(kept[0].add_message, late)
 
         assert await session.run({"_tool": "keeping"}) == "kept"
-        with pytest.raises(ActivityError, match="the message is too late"):
+        with pytest.raises(ActivityError, match="the message comes too late"):
             kept[0].add_message(late)
 
         request = session.underlying.runner.request
@@ -528,7 +528,7 @@ async def test_a_message_that_comes_too_late_is_refused_and_harms_nothing() -> N
         assert "in" in str(request.context)
         assert "late" not in str(request.context)
 
-    with pytest.raises(ActivityError, match="the message is too late"):
+    with pytest.raises(ActivityError, match="the message comes too late"):
         kept[1].add_message(late)
 
 

@@ -125,7 +125,7 @@ async def test_a_run_is_published_with_its_own_outcome() -> None:
         first, second = await plan(here, raw, "ann"), await plan(here, raw, "ben")
         assert (first.status, second.status) == ("failed", "done")
         assert first.idea == second.idea
-        with pytest.raises(PublicationError, match="its run is failed and gave no output"):
+        with pytest.raises(PublicationError, match="its run is failed and produced no output"):
             await here.publish(first.id, "later", answer="recorded", caller="ann")
 
         # Nothing that the run did can be repeated, so it is published as it was written.
@@ -165,7 +165,7 @@ async def test_a_step_that_was_not_the_last_is_a_plan_of_its_calls() -> None:
         await run.wait(30)
         assert first is not None
         with pytest.raises(
-            PublicationError, match="it cannot be 'recorded': its solution has no output"
+            PublicationError, match="the answer cannot be 'recorded': its solution has no output"
         ):
             await here.publish(first, "step", answer="recorded")
         published = await here.publish(first, "step")

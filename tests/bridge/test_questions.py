@@ -178,7 +178,7 @@ async def test_an_answer_that_does_not_fit_is_refused_and_asked_for_again(era: s
             ({"value": {"name": "Ann"}}, r"seats"),
             (
                 {"value": {"name": "Ann", "seats": 2, "pin": "1"}},
-                r"'pin' is not a field of its form; the form has name, seats",
+                r"'pin' is not a field of its form; the fields are name, seats",
             ),
             ({"value": ["Ann", 2]}, r"an object that fits the form of the question"),
             ({}, r"an object that fits the form of the question"),

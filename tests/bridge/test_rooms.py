@@ -407,7 +407,7 @@ async def test_rooms_open_in_each_other_only_so_deep() -> None:
     async with Bridge(mind=mind) as bridge:
         run = await bridge.solve("deep", tools=["anonymous.solve"])
         assert await run.result() == "no further"
-        assert "nested as deep as the settings allow" in "\n".join(mind.seen)
+        assert "the settings do not allow rooms to be nested any deeper" in "\n".join(mind.seen)
         assert max(one.id.count(".") for one in bridge.store.runs.newest(caller=SEES_ALL)) == 3
 
 

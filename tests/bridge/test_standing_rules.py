@@ -389,7 +389,9 @@ async def test_only_a_person_who_is_asked_allows_always(modules: Modules, by: De
             lambda: bridge.decide(run, asked.approval, Decision("approve", by=by, always=True)),
             lambda: run.settle(asked.approval, Decision("approve", by=by, always=True)),
         ):
-            with pytest.raises(DecisionError, match="only a person can allow a tool always"):
+            with pytest.raises(
+                DecisionError, match="only a person can choose to always allow a tool"
+            ):
                 await maybe(decide())
         assert [one.approval for one in run.pending()] == [asked.approval]
     assert not rules_path().exists()
@@ -423,7 +425,7 @@ async def test_a_program_is_not_overruled_by_the_rules_of_its_user(modules: Modu
         run = await pushed(program, "b")
         [asked] = run.pending()
         assert not asked.always
-        with pytest.raises(DecisionError, match="no tool can be allowed always here"):
+        with pytest.raises(DecisionError, match="a standing rule is not possible here"):
             await program.decide(run, asked.approval, ALWAYS)
 
 
@@ -457,7 +459,7 @@ async def test_a_call_that_an_assistant_edited_is_asked_about(modules: Modules) 
         assert await run.wait() == "needs_approval"
         edited = asked(run)["push"]
         assert (edited.call["repo"], edited.always) == ("edited", False)
-        with pytest.raises(DecisionError, match="cannot be allowed always"):
+        with pytest.raises(DecisionError, match="a standing rule is not possible"):
             await bridge.decide(run, edited.approval, ALWAYS)
 
 

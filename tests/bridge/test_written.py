@@ -154,7 +154,7 @@ async def test_answer_chooses_otherwise_or_says_what_is_missing(way: Any) -> Non
             assert published(await bridge.save_idea(document)).answer == way
         else:
             with pytest.raises(
-                PublicationError, match=f"it cannot be '{way}': its solution has no"
+                PublicationError, match=f"the answer cannot be '{way}': its solution has no"
             ):
                 await bridge.save_idea(document)
             assert bridge.store.ideas.page().items == []
@@ -258,8 +258,8 @@ MALFORMED: list[tuple[Any, str]] = [
     ({"context": ["x"], "schema": {"type": "nonsense"}}, "schema"),
     ({"context": [{"type": "input", "input": 5}]}, "context.0: input must be an object"),
     ({"context": ["x", 5]}, "context.1: expected"),
-    ({"context": [INPUT, INPUT]}, "several inputs"),
-    ({"context": [{"type": "tool", "tool": {}}]}, "needs a tool with a name"),
+    ({"context": [INPUT, INPUT]}, "found more than one input"),
+    ({"context": [{"type": "tool", "tool": {}}]}, "requires a tool with a name"),
     ({"context": ["x"], "solution": {"program": 5}}, "solution.program"),
     ({"context": ["x"], "solution": {"program": "1", "calls": [DOUBLE]}}, "leave calls out"),
     ({"context": ["x"], "solution": {"output": "†state.["}}, "solution.output"),
@@ -267,7 +267,7 @@ MALFORMED: list[tuple[Any, str]] = [
     ({"context": ["x"], "solution": {"output": 5}, "schema": {"type": "string"}}, "output"),
     ({"context": [{**INPUT, "schema": {"required": ["m"]}}]}, "m"),
     ({"context": ["x"], "tools": "compute"}, "tools: expected an array"),
-    ({"context": ["x"], "description": "x" * 5000}, "description: 5,000 characters"),
+    ({"context": ["x"], "description": "x" * 5000}, "description has 5,000 characters"),
     ({"context": ["x"], "solution": {"output": float("nan")}}, "nan|NaN"),
 ]
 
@@ -285,7 +285,7 @@ async def test_what_is_malformed_is_refused_with_its_place(document: Any, why: s
     [
         (
             {"calls": [{"_tool": "compute", "n": 1}]},
-            "solution: it cannot run with the tools here.*code",
+            "solution: it cannot run with the tools available here.*code",
         ),
         (
             {"calls": [{"_tool": "compute", "code": "1", "n": "†state.never"}]},
@@ -318,7 +318,7 @@ async def test_a_tool_that_is_not_here_is_named_and_may_come_later() -> None:
             {"name": "asks", "context": ["Send it"], "tools": ["mail.send", "compute"]}
         )
         assert "'mail' is not configured here" in saved.missing[0]
-        with pytest.raises(PublicationError, match="nothing here matches 'mail_\\*'"):
+        with pytest.raises(PublicationError, match="no tool here matches 'mail_\\*'"):
             await bridge.save_idea({"name": "none", "context": ["Send it"], "tools": ["mail_*"]})
 
 
@@ -517,7 +517,7 @@ async def test_a_run_that_was_cancelled_is_what_it_did() -> None:
         found = await bridge.publish(run.id, "double")
         assert "It does what its run did before the run ended (cancelled)" in found.description
         assert await answer(bridge, "double", n=8) == {"double": 16}
-        with pytest.raises(PublicationError, match="gave no output"):
+        with pytest.raises(PublicationError, match="produced no output"):
             await bridge.publish(run.id, "double", answer="recorded")
         assert (await bridge.publish(run.id, "asked", answer="solve")).answer == "solve"
 
@@ -658,7 +658,7 @@ async def test_the_name_of_a_missing_tool_is_not_taken_by_an_idea_of_another_use
         assert (await bridge.save_idea(document, name="mine", caller="user:alice")).missing
         await bridge.save_idea(helper, name="helper", to="all", caller="user:bob")
         with pytest.raises(
-            PublicationError, match="another user has published an idea with this name since"
+            PublicationError, match="another user has since published an idea with this name"
         ):
             await bridge.start_idea("mine", {}, caller="user:alice")
 
@@ -675,6 +675,6 @@ async def test_the_name_of_a_missing_tool_is_not_taken_by_an_idea_of_another_use
 def test_a_misspelled_member_of_a_solution_is_refused() -> None:
     document: JSON = {"context": ["x"], "solution": {"calls": [DOUBLE], "ouput": "†state.double"}}
     with pytest.raises(
-        IdeaDocumentError, match=r"solution\.ouput: unknown; .* Did you mean 'output'\?"
+        IdeaDocumentError, match=r"solution\.ouput: unknown key; .* Did you mean 'output'\?"
     ):
         read_idea(document)

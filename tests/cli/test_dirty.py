@@ -174,12 +174,21 @@ def test_every_command_answers_a_mistake_with_one_object(here: Path) -> None:
 EXPECTED = "expected the path of a file, or postgresql://USER@HOST/DATABASE"
 NO_STORES = {
     ":memory:": (2, f"--store: :memory: would lose everything when the command ends; {EXPECTED}"),
-    "mysql://ada:hidden@db/ideas": (2, f"--store: mysql:// is not a kind of store; {EXPECTED}"),
-    "sqlite:///ideas.sqlite": (2, f"--store: sqlite:// is not a kind of store; {EXPECTED}"),
+    "mysql://ada:hidden@db/ideas": (
+        2,
+        f"--store: mysql:// is not a supported kind of store; {EXPECTED}",
+    ),
+    "sqlite:///ideas.sqlite": (
+        2,
+        f"--store: sqlite:// is not a supported kind of store; {EXPECTED}",
+    ),
     "": (2, "--store is empty; expected the path of a file"),
-    "x" * 300: (3, f"{{here}}/{'x' * 300}: it cannot be opened: File name too long"),
-    ".": (3, "{here}: it cannot be opened: it is a folder; expected a file"),
-    "plan.json/a.sqlite": (3, "{here}/plan.json/a.sqlite: it cannot be opened: Not a directory"),
+    "x" * 300: (3, f"{{here}}/{'x' * 300}: the file cannot be opened: File name too long"),
+    ".": (3, "{here}: expected a file, found a folder"),
+    "plan.json/a.sqlite": (
+        3,
+        "{here}/plan.json/a.sqlite: the file cannot be opened: Not a directory",
+    ),
 }
 """Texts that name no store: the exit code, and why."""
 
@@ -238,7 +247,7 @@ def test_a_store_that_cannot_be_written_is_told_by_every_command(
         return not (is_inside and mode & os.W_OK) and access(path, mode, **more)
 
     monkeypatch.setattr(os, "access", refused)
-    reason = f"{file}: it, or its folder, cannot be written"
+    reason = f"{file}: the file or its folder cannot be written to"
     for words in (
         ["runs", "list"],
         ["ideas", "list"],

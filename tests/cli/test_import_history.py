@@ -149,7 +149,10 @@ def test_many_runs_are_summed_up(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["cursor"], "unknown host 'cursor'; there are claude-code, codex, copilot-cli, "),
+        (
+            ["cursor"],
+            "unknown host 'cursor'; the known hosts are claude-code, codex, copilot-cli, ",
+        ),
         (["codex"], "Codex has no logs here"),
         (
             ["claude-code", "--module", "github"],

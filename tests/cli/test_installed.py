@@ -176,8 +176,8 @@ def test_what_is_no_store_is_refused_in_one_line(here: Path) -> None:
     memory.expect_error(
         2, f"--store: :memory: would lose everything when the command ends; {EXPECTED}"
     )
-    mysql.expect_error(2, f"--store: mysql:// is not a kind of store; {EXPECTED}")
-    too_long.expect_error(3, f"{here}/{long}: it cannot be opened: File name too long")
+    mysql.expect_error(2, f"--store: mysql:// is not a supported kind of store; {EXPECTED}")
+    too_long.expect_error(3, f"{here}/{long}: the file cannot be opened: File name too long")
     ended = started("runs", "list", "--store", ":memory:", "--json")
     assert ended.answer()["exit"] == 2
 

@@ -87,7 +87,7 @@ def test_an_array_grows_at_its_end_only() -> None:
     with pytest.raises(StateWriteError, match="cannot push"):
         write({"state": {"l": 3}}, ("state", "l"), "push", 2)
 
-    with pytest.raises(StateWriteError, match="must stay an object"):
+    with pytest.raises(StateWriteError, match="must remain an object"):
         write(document, ("state",), "set", 2)
 
 
@@ -117,9 +117,9 @@ def test_every_spelling_is_one_message() -> None:
         (5, "expected an object or text"),
         ({"role": "robot", "content": "x"}, "role must be"),
         ({"role": "user", "content": 5}, "content must be"),
-        ({"type": "state"}, "needs a member 'state'"),
+        ({"type": "state"}, "requires the member 'state'"),
         ({"type": "state", "state": 5}, "must be an object"),
-        ({"type": "data", "data": 5}, "needs a kind"),
+        ({"type": "data", "data": 5}, "requires a kind"),
         ({"type": "input", "input": {}, "schema": 5}, "schema must be"),
         ({"hello": 1}, "found keys"),
         ({"type": "text", "text": 5}, "text must be a string"),

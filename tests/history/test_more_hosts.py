@@ -308,7 +308,7 @@ def test_a_damaged_page_costs_only_what_it_held(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_of_opencode_is_told(tmp_path: Path) -> None:
     path = tmp_path / "opencode.db"
     path.write_bytes(b"not a database at all" * 100)
-    with pytest.raises(OSError, match="cannot be read as a database of opencode"):
+    with pytest.raises(OSError, match="cannot be read as an opencode database"):
         opencode.read_log(path, NAMES)
     other = database(tmp_path / "other", [])
     path.unlink()
@@ -365,8 +365,8 @@ async def test_a_conversation_becomes_a_run_once(
 async def test_hosts_that_cannot_be_read_are_told(bridge: Bridge) -> None:
     with pytest.raises(
         HistoryError,
-        match=r"unknown host 'cursor'; there are claude-code, codex, copilot-cli, gemini-cli, "
-        r"opencode\. cursor's conversations cannot be read: they are in a database",
+        match=r"unknown host 'cursor'; the known hosts are claude-code, codex, copilot-cli, "
+        r"gemini-cli, opencode\. cursor's conversations cannot be read: they are in a database",
     ):
         bridge.history("cursor")
 

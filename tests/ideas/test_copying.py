@@ -145,7 +145,8 @@ def test_a_copy_that_was_interrupted_goes_on(
 
         with pytest.raises(
             StoreCopyError,
-            match="it is the unfinished copy of another store; run `ideabridge store copy` again",
+            match="this store is the unfinished copy of another store; run `ideabridge "
+            "store copy` again",
         ):
             Store.open(places[1])
 
@@ -209,7 +210,7 @@ def test_a_copy_replaces_nothing_and_what_changed_is_noticed(
         with pytest.raises(StoreCopyError, match="onto itself"):
             source.copy_to(source)
         target.settings.set("mine", b"")
-        with pytest.raises(StoreCopyError, match=r"it is not empty \(it has settings\)"):
+        with pytest.raises(StoreCopyError, match=r"the store is not empty \(it has settings\)"):
             source.copy_to(target)
         target.settings.delete("mine")
 

@@ -59,7 +59,7 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
 def test_what_is_not_sqlite_is_left_alone(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "ideas.db"
     path.write_bytes(content)
-    with pytest.raises(StoreFormatError, match="not an SQLite file"):
+    with pytest.raises(StoreFormatError, match="not an SQLite database"):
         Store.open(path)
     assert path.read_bytes() == content
 
@@ -114,7 +114,7 @@ def test_a_locked_store(tmp_path: Path) -> None:
             lambda: store.ideas.save(idea_of("x"), IdeaMeta()),
             lambda: store.settings.set("k", b""),
         ):
-            with pytest.raises(StoreBusyError, match="another process keeps it locked"):
+            with pytest.raises(StoreBusyError, match="another process keeps the store locked"):
                 call()
         # Reading still works.
         assert store.settings.get("k") is None

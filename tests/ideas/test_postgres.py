@@ -69,8 +69,8 @@ def patiently(store: Store, run: str, epoch: int, event: JSONObject) -> None:
             "postgresql://db/ideas?sslpassword=secret",
             "the configuration must not contain a password",
         ),
-        ("postgresql://db/ideas?schema=a;drop", "expected a to z or _"),
-        ("postgresql://db/ideas?schema=pg_ideas", "without pg_"),
+        ("postgresql://db/ideas?schema=a;drop", "expected a letter from a to z or _"),
+        ("postgresql://db/ideas?schema=pg_ideas", "not beginning with pg_"),
         ("postgresql://127.0.0.1:1/ideas", "the server cannot be reached"),
     ],
 )

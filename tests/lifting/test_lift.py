@@ -303,7 +303,7 @@ async def test_parameters_are_renamed_merged_fixed_described_and_made(bridge: Br
     [
         ({"nobody": {"fix": True}}, "there is no parameter 'nobody'"),
         ({"name": {"merge": "shelf"}}, "its recorded value"),
-        ({"name": {"merge": "nobody"}}, "there is no 'nobody'"),
+        ({"name": {"merge": "nobody"}}, "there is no parameter 'nobody'"),
         ({"name": {"rename": "shelf"}}, "another parameter"),
         ({"name": {"rename": "a b"}}, "expected letters"),
         ({"name": {"colour": 1}}, "unknown key 'colour'"),
@@ -321,7 +321,7 @@ async def test_parameters_are_renamed_merged_fixed_described_and_made(bridge: Br
         ({"shelf": {"merge": "title"}, "title": {"merge": "shelf"}}, "merged in a circle"),
         ({"shelf": {"merge": "title"}, "title": {"fix": True}}, "'title' is fixed"),
         ({"new": {"at": ["calls.9.x"]}}, "there is no constant at 'calls.9.x'"),
-        ({"new": {"at": ["calls.0.name", "calls.1.shelf"]}}, "a parameter has only one value"),
+        ({"new": {"at": ["calls.0.name", "calls.1.shelf"]}}, "a parameter can have only one value"),
     ],
 )
 async def test_a_decision_that_does_not_fit_is_refused(

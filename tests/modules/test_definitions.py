@@ -194,7 +194,8 @@ def test_only_a_name_that_cannot_be_used_leaves_a_tool_out(name: str) -> None:
     listing = listed([{"name": name, "inputSchema": USUAL}, {"name": "good", "inputSchema": USUAL}])
     assert list(listing.tools) == ["good"]
     assert any(
-        "its name is empty, over 256 characters or not printable" in note for note in listing.notes
+        "its name is empty, has more than 256 characters or is not printable" in note
+        for note in listing.notes
     )
 
 

@@ -181,21 +181,21 @@ async def test_a_server_that_cannot_be_reached_is_asked_until_the_time_is_over()
 @pytest.mark.parametrize(
     ("answers", "words"),
     [
-        (["authorization_pending", "access_denied"], "the sign-in was refused in the browser"),
+        (["authorization_pending", "access_denied"], "the sign-in was denied in the browser"),
         (["authorization_pending", "expired_token"], "nobody signed in with the code in time"),
         (
             ["invalid_grant"],
-            "its authorization server refuses to send tokens: HTTP 400 'invalid_grant'",
+            "its authorization server did not issue tokens: HTTP 400 'invalid_grant'",
         ),
-        ([404], "its authorization server refuses to send tokens: HTTP 404"),
+        ([404], "its authorization server did not issue tokens: HTTP 404"),
         ([b"no json"], "an answer does not follow OAuth"),
         ([b"[" * 100_000], "an answer does not follow OAuth"),
         ([b'{"refresh_token": "a-token"}'], "an answer does not follow OAuth"),
         (
             [b" " * 2_000_000] * 20,
             (
-                "in time; the last problem: 127.0.0.1 cannot be reached: an "
-                "answer has more than 1,048,576"
+                "in time; the last problem: 127.0.0.1 cannot be reached: a "
+                "response is larger than 1,048,576"
             ),
         ),
     ],
@@ -229,8 +229,8 @@ async def test_a_server_without_the_device_grant_registers_nobody() -> None:
         phone = Phone()
         error = await error_of(server, phone)
         what = (
-            "its authorization server does not support signing in on another device. Run it "
-            "without --device: "
+            "its authorization server does not support signing in on another device. Run the "
+            "command without --device: "
             "ideabridge servers login tickets"
         )
         assert error == what
@@ -241,7 +241,7 @@ async def test_a_server_without_the_device_grant_registers_nobody() -> None:
         devices = server.offer_devices()
         devices.metadata["device_authorization_endpoint"] = "no address"
         assert (
-            "the device_authorization_endpoint of its authorization server is not an address"
+            "the device_authorization_endpoint of its authorization server is not a valid address"
             in await error_of(server, phone)
         )
         server.missing = ("/.well-known",)
@@ -380,7 +380,7 @@ async def test_a_server_may_refuse_to_begin() -> None:
         devices.refusal = "unauthorized_client"
         error = await error_of(server, Phone())
         assert error == (
-            "its authorization server refuses to start a sign-in on another device: HTTP "
+            "its authorization server did not start a sign-in on another device: HTTP "
             "400 'unauthorized_client'"
         )
 
@@ -430,7 +430,7 @@ async def test_a_server_may_refuse_to_begin() -> None:
         ({"expires_in": 0}, "the field 'expires_in' is missing or malformed"),
         ({"expires_in": -1}, "the field 'expires_in' is missing or malformed"),
         ({"interval": "often"}, "the field 'interval' is missing or malformed"),
-        ({"padding": "x" * 2_000_000}, "has more than 1,048,576 bytes"),
+        ({"padding": "x" * 2_000_000}, "is larger than 1,048,576 bytes"),
     ],
 )
 async def test_what_a_terminal_does_not_show_as_it_is_is_refused(

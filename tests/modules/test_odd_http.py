@@ -797,7 +797,5 @@ async def test_an_address_without_the_older_transport_is_said(status: int, kind:
     async with serving(Web({"GET": listen})) as web, module_at(web, type="sse") as module:
         error = module.status().error or ""
         assert (
-            "answered HTTP 404"
-            if status == 404
-            else "offers no stream of events that names an address"
+            "answered HTTP 404" if status == 404 else "offers no event stream that names an address"
         ) in error

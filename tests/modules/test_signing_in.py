@@ -579,7 +579,7 @@ async def test_an_endless_answer_of_an_authorization_server_is_cut() -> None:
         }
         person = Browser()
         async with opened(server, person) as modules:
-            assert "has more than 1,048,576 bytes" in (modules["tickets"].status().error or "")
+            assert "is larger than 1,048,576 bytes" in (modules["tickets"].status().error or "")
         assert person.opened == []
 
 
@@ -589,7 +589,7 @@ async def test_a_person_is_asked_once_by_a_module_that_refuses_every_token(
     async with authorized() as server:
         server.provider.refuses = True
         person = Browser()
-        words = "it refuses the token that its authorization server has just issued"
+        words = "it rejects the token that its authorization server has just issued"
         async with opened(server, person) as modules:
             assert words in (modules["tickets"].status().error or "")
         assert len(person.opened) == 1

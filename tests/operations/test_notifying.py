@@ -201,8 +201,8 @@ def _trust(*_: object) -> bool:
         ({"webhook": "http://example.com/x"}, "expected https://"),
         ({"webhook": "https://user:word@example.com/x"}, "expected an address such as"),
         ({"webhook": "file:///etc/passwd"}, "expected an address such as"),
-        ({"command": [""]}, "expected the name of a program first"),
-        ({"command": ["a\0b"]}, "expected words without NUL"),
+        ({"command": [""]}, "expected the name of a program as the first word"),
+        ({"command": ["a\0b"]}, "expected words without NUL characters"),
     ],
 )
 def test_odd_settings_are_not_used(tmp_path: Path, notify: Any, problem: str) -> None:

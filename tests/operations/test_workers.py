@@ -578,7 +578,7 @@ async def test_more_runs_than_may_wait_are_refused(
         await bridge.run_plan(plan)
         await until(lambda: bridge.store.queue.count(most=9) == 2)
         with pytest.raises(
-            LimitExceededError, match="2 runs wait for a worker, which is the limit"
+            LimitExceededError, match="2 runs are waiting for a worker, which is the limit"
         ):
             await bridge.run_plan(plan)
         await bridge.cancel(first.id, "not needed")

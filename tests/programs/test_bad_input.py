@@ -237,7 +237,7 @@ async def test_the_calls_of_a_program_are_bounded_together() -> None:
         )
         run = await ended(bridge, f"import tools\n{caught}")
         assert run.status == "failed"
-        assert "the run does not make a call of 1,000,024 bytes: this run already has" in str(
+        assert "the run cannot make a call of 1,000,024 bytes: this run already has" in str(
             run.errors()
         )
         assert "(limits.run_bytes)" in str(run.errors())

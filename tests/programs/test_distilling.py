@@ -184,7 +184,7 @@ async def test_copied_values_are_named_and_another_run_refuses_them(bridge: Brid
     assert isinstance(copied, list)
     assert copied[0] == 'line 5: "anna" is also in the result of calls.0 (page) at 0'
     with pytest.raises(
-        ProgramRefusedError, match=rf"with the results of run {second}, its call 3, mark .*anna"
+        ProgramRefusedError, match=rf"given the results of run {second}, its call 3, mark .*anna"
     ):
         await bridge.publish(first, "mark_names", program=COPIED, choices={"runs": [second]})
 
@@ -203,7 +203,7 @@ async def test_copied_values_are_named_and_another_run_refuses_them(bridge: Brid
 async def test_inputs_are_those_of_the_runs(bridge: Bridge) -> None:
     run = await worked(bridge, ["anna", "axel", "alma"])
     with pytest.raises(
-        ProgramRefusedError, match="inputs: expected one for each of 1 runs, found 2"
+        ProgramRefusedError, match="inputs: expected one input for each of the 1 runs, found 2"
     ):
         await bridge.publish(run, "mark_names", program=RIGHT, inputs=[{}, {}])
 
@@ -216,7 +216,9 @@ async def test_inputs_are_those_of_the_runs(bridge: Bridge) -> None:
         {"calls": [{"_tool": "page", "number": 0, "size": 1}], "input": {"n": 1}}
     )
     assert await solved.wait() == "done"
-    with pytest.raises(ProgramRefusedError, match=r"inputs\.0\.n: the run was given this member"):
+    with pytest.raises(
+        ProgramRefusedError, match=r"inputs\.0\.n: the input of the run already has this member"
+    ):
         await bridge.publish(solved.id, "one", program="1", inputs=[{"n": 2}])
 
 

@@ -217,7 +217,7 @@ async def test_a_program_is_refused_where_it_cannot_mean_anything(lazy: bool) ->
 
     error = "nobody can accept its calls" if lazy else "a run with instances cannot have a program"
     assert error in mind.told(1)
-    assert "write calls" in mind.told(1)
+    assert "write a list of calls instead" in mind.told(1)
 
 
 # -- a model endpoint, a recording -----------------------------------------------------------------

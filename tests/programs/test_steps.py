@@ -259,7 +259,9 @@ async def test_a_malformed_program_leaves_no_run_behind(
 
 async def test_too_many_programs_are_refused(bridge: Bridge) -> None:
     calls: list[JSON] = [step(f"{number}") for number in range(51)]
-    with pytest.raises(PlanError, match=r"51 programs .* at most 50 with 100,000 are allowed"):
+    with pytest.raises(
+        PlanError, match=r"51 programs .* the limits are 50 programs and 100,000 characters"
+    ):
         await bridge.run_plan({"calls": calls})
 
 

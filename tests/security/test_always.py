@@ -144,7 +144,7 @@ async def test_a_script_allows_nothing_always(tmp_path: Path) -> None:
     command = preloaded.python(BIN / "ideabridge", *decide, "--config", str(configuration))
     ended = await anyio.run_process(command, input=b"y\ny\n", check=False)
     assert ended.returncode == 2
-    assert b"only a person can allow a tool always" in ended.stderr
+    assert b"only a person can choose to always allow a tool" in ended.stderr
     assert not rules_path().exists()
     assert not (tmp_path / "one").exists()
 

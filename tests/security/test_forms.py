@@ -399,22 +399,34 @@ ODD_FIELDS: dict[str, tuple[Any, str]] = {
     "an object or null": ({"type": ["object", "null"]}, "found type 'object' or 'null'"),
     "a keyword of objects": ({"type": "string", "properties": {}}, "has 'properties'"),
     "a title that is no text": ({"type": "string", "title": 3}, "title: found 3"),
-    "labels that are no texts": ({"enum": ["a"], "enumNames": [3]}, "enumNames to be texts"),
-    "no labels": ({"enum": ["a"], "enumNames": None}, "enumNames to be texts"),
-    "a hidden default": ({"type": "string", "default": HIDDEN}, "the default of field 'x'"),
+    "labels that are no texts": ({"enum": ["a"], "enumNames": [3]}, "enumNames to be strings"),
+    "no labels": ({"enum": ["a"], "enumNames": None}, "enumNames to be strings"),
+    "a hidden default": ({"type": "string", "default": HIDDEN}, "the default for field 'x'"),
     "a hidden default below": (
         {"type": "string", "default": {"a": [HIDDEN]}},
-        "the default of field 'x'",
+        "the default for field 'x'",
     ),
-    "a hidden choice": ({"enum": ["a", HIDDEN]}, "a choice of field 'x' of its form is too long"),
-    "a long choice": ({"const": "a" * 1001}, "a choice of field 'x' of its form is too long"),
-    "an object as choice": ({"enum": [{}]}, "a choice of field 'x' of its form is not a plain"),
+    "a hidden choice": (
+        {"enum": ["a", HIDDEN]},
+        "one of the choices for field 'x' of its form is too long",
+    ),
+    "a long choice": (
+        {"const": "a" * 1001},
+        "one of the choices for field 'x' of its form is too long",
+    ),
+    "an object as choice": (
+        {"enum": [{}]},
+        "one of the choices for field 'x' of its form is not a plain",
+    ),
     "a choice without value": ({"oneOf": [{"title": "A"}]}, "is not a plain value"),
-    "a choice that is no schema": ({"anyOf": [True]}, "a choice of field 'x' of its form is not a"),
+    "a choice that is no schema": (
+        {"anyOf": [True]},
+        "one of the choices for field 'x' of its form is not a",
+    ),
     "a nested choice": ({"anyOf": [{"const": 1, "anyOf": []}]}, "anyOf: found []"),
     "a choice of objects": (
         {"oneOf": [{"properties": {}}]},
-        "a choice of field 'x' of its form has 'properties'",
+        "one of the choices for field 'x' of its form has 'properties'",
     ),
     "a list of anything": ({"type": "array"}, "is a list of arbitrary values"),
     "a list of texts": ({"type": "array", "items": {"type": "string"}}, "a list of arbitrary"),
@@ -424,9 +436,9 @@ ODD_FIELDS: dict[str, tuple[Any, str]] = {
     ),
     "a hidden choice of a list": (
         {"type": "array", "items": {"anyOf": [{"const": HIDDEN}]}},
-        "a choice of the items of field 'x' of its form is too long",
+        "one of the choices for the items of field 'x' of its form is too long",
     ),
-    "items of a text": ({"type": "string", "items": {"enum": ["a"]}}, "has items but is not a"),
+    "items of a text": ({"type": "string", "items": {"enum": ["a"]}}, "has `items` but is not a"),
 }
 
 

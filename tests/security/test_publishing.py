@@ -151,7 +151,7 @@ async def test_a_connection_for_reading_writes_nothing(tmp_path: Path) -> None:
         reader = store.reader()
         assert reader is not None
         other = Store.open_for_reading(reader)
-        with pytest.raises(StoreAccessError, match="it is read-only"):
+        with pytest.raises(StoreAccessError, match="the store is read-only"):
             other.settings.set("key", b"value")
 
         store.settings.set("key", b"value")

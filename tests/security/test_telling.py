@@ -132,5 +132,7 @@ async def test_no_name_of_a_question_holds_a_secret(tmp_path: Path) -> None:
         refused = text(await client.call_tool("named", {"who": SECRET[:6]}))
 
     assert host.messages == {}
-    assert "asks questions whose names contain the secret API_TOKEN of the configuration" in refused
+    assert (
+        "asks questions whose names contain the secret API_TOKEN from the configuration" in refused
+    )
     assert SECRET not in refused

@@ -91,7 +91,7 @@ async def test_a_result_counts_for_each_path_it_is_written_to(tmp_path: Path) ->
     paths = " && ".join(f"p{number}" for number in range(30))
     async with bridge(tmp_path, run_bytes=20 * MEGABYTE) as one:
         run = await ran(one, calls=[{"_tool": "megabyte", "n": 1, "_outputPath": paths}])
-        assert "the result of megabyte has 30,000,000 bytes and is discarded" in errors(run)
+        assert "the result of megabyte has 30,000,000 bytes and was discarded" in errors(run)
 
 
 async def test_a_run_that_is_taken_up_again_remembers_what_it_keeps(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ async def test_the_runs_of_one_caller_together_keep_a_bounded_part_of_memory(
             refused = [run for run in working if await ended_or_waiting(run)]
 
         assert 0 < len(refused) < len(working)
-        assert "with it your runs would take about" in str(refused[0].errors())
+        assert "with it, your runs would take about" in str(refused[0].errors())
         assert "the limit for one caller is 21 MB" in str(refused[0].errors())
         # Another caller has a separate share.
         other = await open_bridge.run_plan(read_plan(plan), caller="bob")

@@ -621,7 +621,7 @@ def test_a_file_that_others_may_have_written_is_refused(
 
     assert main(words) == 2
     told = capsys.readouterr().err
-    assert f"{path}: is refused: " in told
+    assert f"{path}: was rejected: " in told
     assert ("chmod o-w" if how == "everybody" else "not you") in told
 
 

@@ -218,14 +218,14 @@ async def test_over_mcp_a_context_holds_every_type_of_message(tmp_path: Path) ->
 async def test_over_mcp_what_a_context_cannot_hold_is_told(tmp_path: Path) -> None:
     wrong: list[tuple[list[Any], str]] = [
         ([], "context: is empty"),
-        ([{"type": "state"}], "context.0: a message of type 'state' needs a member 'state'"),
+        ([{"type": "state"}], "context.0: a message of type 'state' requires the member 'state'"),
         (
             ["a", {"role": "robot", "content": "x"}],
             "context.1: role must be system, user or assistant",
         ),
         (
             [{"type": "tool", "tool": "cuont"}],
-            "names 'cuont', which is not here. Did you mean 'count'?",
+            "names 'cuont', which is not available here. Did you mean 'count'?",
         ),
         ([{"type": "tool", "tool": "c*"}], "expected the name of one tool"),
         (

@@ -380,8 +380,8 @@ async def test_a_server_that_does_not_answer_takes_no_decision(
                 said = await refused(other, "decide_approval", run=run, decisions=decisions)
                 assert f"process {driver} on " in said
                 assert (
-                    "(which is stopped) is working on it and has not accepted the decision within "
-                    "5 s"
+                    "(which is stopped) is working on this run and did not accept the decision "
+                    "within 5 s"
                 ) in said
                 assert store.requests.open() == []
             finally:

@@ -18,7 +18,9 @@ from .serving import call, configured, in_memory, over_stdio, plain, refused, te
 pytestmark = pytest.mark.anyio
 
 NOT_ALLOWED = "mcpServers.mail does not allow tool 'drop' ('allow' and 'deny')"
-LEFT_OUT = "which cannot be called: its name is empty, over 256 characters or not printable"
+LEFT_OUT = (
+    "which cannot be called: its name is empty, has more than 256 characters or is not printable"
+)
 ODD = "o\x07dd"
 NO_TOOLS = "server 'bare' is up, but has no tools that can be called"
 STRICT = """

@@ -395,12 +395,12 @@ async def test_nothing_is_published_while_a_module_is_not_up(
     async with bridged(tmp_path, modules) as bridge:
         for answer in ("auto", "plan"):
             with pytest.raises(
-                ModulesAwayError, match="an unavailable server: server 'mail' is connecting"
+                ModulesAwayError, match="a server that is unavailable: server 'mail' is connecting"
             ):
                 await bridge.publish(run, "early", answer=answer)
 
         with pytest.raises(
-            ModulesAwayError, match="an unavailable server: server 'mail' is connecting"
+            ModulesAwayError, match="a server that is unavailable: server 'mail' is connecting"
         ):
             await bridge.import_idea(changed, publish=True, replace=["look_up"])
 
@@ -578,7 +578,7 @@ async def test_a_run_that_goes_on_after_a_restart_is_saved_when_its_modules_are_
                 assert told["saved"].keys() == {"name", "pending"}
                 pending = told["saved"]["pending"]
 
-        assert "its calls need tools of an unavailable server" in pending
+        assert "its calls require tools of a server that is unavailable" in pending
 
     plain(tmp_path, "mail", READS)
     heard = Heard()

@@ -362,7 +362,7 @@ def test_who_manages_withdraws_what_others_allow_always_and_gives_nothing(tmp_pa
         always = {"which": key[1], "decision": "always"}
         assert "and always allow" not in eva.get("/ui/approvals").text
         answer = send(eva, "/ui/approvals/decide", **always, seal=seal(eva, key[1]))
-        assert "only ann, who owns the run, can allow a tool always for it" in answer.text
+        assert "only ann, who owns the run, can choose to always allow a tool for it" in answer.text
         answer = send(ann, "/ui/approvals/decide", **always, seal=seal(ann, key[1]))
         assert answer.status_code == 200
 

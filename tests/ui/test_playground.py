@@ -143,7 +143,7 @@ def test_a_context_is_checked_with_its_types_and_instances(http: httpx.Client) -
         in playground(http, "# by hand\n- role: system\n  content: Be brief.\n", "check").text
     )
     wrong = (
-        ('[{"type": "state"}]', "needs a member"),
+        ('[{"type": "state"}]', "requires the member"),
         ('{"messages": []}', "found no context"),
         ("[1", "the context"),
         ('[{"type": "state", "state": {}, "_instance": "a b"}]', "without white space"),

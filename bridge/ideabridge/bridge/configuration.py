@@ -315,9 +315,9 @@ class NotifySettings(BaseModel):
     def _words(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         """Check that the words begin with a program and can stand on a command line."""
         if value and not value[0]:
-            raise ValueError("expected the name of a program first")
+            raise ValueError("expected the name of a program as the first word")
         if any("\0" in word for word in value):
-            raise ValueError("expected words without NUL")
+            raise ValueError("expected words without NUL characters")
         return value
 
     @field_validator("webhook")
@@ -347,7 +347,7 @@ def _protected_address(value: str | None, example: str) -> str | None:
 
     here = parts.hostname in ("localhost", "127.0.0.1", "::1")
     if parts.scheme != "https" and not (parts.scheme == "http" and here):
-        raise ValueError("expected https:// (http:// only for this machine)")
+        raise ValueError("expected https:// (http:// is allowed only for this machine)")
     return value
 
 
@@ -590,8 +590,8 @@ class Configuration(BaseModel):
         for name in value:
             if _PROFILE_NAME.fullmatch(name) is None:
                 raise ValueError(
-                    f"{name[:64]!r} cannot be the name of a profile: expected a to z, then up to 47 "
-                    "of a to z, 0 to 9, _ and -"
+                    f"{name[:64]!r} cannot be the name of a profile: expected a letter from a to "
+                    "z, then up to 47 letters from a to z, digits, _ or -"
                 )
         return value
 

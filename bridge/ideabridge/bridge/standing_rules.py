@@ -268,8 +268,8 @@ def _read_rules(data: bytes, owner: str, what: str) -> dict[str, StandingRule]:
         )
     if len(stored) > MAX_RULES:
         raise StandingRuleError(
-            f"{what}: has {len(stored):,} rules; expected at most {MAX_RULES:,}; none of its rules "
-            "apply"
+            f"{what}: expected at most {MAX_RULES:,} rules, found {len(stored):,}; none of its "
+            "rules apply"
         )
 
     rules: dict[str, StandingRule] = {}
@@ -308,8 +308,8 @@ def _written(rules: Iterable[StandingRule]) -> bytes:
     data = encode({"version": _VERSION, "rules": stored})
     if len(data) > MAX_BYTES:
         raise StandingRuleError(
-            f"your standing rules would have {len(data):,} bytes; the limit is {MAX_BYTES:,}; "
-            "withdraw some with `ideabridge approvals rules --remove ID`"
+            f"your standing rules would have {len(data):,} bytes; the limit is {MAX_BYTES:,}. "
+            "Withdraw some with `ideabridge approvals rules --remove ID`"
         )
     return data
 
@@ -400,7 +400,7 @@ class _RuleFile:
                 return before
         except OSError as error:
             raise StandingRuleError(
-                f"{path}: cannot be written: {error.strerror or error}"
+                f"{path}: cannot be written to: {error.strerror or error}"
             ) from None
 
 
@@ -660,8 +660,8 @@ def _with_rule(rules: Mapping[str, StandingRule], rule: StandingRule) -> Mapping
 
     if _read_rule(rule.to_json(), rule.owner) != rule:
         raise StandingRuleError(
-            f"{visible(rule.tool.label[:200])} cannot be allowed always: its name, or the path of "
-            "the workspace, is too long"
+            f"a standing rule for {visible(rule.tool.label[:200])} is not possible: its name, or "
+            "the path of the workspace, is too long"
         )
 
     others = {key: other for key, other in rules.items() if other.subject != rule.subject}
@@ -697,7 +697,7 @@ def allow_always(tool: Tool, configuration: Configuration, by: Decider) -> Stand
     module = tool.module or ""
     servers = servers_of(configuration)
     if module not in servers or tool.passes_to is not None or tool.in_room:
-        raise StandingRuleError(f"{tool.label} cannot be allowed always")
+        raise StandingRuleError(f"a standing rule for {tool.label} is not possible")
 
     activity = "" if tool.module is not None else activity_of(tool)
     standing = StandingTool(module, tool.name_in_module, activity, tool.digest)

@@ -345,7 +345,9 @@ def _change(change: Callable[[_Secrets], None]) -> None:
             # If the file is a link, replace the file that it leads to.
             write_own(Path(os.path.realpath(path)), _text(secrets.values()))
     except OSError as error:
-        raise StoredSecretError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise StoredSecretError(
+            f"{path}: cannot be written to: {error.strerror or error}"
+        ) from None
 
 
 def _text(secrets: Iterable[StoredSecret]) -> str:

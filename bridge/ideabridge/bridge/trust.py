@@ -192,7 +192,7 @@ def read_own_beginning(path: Path, size: int) -> bytes:
     with _opened(path) as (file, about):
         problem = _unsafe(about, path) if stat.S_ISREG(about.st_mode) else None
         if problem is not None:
-            raise TrustError(f"{path}: is refused: {problem}")
+            raise TrustError(f"{path}: was rejected: {problem}")
         return file.read(size)
 
 
@@ -1155,7 +1155,7 @@ def _change(file: Path, change: Callable[[Trusted | None], Trusted | None]) -> b
 
             return before is not None
     except OSError as error:
-        raise TrustError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise TrustError(f"{path}: cannot be written to: {error.strerror or error}") from None
 
 
 def _write(path: Path, trusted: Mapping[str, Trusted]) -> None:

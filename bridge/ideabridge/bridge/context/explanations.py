@@ -488,7 +488,9 @@ def read_explanation(raw: JSON, *, where: str = "explanation") -> Explanation:
 
 def _read(raw: JSON, where: str, depth: int) -> Explanation:
     if depth > _MOST_DEPTH:
-        raise ExplanationError(f"{where}: explanations may nest at most {_MOST_DEPTH} levels deep")
+        raise ExplanationError(
+            f"{where}: explanations may be nested at most {_MOST_DEPTH} levels deep"
+        )
     if isinstance(raw, str) and is_reference(raw):
         return _path_to(raw, where)
     match raw:

@@ -69,7 +69,7 @@ def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
         raise AnswerError(f"{what} has {size:,} bytes of JSON; the limit is {_ANSWER_BYTES:,}")
     if not isinstance(content, dict):
         raise AnswerError(
-            "the decision 'value' needs `value`: an object that fits the form of the question"
+            "the decision 'value' requires `value`: an object that fits the form of the question"
         )
 
     fields = read_as(SchemaKeywords, schema).properties
@@ -77,7 +77,7 @@ def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
     if strange is not None:
         names = ", ".join(fields) or "none"
         raise AnswerError(
-            f"{what}: {strange[:60]!r} is not a field of its form; the form has {names}"
+            f"{what}: {strange[:60]!r} is not a field of its form; the fields are {names}"
         )
 
     try:

@@ -168,7 +168,9 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
     if kind == "data":
         named = source.get("kind")
         if not isinstance(named, str) or not named:
-            raise MessageError(f"{where}: a message of type 'data' needs a kind, as text")
+            raise MessageError(
+                f"{where}: a message of type 'data' requires a kind, which must be text"
+            )
         name = named
 
     # `{"type": K, "data": value}` is accepted as another way to write the same message.
@@ -176,7 +178,7 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
         member = "data"
 
     if member not in source:
-        raise MessageError(f"{where}: a message of type {kind!r} needs a member {member!r}")
+        raise MessageError(f"{where}: a message of type {kind!r} requires the member {member!r}")
 
     value = source[member]
     if kind == "error" and member == "error" and "call" in source:

@@ -250,7 +250,7 @@ def _segments(text: str, position: int, whole: str) -> tuple[Path, int]:
         position = match.end()
 
     if len(keys) > MAX_DEPTH:
-        raise ReferenceSyntaxError(f"a path of {len(keys)} keys; the limit is {MAX_DEPTH}")
+        raise ReferenceSyntaxError(f"the path has {len(keys)} keys; the limit is {MAX_DEPTH}")
     return tuple(keys), position
 
 
@@ -294,7 +294,7 @@ def parse_reference(text: str) -> Expression:
 def _parse(text: str) -> Expression:
     if len(text) > MAX_LENGTH:
         raise ReferenceSyntaxError(
-            f"a reference of {len(text):,} characters; the limit is {MAX_LENGTH:,}"
+            f"the reference has {len(text):,} characters; the limit is {MAX_LENGTH:,}"
         )
 
     stripped = text.strip()
@@ -397,7 +397,7 @@ def parse_target(text: str) -> Target:
     """
     if len(text) > MAX_LENGTH:
         raise ReferenceSyntaxError(
-            f"an output path of {len(text):,} characters; the limit is {MAX_LENGTH:,}"
+            f"the output path has {len(text):,} characters; the limit is {MAX_LENGTH:,}"
         )
 
     # Skip operators between quotes, because they are part of a key.
@@ -427,7 +427,7 @@ def parse_target(text: str) -> Target:
     deepest = max(len(path) - 1 for path in paths)
     if deepest > MAX_TARGET_KEYS:
         raise ReferenceSyntaxError(
-            f"output path {quoted(text)}: {deepest} nested keys; the limit is {MAX_TARGET_KEYS}"
+            f"output path {quoted(text)} has {deepest} nested keys; the limit is {MAX_TARGET_KEYS}"
         )
 
     return Target(mode, paths, texts)

@@ -67,6 +67,6 @@ class Queue:
             )
         if self._store.queue.count(most=MOST_QUEUED) >= MOST_QUEUED:
             raise LimitExceededError(
-                f"{MOST_QUEUED:,} runs wait for a worker, which is the limit: try again in a "
-                "minute, or start more workers (`ideabridge worker`)"
+                f"{MOST_QUEUED:,} runs are waiting for a worker, which is the limit: try again in "
+                "a minute, or start more workers (`ideabridge worker`)"
             )

@@ -102,7 +102,8 @@ class HostLogs:
         if history is None:
             hosts = ", ".join(HISTORIES)
             raise HistoryError(
-                f"unknown host {host[:100]!r}; there are {hosts}.{did_you_mean(host, HISTORIES)}"
+                f"unknown host {host[:100]!r}; the known hosts are {hosts}."
+                f"{did_you_mean(host, HISTORIES)}"
                 f"{_unread(host)}"
             )
 

@@ -82,7 +82,7 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
                 conversations.append(_Session(database, names, conversation).read(session))
             return conversations
     except sqlite3.Error as error:
-        raise OSError(f"it cannot be read as a database of opencode: {error}") from error
+        raise OSError(f"it cannot be read as an opencode database: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

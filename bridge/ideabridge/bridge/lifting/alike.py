@@ -61,10 +61,12 @@ def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> Aligned
     if mine.requests and not other.requests:
         # The replay of a plan always agrees with the plan, so it proves nothing.
         raise PublicationError(
-            f"{where} replays a plan; only runs that a mind answered are compared"
+            f"{where} replays a plan, but only runs that a mind answered can be compared"
         )
     if mine.function.instances or other.function.instances:
-        raise PublicationError(f"{where} has instances; such runs are not lifted together")
+        raise PublicationError(
+            f"{where} has instances, and runs with instances cannot be lifted together"
+        )
 
     aligned = AlignedRun(other.function, _placed(mine, other, where))
     fault = _contradiction(mine.aligned, aligned)

@@ -117,7 +117,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     inputs = [message for message in messages if message.type == "input" and not message.instance]
     if len(inputs) > 1:
         raise PublicationError(
-            "the idea has several inputs, but a tool's parameters come from exactly one"
+            "the idea has more than one input, but a tool's parameters must come from exactly one"
         )
 
     value = inputs[0].value if inputs else None

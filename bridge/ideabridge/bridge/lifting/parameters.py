@@ -367,7 +367,7 @@ def _fill(by_decision: dict[str, Parameter], name: str, literal: Parameter) -> N
     else:
         raise PublicationError(
             f"parameters.{name}.at: {leaf.path} is {show(leaf.value)}, but {named.leaves[0].path} "
-            f"is {show(named.value)}; a parameter has only one value"
+            f"is {show(named.value)}; a parameter can have only one value"
         )
 
 
@@ -469,7 +469,9 @@ class _Deciding:
         recorded = self._recorded
         if other == name or other not in recorded or name not in recorded:
             others = [member for member in recorded if member != name]
-            raise PublicationError(f"{where}: there is no {other!r}.{did_you_mean(other, others)}")
+            raise PublicationError(
+                f"{where}: there is no parameter {other!r}.{did_you_mean(other, others)}"
+            )
         if not same(recorded[name], recorded[other]):
             raise PublicationError(
                 f"{where}: its recorded value {show(recorded[name])} differs from that of {other}, "

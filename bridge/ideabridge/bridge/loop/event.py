@@ -693,4 +693,6 @@ def event_from_json(value: JSONObject) -> Event:
     try:
         return kind(**members)
     except TypeError as error:
-        raise JournalError(f"event {kind.name} in the journal does not fit: {error}") from None
+        raise JournalError(
+            f"event {kind.name} in the journal does not have the expected form: {error}"
+        ) from None

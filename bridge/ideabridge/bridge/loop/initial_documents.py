@@ -135,7 +135,7 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
             by_instance[name] = _Parts()
             opening.instances.append(name)
             if len(opening.instances) > MAX_INSTANCES:
-                raise MessageError(f"more than {MAX_INSTANCES:,} instances in one context")
+                raise MessageError(f"the context has more than {MAX_INSTANCES:,} instances")
 
         by_instance[name].add(message)
         if message.type == "state" and message.schema is not None:

@@ -337,7 +337,7 @@ def _where(place: Place) -> str:
         case (*outer, "items"):
             return f"the items of {_where(tuple(outer))}"
         case (*outer, _, _):
-            return f"a choice of {_where(tuple(outer))}"
+            return f"one of the choices for {_where(tuple(outer))}"
         case _:
             raise AssertionError(place)
 
@@ -359,17 +359,19 @@ def _check_field(where: str, form_field: _Field) -> None:
     items = form_field.items
     if form_field.type == "array":
         if items is None or not items.is_choice:
-            raise FormError(f"{where} is a list of arbitrary values; expected a choice of texts")
+            raise FormError(
+                f"{where} is a list of arbitrary values; expected choices that are strings"
+            )
         _check_choices(f"the items of {where}", items)
         return
 
     if items is not None:
-        raise FormError(f"{where} has items but is not a list")
+        raise FormError(f"{where} has `items` but is not a list")
     if not form_field.is_plain and not form_field.is_choice:
         types = " or ".join(map(repr, form_field.types)) or None
         raise FormError(
-            f"{where}: expected a text, a number, an integer, a boolean or a "
-            f"choice, found type {types}"
+            f"{where}: expected a string, a number, an integer, a boolean or a choice, found type "
+            f"{types}"
         )
 
     _check_choices(where, form_field)
@@ -379,21 +381,23 @@ def _check_choices(where: str, choices: _Choices) -> None:
     values = choices.listed
     for alternative in choices.alternatives:
         if not alternative.is_listed and not alternative.is_plain:
-            raise FormError(f"a choice of {where} is not a plain value")
+            raise FormError(f"one of the choices for {where} is not a plain value")
         values = [*values, *alternative.listed]
 
     if any(json_type(value) in ("array", "object") for value in values):
-        raise FormError(f"a choice of {where} is not a plain value")
+        raise FormError(f"one of the choices for {where} is not a plain value")
     if not all(map(_is_seen, strings_in(values))):
-        raise FormError(f"a choice of {where} is too long, or contains invisible characters")
+        raise FormError(
+            f"one of the choices for {where} is too long or contains invisible characters"
+        )
 
 
 def _check_words(where: str, words: _Words) -> None:
     """Check that labels are strings, and that a person can see the whole default."""
     if words.all_labels not in (MISSING, list(words.labels)):
-        raise FormError(f"{where}: expected enumNames to be texts")
+        raise FormError(f"{where}: expected enumNames to be strings")
     if not all(map(_is_seen, strings_in(words.default))):
-        raise FormError(f"the default of {where} is too long, or contains invisible characters")
+        raise FormError(f"the default for {where} is too long or contains invisible characters")
 
 
 def _is_seen(value: str) -> bool:
@@ -786,7 +790,7 @@ class Asking:
     def _address(self, params: types.ElicitRequestURLParams) -> types.ElicitRequestURLParams:
         _check_address(params)
         if self._secrets.mask(params.url) != params.url:
-            raise FormError("its address contains a secret of the configuration")
+            raise FormError("its address contains a secret from the configuration")
 
         # Clients that use version 2025-11-25 need an id, which does not exist in version
         # 2026-07-28. Create a new one for the client, because the module's own id can contain
@@ -847,14 +851,14 @@ class Asking:
             }
         except MCPError as error:
             raise ModuleInputRequiredError(
-                self._module, f"{self._tool} asks the client: {error.message}"
+                self._module, f"{self._tool} requires input from the client: {error.message}"
             ) from None
 
         for _, name in self._secrets.places({**questions}):
             # The names cannot be masked, because the module recognizes the answers by them.
             raise ModuleInputRequiredError(
                 self._module,
-                f"{self._tool} asks questions whose names contain the secret {name} of the "
+                f"{self._tool} asks questions whose names contain the secret {name} from the "
                 "configuration",
             )
 
@@ -862,7 +866,7 @@ class Asking:
         if size > QUESTION_BYTES:
             raise ModuleInputRequiredError(
                 self._module,
-                f"{self._tool} asks {len(questions)} questions, which have {size:,} bytes "
+                f"{self._tool} asks {len(questions)} questions, which total {size:,} bytes "
                 f"including its state; the limit is {QUESTION_BYTES:,}",
             )
 
@@ -956,7 +960,7 @@ class Asking:
             except MCPError as error:
                 reason = shown(error.message, self._secrets, _MESSAGE)
                 raise ModuleInputRequiredError(
-                    self._module, f"{self._tool} asks the client: {reason}"
+                    self._module, f"{self._tool} requires input from the client: {reason}"
                 ) from None
 
         unanswerable = next(

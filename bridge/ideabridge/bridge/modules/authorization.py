@@ -462,7 +462,7 @@ class Authorization(httpx2.Auth):
 
                 if refused is not None and refused == self._fresh:
                     raise OAuthFlowError(
-                        "it refuses the token that its authorization server has just issued"
+                        "it rejects the token that its authorization server has just issued"
                     )
 
                 self._at_once = False
@@ -984,8 +984,8 @@ class _DeviceProvider(_PersonalProvider):
         if endpoint is None:
             command = self._authorization.command
             raise OAuthFlowError(
-                "its authorization server does not support signing in on another device. Run it "
-                f"without --device: {command}"
+                "its authorization server does not support signing in on another device. Run the "
+                f"command without --device: {command}"
             )
 
         return endpoint
@@ -1013,7 +1013,7 @@ class _Bounded(httpx2.AsyncByteStream):
         async for chunk in self._stream:
             size += len(chunk)
             if size > _MOST_ANSWER_BYTES:
-                raise httpx2.ReadError(f"an answer has more than {_MOST_ANSWER_BYTES:,} bytes")
+                raise httpx2.ReadError(f"a response is larger than {_MOST_ANSWER_BYTES:,} bytes")
             yield chunk
 
     async def aclose(self) -> None:

@@ -102,7 +102,7 @@ def endpoint_of(metadata: bytes) -> str | None:
         address = _Endpoint.model_validate_json(metadata).device_authorization_endpoint
     except ValidationError:
         raise OAuthFlowError(
-            "the device_authorization_endpoint of its authorization server is not an address"
+            "the device_authorization_endpoint of its authorization server is not a valid address"
         ) from None
     return None if address is None else str(address)
 
@@ -151,7 +151,7 @@ class DevicePerson:
         began = self._clock()
         if response.status_code != _OK:
             raise OAuthFlowError(
-                "its authorization server refuses to start a sign-in on another device: "
+                "its authorization server did not start a sign-in on another device: "
                 f"{_refusal(response)}"
             )
 
@@ -193,7 +193,7 @@ class DevicePerson:
                 if error == "expired_token":
                     break
                 if error == "access_denied":
-                    raise OAuthFlowError("the sign-in was refused in the browser")
+                    raise OAuthFlowError("the sign-in was denied in the browser")
                 if error in _WAITING:
                     trouble = ""
                     interval += _INTERVAL if error == "slow_down" else 0
@@ -201,7 +201,7 @@ class DevicePerson:
 
                 if response.status_code != _TOO_MANY and response.status_code < _SERVER_FAULT:
                     raise OAuthFlowError(
-                        f"its authorization server refuses to send tokens: {_refusal(response)}"
+                        f"its authorization server did not issue tokens: {_refusal(response)}"
                     )
 
                 trouble = f"its authorization server answered HTTP {response.status_code}"
@@ -223,7 +223,7 @@ def _read(response: httpx2.Response) -> _Answer:
         else:
             reason = "it is not a JSON object"
         raise OAuthFlowError(
-            f"its answer to a device authorization request does not follow RFC 8628: {reason}"
+            f"its response to a device authorization request does not follow RFC 8628: {reason}"
         ) from None
 
 

@@ -194,7 +194,8 @@ def _make_tool(
     """
     if not tool.name or len(tool.name) > _NAME_LENGTH or not tool.name.isprintable():
         raise ModuleProtocolError(
-            module, f"its name is empty, over {_NAME_LENGTH} characters or not printable"
+            module,
+            f"its name is empty, has more than {_NAME_LENGTH} characters or is not printable",
         )
 
     remarks: list[str] = []

@@ -78,7 +78,7 @@ class OlderSSE:
 
         if self._post_url is None:
             raise UnansweredError(
-                INVALID_REQUEST, "offers no stream of events that names an address", Mark.REFUSED
+                INVALID_REQUEST, "offers no event stream that names an address", Mark.REFUSED
             )
 
         self._has_ended = True

@@ -582,7 +582,9 @@ def _check_auth(
     module: str, auth: AuthorizationSettings, headers: Mapping[str, str], secrets: Secrets
 ) -> None:
     if any(name.lower() == "authorization" for name in headers):
-        raise _error(module, "auth", "replaces the header Authorization; set only one of them")
+        raise _error(
+            module, "auth", "conflicts with the header Authorization; set only one of them"
+        )
     for key in SECRET_KEYS:
         secrets.add(key, getattr(auth, key) or "", certain=True)
 
@@ -724,7 +726,7 @@ def _read_variable(
             "command": "no editor runs commands here; set a variable and write ${VAR}",
             "config": "no editor has settings here; set a variable and write ${VAR}",
         }.get(kind, "expected ${VAR}, ${VAR:-default} or ${secret:NAME}")
-        raise error(f"${{{inside[:80]}}} is not understood: {hint}")
+        raise error(f"${{{inside[:80]}}} is not a valid placeholder: {hint}")
     return match.group(1), match.group(2)
 
 

@@ -190,6 +190,6 @@ class TaskTools:
             return
         near = did_you_mean(name, [tool.name for tool in self._offer.known])
         raise PlanError(
-            f"context: a tool message names {quoted(name)}, which is not "
+            f"context: a tool message names {quoted(name)}, which is not available "
             f"here.{near}{self._offer.missing.sentences()}"
         )

@@ -232,7 +232,7 @@ def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
         case list(), int(place):
             value[place] = _put(value[place], path[1:], reference)
         case _:
-            raise ProgramError("a handle is in a place that JSON cannot represent")
+            raise ProgramError("a handle is used in a place that JSON cannot represent")
 
     return value
 

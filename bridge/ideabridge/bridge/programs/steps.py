@@ -90,8 +90,9 @@ def programs_in(calls: Iterable[WrittenCall], catalogue: Catalogue) -> dict[str,
 
     if len(programs) > MOST_STEPS or sum(map(len, programs)) > LONGEST_PROGRAM:
         raise PlanError(
-            f"the plan has {len(programs):,} programs with {sum(map(len, programs)):,} characters "
-            f"as calls; at most {MOST_STEPS} with {LONGEST_PROGRAM:,} are allowed"
+            f"the plan's calls include {len(programs):,} programs totalling "
+            f"{sum(map(len, programs)):,} characters; the limits are {MOST_STEPS} programs and "
+            f"{LONGEST_PROGRAM:,} characters"
         )
 
     return programs

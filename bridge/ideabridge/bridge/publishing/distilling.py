@@ -42,7 +42,7 @@ def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) ->
     """
     if inputs is not None and len(inputs) != len(functions):
         raise ProgramRefusedError(
-            f"inputs: expected one for each of {len(functions)} runs, found {len(inputs)}"
+            f"inputs: expected one input for each of the {len(functions)} runs, found {len(inputs)}"
         )
 
     inputs_of_runs: list[JSONObject] = []
@@ -52,7 +52,8 @@ def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) ->
         twice = [name for name in more if name in own]
         if twice:
             raise ProgramRefusedError(
-                f"inputs.{number}.{twice[0][:80]}: the run was given this member; leave it out"
+                f"inputs.{number}.{twice[0][:80]}: the input of the run already has this member; "
+                "leave it out"
             )
 
         inputs_of_runs.append({**own, **more})
@@ -114,7 +115,7 @@ async def distill(
             refused.append(RefusedProgram(answer.program, str(error)))
 
     raise PublicationError(
-        f"none of {ROUNDS} programs does what the runs did; the last one was refused: "
+        f"none of the {ROUNDS} programs does what the runs did; the last one was rejected: "
         f"{refused[-1].why}"
     )
 

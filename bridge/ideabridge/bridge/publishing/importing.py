@@ -108,13 +108,13 @@ def _check_program(plan: JSONObject) -> None:
 
     if not isinstance(names, dict) or not isinstance(calls, list):
         raise PublicationError(
-            "publication.plan: a program needs an object `names` and an array `calls` next to it"
+            "publication.plan: a program requires an object `names` and an array `calls` beside it"
         )
 
     extra = [call for call in declared_calls(names, program) if call not in calls]
     if extra:
         raise PublicationError(
-            f"publication.plan.calls: {show(extra[0])} is missing, although `names` has it"
+            f"publication.plan.calls: {show(extra[0])} is missing, although `names` contains it"
         )
 
 

@@ -135,5 +135,7 @@ def program_to_publish(
     if isinstance(program, str):
         return ProgramAnswer(program, None if inputs is None else tuple(inputs))
     if inputs is not None:
-        raise PublicationError("inputs: only a program's text can come with inputs; leave them out")
+        raise PublicationError(
+            "inputs: allowed only together with the text of a program; leave them out"
+        )
     return program or None

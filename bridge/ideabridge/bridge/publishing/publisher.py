@@ -382,7 +382,7 @@ class Publisher:
                     await self.bridge.dry_run(plan, caller=caller)
             except IdeabridgeError as error:
                 raise PublicationError(
-                    f"{where}: it cannot run with the tools here: {error}"
+                    f"{where}: it cannot run with the tools available here: {error}"
                 ) from None
 
         return honest_annotations(plan, present, offered)
@@ -757,7 +757,7 @@ class Publisher:
             judgement = await reproduce(self.sandbox(), program, trial.names, value, results)
             if judgement.difference is not None:
                 raise ProgramRefusedError(
-                    f"with the results of run {results.run}, {judgement.difference}"
+                    f"given the results of run {results.run}, {judgement.difference}"
                 )
             judgements.append(judgement)
 
@@ -871,8 +871,8 @@ class Publisher:
                 status.error or f"server {status.name!r} is {status.state}" for status in away
             )
             raise ModulesAwayError(
-                f"its calls need tools of an unavailable server: {problems[:_AWAY]}. Try again "
-                "when it is available"
+                f"its calls require tools of a server that is unavailable: {problems[:_AWAY]}. Try "
+                "again when the server is available"
             )
 
     def audience(self, to: str | Iterable[str], caller: str) -> tuple[str, ...]:
@@ -1124,8 +1124,8 @@ def _check_answer(request: PublishRequest, outline: Outline) -> None:
 
     if answer == "recorded" and not outline.is_done:
         raise PublicationError(
-            f"it cannot be recorded: its run is {outline.status} and gave no output; publish it "
-            "with the answer plan or solve"
+            f"it cannot be recorded: its run is {outline.status} and produced no output; publish "
+            "it with the answer plan or solve"
         )
 
     if request.program is not None and answer not in ("auto", "program"):

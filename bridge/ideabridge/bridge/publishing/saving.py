@@ -217,8 +217,8 @@ class Saver:
         except NoFinishedRunError as error:
             if request.decides_on_a_run:
                 raise PublicationError(
-                    f"{error}: parameters, choices, strict, or_solve and program are "
-                    "for what a run did. Leave them out, or write the idea by hand "
+                    f"{error}: parameters, choices, strict, or_solve and program apply only to "
+                    "what a run did. Leave them out, or write the idea by hand "
                     "(save_idea, `ideas add`)"
                 ) from None
         return await self._publish_as_it_is(request)
@@ -352,7 +352,7 @@ class Saver:
         unknown = next((pattern for pattern in absent if has_wildcard(pattern)), None)
         if unknown is not None:
             raise PublicationError(
-                f"tools: nothing here matches {unknown!r}; write exact names, or start their server"
+                f"tools: no tool here matches {unknown!r}; write exact names, or start their server"
             )
 
         needs = [_need_of_name(pattern) for pattern in absent]

@@ -128,7 +128,7 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
         if any(isinstance(index, list) for index in listed):
             # This plan was published by an earlier version of ideabridge.
             raise PublicationError(
-                "several of its calls became one call of the plan, so they are not compared"
+                "several of its calls became a single call in the plan, so they cannot be compared"
             )
 
     return inconsistency(run, plan_of(publication, publication.recording.input or {}), places)

@@ -420,7 +420,8 @@ def _expect_members(document: JSONObject) -> None:
                 "this is an exported idea; import it with `ideas import` or `Bridge.import_idea`"
             )
         raise IdeaDocumentError(
-            f"{show(key)}: unknown; an idea has {', '.join(MEMBERS)}.{did_you_mean(key, MEMBERS)}"
+            f"{show(key)}: unknown key; the keys of an idea are "
+            f"{', '.join(MEMBERS)}.{did_you_mean(key, MEMBERS)}"
         )
 
 
@@ -429,7 +430,7 @@ def _text(document: JSONObject, key: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise IdeaDocumentError(f"{key}: expected text, found {show(value)}")
     if value is not None and len(value) > MAX_TEXT:
-        raise IdeaDocumentError(f"{key}: {len(value):,} characters; the limit is {MAX_TEXT:,}")
+        raise IdeaDocumentError(f"{key} has {len(value):,} characters; the limit is {MAX_TEXT:,}")
     return value
 
 
@@ -461,7 +462,7 @@ def _context(document: JSONObject) -> list[JSON]:
     listed = value if isinstance(value, list) else [value]
     if not listed and document.get("solution") is None:
         raise IdeaDocumentError(
-            "context: empty, and there is no solution, so the idea has no content"
+            "context: the context is empty and there is no solution, so the idea has no content"
         )
 
     return [_with_value(message) for message in listed]
@@ -510,7 +511,8 @@ def _expect_solution_members(solution: JSON) -> None:
         if key not in members:
             expected = ", ".join(members)
             raise IdeaDocumentError(
-                f"solution.{key}: unknown; a solution has {expected}.{did_you_mean(key, members)}"
+                f"solution.{key}: unknown key; the keys of a solution are "
+                f"{expected}.{did_you_mean(key, members)}"
             )
 
 
@@ -571,7 +573,7 @@ def _answer(requested: str, solution: Solution) -> Answer:
     if requested != "auto":
         lack = _lack(requested, solution, has_references=has_references)
         if lack is not None:
-            raise PublicationError(f"answer: it cannot be {requested!r}: {lack}")
+            raise PublicationError(f"answer: the answer cannot be {requested!r}: {lack}")
         return cast("Answer", requested)
 
     if solution.program is not None:
@@ -679,7 +681,7 @@ def _check_input(written: WrittenIdea) -> None:
     inputs = [message for message in written.messages if _is_input(message)]
     if len(inputs) > 1:
         raise MessageError(
-            "context: several inputs; the parameters of a tool come from exactly one"
+            "context: found more than one input; a tool's parameters must come from exactly one"
         )
 
     if not inputs:

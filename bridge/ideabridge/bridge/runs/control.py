@@ -92,13 +92,13 @@ class Control:
                 await run.runner.wait_written()
             if run.unwritten is not None:
                 raise InterruptedRunError(
-                    f"run {run_id}: {run.unwritten}. After that, the run is cancelled"
+                    f"run {run_id}: {run.unwritten}. After that, the run will be cancelled"
                 )
             if record.parent or run.machine.ended:
                 return run
             if anyio.current_time() > deadline:
                 raise InterruptedRunError(
-                    f"run {run_id}: {_who(record)} is working on it and has not cancelled it "
+                    f"run {run_id}: {_who(record)} is working on this run and did not cancel it "
                     f"within {ANSWERS_SECONDS:g} s; the run ends as soon as that process reads the "
                     "request, or when another process takes over the run"
                 )
@@ -214,8 +214,8 @@ class Control:
                             "it has begun to process the decision; check_run shows what was decided"
                         )
                     raise InterruptedRunError(
-                        f"run {run.id}: {_who(record)} is working on it and has not accepted the "
-                        f"decision within {ANSWERS_SECONDS:g} s; {end}"
+                        f"run {run.id}: {_who(record)} is working on this run and did not accept "
+                        f"the decision within {ANSWERS_SECONDS:g} s; {end}"
                     )
 
                 await anyio.sleep(LISTENS_SECONDS / 5)

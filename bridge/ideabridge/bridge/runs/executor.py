@@ -97,15 +97,13 @@ class KeptBytes:
             LimitExceededError: the run would keep too many bytes.
         """
         if self._bytes + size > self._most:
-            raise LimitExceededError(
-                f"the run does not make a call of {size:,} bytes: {self._why()}"
-            )
+            raise LimitExceededError(f"the run cannot make a call of {size:,} bytes: {self._why()}")
         self.note(size)
 
     def expect_room(self, tool: str) -> None:
         """Raise `LimitExceededError` if the run cannot keep any more bytes."""
         if self._bytes >= self._most:
-            raise LimitExceededError(f"{tool} is not run: {self._why()}")
+            raise LimitExceededError(f"{tool} was not run: {self._why()}")
 
     def take(self, size: int, tool: str, memory: int) -> None:
         """Count a result of `size` bytes of JSON that takes about `memory` bytes of memory.
@@ -115,7 +113,7 @@ class KeptBytes:
         """
         if self._bytes + size > self._most:
             raise ResultLimitError(
-                f"the result of {tool} has {size:,} bytes and is discarded: {self._why()}"
+                f"the result of {tool} has {size:,} bytes and was discarded: {self._why()}"
             )
 
         # Count the other runs only from time to time, because there can be hundreds of them.
@@ -123,10 +121,10 @@ class KeptBytes:
             total = self.memory + memory + self._beside()
             if total > CALLER_MEMORY:
                 raise ResultLimitError(
-                    f"the result of {tool} has {size:,} bytes and is discarded: with it your runs "
-                    f"would take about {size_text(total)} of memory; the limit for one caller is "
-                    f"{size_text(CALLER_MEMORY)}. Wait until runs end, cancel some, or let tools "
-                    "return less"
+                    f"the result of {tool} has {size:,} bytes and was discarded: with it, your "
+                    f"runs would take about {size_text(total)} of memory; the limit for one caller "
+                    f"is {size_text(CALLER_MEMORY)}. Wait until runs end, cancel some, or have the "
+                    "tools return less"
                 )
 
             self._looked_at = self.memory + memory

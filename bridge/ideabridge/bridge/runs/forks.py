@@ -403,9 +403,11 @@ def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.Run
         if message.type == "input" and not message.instance
     ]
     if not places:
-        raise ForkError("input: the run takes no input, so a fork cannot give it one")
+        raise ForkError("input: the run takes no input, so its fork cannot be given one")
     if len(places) > 1:
-        raise ForkError("input: the run takes several inputs; a fork can only replace a single one")
+        raise ForkError(
+            "input: the run takes more than one input, but a fork can replace only a single input"
+        )
 
     old = messages[places[0]]
     if old.schema is not None:

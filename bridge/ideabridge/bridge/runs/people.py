@@ -391,13 +391,13 @@ def _expect_always(question: Question, decision: Decision, by: Decider) -> None:
         raise DecisionError("always requires `approve` for a call, without a grant")
     if by.kind != "person" or by.via not in _SHOWN_TO_PERSONS:
         raise DecisionError(
-            f"only a person can allow a tool always, not {by}; in a form, on the page, or at a "
-            f"terminal: ideabridge approvals decide approve {question.approval} --always"
+            f"only a person can choose to always allow a tool, not {by}; in a form, on the page, "
+            f"or at a terminal: ideabridge approvals decide approve {question.approval} --always"
         )
     if question.standing is None:
         raise DecisionError(
-            "this call cannot be allowed always: a person decides each time on a call that "
-            "depends on assumptions, that was edited, or that runs code of another tool"
+            "a standing rule is not possible for this call: a person decides each time on a call "
+            "that depends on assumptions, that was edited, or that runs code of another tool"
         )
 
 
@@ -414,7 +414,7 @@ def _decided_plan(
 
     if not isinstance(plan, dict) or "calls" not in plan or not {*plan} <= {"calls", "output"}:
         raise DecisionError(
-            'an edit of a plan needs `plan`: {"calls": [...], "output"?}, the plan that should run'
+            'editing a plan requires `plan`: {"calls": [...], "output"?}, the plan to run instead'
         )
 
     try:
@@ -448,7 +448,7 @@ def _edited_call(
 ) -> events.CallDecided:
     call = normalise(decision.call, what="the edited call")
     if not isinstance(call, dict):
-        raise DecisionError("an edit needs `call`: the resolved call as it should run")
+        raise DecisionError("editing a call requires `call`: the resolved call to run instead")
 
     catalogue = machine.catalogue
     if machine.mode == "plan":
@@ -486,8 +486,8 @@ def _decided_outcome(
 
     if isinstance(value, Missing):
         raise DecisionError(
-            "the decision 'value' needs `value`: the result of the call, or null if the call has "
-            "no result"
+            "the decision 'value' requires `value`: the result of the call, or null if the call "
+            "has no result"
         )
     return events.OutcomeDecided(
         *place, "value", by, question.item, reason, _checked_result(question, value)

@@ -303,9 +303,11 @@ class Ways:
         foreign = self._idea_of_others(publication, plan.calls, catalogue)
         if foreign is not None:
             raise MeantToolError(
-                f"{publication.name} cannot be called: {foreign.name} was not here when it was "
-                "published, and another user has published an idea with this name since; to call "
-                f'that, publish it again with "_module": "{foreign.module}"'
+                f"{publication.name} cannot be called: {foreign.name} was not available when it "
+                "was "
+                "published, and another user has since published an idea with this name; to call "
+                f"that idea, publish {publication.name} again with "
+                f'"_module": "{foreign.module}"'
             )
 
     def why_not_here(self, publication: Publication, caller: str) -> str | None:

@@ -142,7 +142,7 @@ class Rooms:
         depth = machine.settings.depth
         if depth < 1:
             raise RoomError(
-                f"rooms are already nested as deep as the settings allow: {_nesting(run, effect)}"
+                f"the settings do not allow rooms to be nested any deeper: {_nesting(run, effect)}"
             )
 
         # The rooms of a lazy run are not lazy themselves, because a person has accepted the plan as

@@ -555,7 +555,7 @@ class Run:
             if settled == values.digest_of_solution(proposed):
                 return notes
             raise SettledTurnError(
-                f"turn {turn} is settled by another solution; {self._turn_now()}"
+                f"turn {turn} has already been settled by another solution; {self._turn_now()}"
             )
 
         self._expect_open(turn)
@@ -905,25 +905,25 @@ class Run:
         rules = self._services.standing_rules
         tool = standing_tool(self.machine.history[event.call])
         if rules is None or tool is None:
-            raise DecisionError("no tool can be allowed always here; approve only this call")
+            raise DecisionError("a standing rule is not possible here; approve only this call")
         if not rules.is_bound(tool, self.bound):
             raise DecisionError(
-                f"{tool.label} cannot be allowed always here: its server starts differently here "
-                "than in the run that asks; approve only this call"
+                f"a standing rule for {tool.label} is not possible here: its server starts "
+                "differently here than in the run that asks; approve only this call"
             )
 
         owner = person_of(self.caller)
         if event.by.user != owner:
             raise DecisionError(
-                f"only {owner}, who owns the run, can allow a tool always for it; approve "
-                "only this call"
+                f"only {owner}, who owns the run, can choose to always allow a tool for it; "
+                "approve only this call"
             )
 
         try:
             return rules.rule_for(self.caller, tool, event.by)
         except (StandingRuleError, StoreError) as error:
             raise DecisionError(
-                f"the tool cannot be allowed always: {error}. Approve only this call"
+                f"a standing rule for this tool is not possible: {error}. Approve only this call"
             ) from None
 
     def give(self, rule: StandingRule, seconds: float = LOCK_SECONDS) -> None:
@@ -942,7 +942,8 @@ class Run:
             raise
         except (StandingRuleError, StoreError) as error:
             raise StandingRuleError(
-                f"this call was approved, but {rule.tool.label} is not allowed always: {error}"
+                f"this call was approved, but no standing rule for {rule.tool.label} was stored: "
+                f"{error}"
             ) from None
 
     def settle_by_rules(self) -> None:

@@ -1134,7 +1134,8 @@ class RunningCalls:
             if not self._runner.wanted or not self._runner.machine.is_current(index):
                 # The activity used its context after it had returned, or left a thread running.
                 raise ActivityError(
-                    "add_message: the solution of this call has ended; the message is too late"
+                    "add_message: the message comes too late, because the solution with this call "
+                    "has ended"
                 )
             self._runner.post(added)
 

@@ -222,8 +222,8 @@ class Runs:
             busy = self.registry.count_running(owner_of(caller))
             if busy >= self._in_force.users.runs:
                 raise LimitExceededError(
-                    f"you have {busy} active runs, the limit for one user: wait until one ends "
-                    "(check_run), or cancel one"
+                    f"you have {busy} active runs, which is the limit for one user: wait until one "
+                    "ends (check_run), or cancel one"
                 )
 
     def _expect_memory(self, caller: str, memory: int) -> None:
@@ -236,7 +236,7 @@ class Runs:
         if total > CALLER_MEMORY:
             raise LimitExceededError(
                 f"the context and the calls of this run take about {memory >> 20:,} MB of memory, "
-                f"and with these your runs would take {total >> 20:,} MB; the limit for one caller "
+                f"and with them your runs would take {total >> 20:,} MB; the limit for one caller "
                 f"is {CALLER_MEMORY >> 20:,} MB. Wait until runs end, or cancel some"
             )
 

@@ -107,8 +107,8 @@ def expect_programs(settings: Settings) -> None:
         raise PlanError(NO_PROGRAMS)
     if settings.lazy:
         raise PlanError(
-            "planning: nobody can accept the calls of a program before it "
-            "makes them; leave lazy out"
+            "planning: nobody can accept the calls of a program before it makes them, so leave out "
+            "lazy"
         )
 
 
@@ -225,16 +225,17 @@ def program_of_mind(
         raise RejectedSolutionError(NO_PROGRAMS)
     if machine.settings.lazy:
         raise RejectedSolutionError(
-            "program: nobody can accept its calls before it makes them; write calls"
+            "program: nobody can accept its calls before it makes them; write a list of calls "
+            "instead"
         )
 
     if machine.instances:
         raise RejectedSolutionError(
-            "program: a run with instances cannot have a program; write calls"
+            "program: a run with instances cannot have a program; write a list of calls instead"
         )
     if len(program) > LONGEST_PROGRAM:
         raise RejectedSolutionError(
-            f"program: {len(program):,} characters; the limit is {LONGEST_PROGRAM:,}"
+            f"program: found {len(program):,} characters; the limit is {LONGEST_PROGRAM:,}"
         )
 
     names = ProgramNames(machine.offer.current.tools).used_by(program)

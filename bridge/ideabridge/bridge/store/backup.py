@@ -52,7 +52,7 @@ def write_file(target: Path, fill: Callable[[Path], None]) -> None:
         ) from None
     except OSError as error:
         raise StoreAccessError(
-            f"{target}: it cannot be written: {error.strerror or error}"
+            f"{target}: the file cannot be written to: {error.strerror or error}"
         ) from None
 
 

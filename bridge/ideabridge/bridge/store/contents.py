@@ -401,7 +401,7 @@ class Contents:
         ).fetchall()
         if len(rows) != len(numbers):
             raise StoreFormatError(
-                f"{self._database.path}: it is damaged: it refers to a message or schema "
+                f"{self._database.path}: the store is damaged: it refers to a message or schema "
                 "that does not exist"
             )
         return [row[0] for row in rows]
@@ -419,7 +419,8 @@ class Contents:
             ).fetchone()
             if row is None:
                 raise StoreFormatError(
-                    f"{self._database.path}: it is damaged: it refers to a list that does not exist"
+                    f"{self._database.path}: the store is damaged: it refers to a list that does "
+                    "not exist"
                 )
 
             numbers += self.unfold(row[0])

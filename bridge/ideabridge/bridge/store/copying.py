@@ -146,8 +146,8 @@ def expect_whole(database: Database) -> None:
         mark = database.counter(MARK)
     if mark:
         raise StoreCopyError(
-            f"{database.path}: it is the unfinished copy of another store; run `ideabridge store "
-            "copy` again to continue"
+            f"{database.path}: this store is the unfinished copy of another store; run `ideabridge "
+            "store copy` again to continue"
         )
 
 
@@ -165,13 +165,15 @@ def _claim(source: Database, target: Database) -> None:
     with target.transaction():
         mark = target.counter(MARK)
         if mark not in (0, origin):
-            raise StoreCopyError(f"{target.path}: it is the unfinished copy of another store")
+            raise StoreCopyError(
+                f"{target.path}: this store is the unfinished copy of another store"
+            )
         if mark == 0:
             used = [table.name for table in _TABLES if _count(target, table.name)]
             if used:
                 raise StoreCopyError(
-                    f"{target.path}: it is not empty (it has {', '.join(used)}); expected a new "
-                    "store"
+                    f"{target.path}: the store is not empty (it has {', '.join(used)}); expected a "
+                    "new store"
                 )
 
             target.set_counter(MARK, origin)

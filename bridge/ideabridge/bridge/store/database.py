@@ -72,7 +72,7 @@ def check_store_place(place: str) -> None:
 
     scheme = _SCHEME.match(place)
     if scheme is not None and not is_address(place):
-        raise StorePlaceError(f"{scheme[1]}:// is not a kind of store; {expected}")
+        raise StorePlaceError(f"{scheme[1]}:// is not a supported kind of store; {expected}")
 
 
 # -- times -----------------------------------------------------------------------------------------

@@ -570,7 +570,7 @@ class Ideas:
                 sign.isspace() or sign == "," or not sign.isprintable() for sign in tag
             ):
                 raise FilterError(
-                    f"tag {tag[:70]!r}: expected 1 to 64 characters without commas and white space"
+                    f"tag {tag[:70]!r}: expected 1 to 64 characters without commas or white space"
                 )
 
         with self._database.transaction():

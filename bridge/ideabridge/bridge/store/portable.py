@@ -404,7 +404,7 @@ def _check_hash(member: str, named: JSON, real: str) -> None:
         raise IdeaDocumentError(f"{member}: expected 64 hex digits, found {show(named)}")
     if named != real:
         raise TamperedIdeaError(
-            f"{member}: the document says {named[:64]!r}, but its content has {real}: it was "
+            f"{member}: the document says {named[:64]!r}, but its content has {real}, so it was "
             "changed after the export"
         )
 

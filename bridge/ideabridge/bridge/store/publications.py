@@ -92,8 +92,8 @@ def check_name(name: str) -> str:
     """
     if not is_safe_name(name):
         raise PublicationNameError(
-            f"{name[:64]!r} cannot be a name: expected a to z, then up to 47 of a to z, 0 to 9 "
-            f"and _; for example {safe_name(name)!r}"
+            f"{name[:64]!r} cannot be a name: expected a letter from a to z, then up to 47 letters "
+            f"from a to z, digits or _; for example {safe_name(name)!r}"
         )
     return name
 

@@ -225,7 +225,7 @@ def read_expiry(text: str, now: float | None = None) -> float:
         ) from None
 
     if at <= now:
-        raise UserError(f"expires: {text[:40]!r} has passed")
+        raise UserError(f"expires: {text[:40]!r} is in the past")
     return at
 
 
@@ -253,8 +253,9 @@ class Users:
         """
         if _NAME.fullmatch(name) is None or name in _RESERVED:
             raise UserError(
-                f"{name[:64]!r} cannot be a user's name: expected a to z, then up to 47 of a to "
-                f"z, 0 to 9, '.', '_' and '-', and none of {', '.join(sorted(_RESERVED))}"
+                f"{name[:64]!r} cannot be a user's name: expected a letter from a to z, then up to "
+                "47 letters from a to z, digits, '.', '_' or '-', and none of "
+                f"{', '.join(sorted(_RESERVED))}"
             )
         with self._database.transaction():
             namesake = self._find("name = ?", name)

@@ -409,7 +409,7 @@ def _check_always(decision: str, options: Options, *, always: bool, for_run: boo
         raise UsageError("--always and --for-run: give only one of them")
     if not at_terminal() or options.json:
         raise UsageError(
-            "--always: only a person can allow a tool always, which requires a terminal"
+            "--always: only a person can choose to always allow a tool, which requires a terminal"
         )
 
 

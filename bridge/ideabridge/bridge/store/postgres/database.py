@@ -80,19 +80,19 @@ _SECRETS: Final = ("password", "sslpassword")
 _SCHEMA: Final = re.compile("[a-z_][a-z0-9_]{0,62}")
 
 _CAUSES: Final[tuple[tuple[type[psycopg.Error], type[StoreError], str], ...]] = (
-    (errors.LockNotAvailable, StoreBusyError, "another process keeps it locked"),
-    (errors.DeadlockDetected, StoreBusyError, "another process changes the same rows"),
-    (errors.SerializationFailure, StoreBusyError, "another process changes the same rows"),
+    (errors.LockNotAvailable, StoreBusyError, "another process keeps the store locked"),
+    (errors.DeadlockDetected, StoreBusyError, "another process is changing the same rows"),
+    (errors.SerializationFailure, StoreBusyError, "another process is changing the same rows"),
     (errors.UniqueViolation, StoreBusyError, "another process has added the same row"),
     (errors.TooManyConnections, StoreBusyError, "the server has too many connections"),
     (errors.DiskFull, StoreFullError, "no space is left on the server"),
     (errors.OutOfMemory, StoreFullError, "the server is out of memory"),
     (errors.InsufficientPrivilege, StoreAccessError, "access is not permitted"),
-    (errors.InvalidAuthorizationSpecification, StoreAccessError, "the server refuses the user"),
+    (errors.InvalidAuthorizationSpecification, StoreAccessError, "the server rejects the user"),
     (errors.InvalidCatalogName, StoreAccessError, "there is no such database"),
     (errors.ReadOnlySqlTransaction, StoreAccessError, "the server allows only reads"),
-    (errors.DataCorrupted, StoreFormatError, "it is damaged"),
-    (errors.IndexCorrupted, StoreFormatError, "it is damaged"),
+    (errors.DataCorrupted, StoreFormatError, "the store is damaged"),
+    (errors.IndexCorrupted, StoreFormatError, "the store is damaged"),
 )
 
 
@@ -108,15 +108,15 @@ def read_address(text: str) -> tuple[str, str]:
     if parts.password is not None or any(key in _SECRETS for key, _ in options):
         raise StoreAccessError(
             f"store: {parts.hostname or 'the address'}: the configuration must not contain a "
-            "password; put it into the environment (PGPASSWORD), a password file (~/.pgpass) or a "
+            "password; put it in the environment (PGPASSWORD), a password file (~/.pgpass) or a "
             "service file (postgresql:///?service=NAME)"
         )
 
     name = dict(options).get("schema", "ideabridge")
     if _SCHEMA.fullmatch(name) is None or name.startswith("pg_"):
         raise StoreAccessError(
-            f"store: schema {name[:70]!r}: expected a to z or _, then up to 62 of a to z, "
-            "0 to 9 and _, without pg_"
+            f"store: schema {name[:70]!r}: expected a letter from a to z or _, then up to 62 "
+            "letters from a to z, digits or _, not beginning with pg_"
         )
 
     query = urlencode([(key, value) for key, value in options if key != "schema"])

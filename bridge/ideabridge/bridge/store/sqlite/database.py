@@ -45,13 +45,13 @@ _LONGEST: Final = 0.05
 """The shortest and the longest pause, in seconds, between two attempts to lock the file."""
 
 _CAUSES: Final[dict[int, tuple[type[StoreError], str]]] = {
-    sqlite3.SQLITE_BUSY: (StoreBusyError, "another process keeps it locked"),
-    sqlite3.SQLITE_LOCKED: (StoreBusyError, "it is locked"),
-    sqlite3.SQLITE_NOTADB: (StoreFormatError, "it is not an SQLite file"),
-    sqlite3.SQLITE_CORRUPT: (StoreFormatError, "it is damaged"),
+    sqlite3.SQLITE_BUSY: (StoreBusyError, "another process keeps the store locked"),
+    sqlite3.SQLITE_LOCKED: (StoreBusyError, "the store is locked"),
+    sqlite3.SQLITE_NOTADB: (StoreFormatError, "the file is not an SQLite database"),
+    sqlite3.SQLITE_CORRUPT: (StoreFormatError, "the store is damaged"),
     sqlite3.SQLITE_FULL: (StoreFullError, "no space is left"),
-    sqlite3.SQLITE_READONLY: (StoreAccessError, "it is read-only"),
-    sqlite3.SQLITE_CANTOPEN: (StoreAccessError, "it cannot be opened"),
+    sqlite3.SQLITE_READONLY: (StoreAccessError, "the store is read-only"),
+    sqlite3.SQLITE_CANTOPEN: (StoreAccessError, "the file cannot be opened"),
     sqlite3.SQLITE_PERM: (StoreAccessError, "access is not permitted"),
     sqlite3.SQLITE_IOERR: (StoreAccessError, "the file system reports an error"),
 }
@@ -166,7 +166,9 @@ class SqliteDatabase(Database):
         # Read the id again, because another process might have created the schema between the two
         # reads. It sets the id in the same transaction.
         if used and self.number("PRAGMA application_id") != APPLICATION_ID:
-            raise StoreFormatError(f"{self.path}: it is an SQLite file, but not a store of ideas")
+            raise StoreFormatError(
+                f"{self.path}: the file is an SQLite database, but not a store of ideas"
+            )
 
     def _switch_to_wal(self) -> str:
         # Try again, because SQLite reports "locked" without waiting if two processes switch a new

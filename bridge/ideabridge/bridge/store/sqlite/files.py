@@ -48,10 +48,12 @@ def file_exists(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise StoreAccessError(f"{path}: it cannot be opened: {error.strerror or error}") from None
+        raise StoreAccessError(
+            f"{path}: the file cannot be opened: {error.strerror or error}"
+        ) from None
 
     if stat.S_ISDIR(mode):
-        raise StoreAccessError(f"{path}: it cannot be opened: it is a folder; expected a file")
+        raise StoreAccessError(f"{path}: expected a file, found a folder")
     return True
 
 
@@ -108,10 +110,10 @@ class StoreFiles:
             except FileExistsError:
                 if 0 < path.stat().st_size < _SMALLEST and path.is_file():
                     # SQLite would treat a file this small as empty and overwrite it.
-                    raise StoreFormatError(f"{path}: it is not an SQLite file") from None
+                    raise StoreFormatError(f"{path}: the file is not an SQLite database") from None
                 if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
                     raise StoreAccessError(
-                        f"{path}: it, or its folder, cannot be written"
+                        f"{path}: the file or its folder cannot be written to"
                     ) from None
             # A file that already exists can have a different mode. SQLite creates its other files
             # with the mode of the database file.
@@ -121,7 +123,7 @@ class StoreFiles:
                         file.chmod(0o600)
         except OSError as error:
             raise StoreAccessError(
-                f"{path}: it cannot be opened: {error.strerror or error}"
+                f"{path}: the file cannot be opened: {error.strerror or error}"
             ) from None
 
     def opened(self) -> None:
@@ -215,6 +217,6 @@ def _fill(connection: sqlite3.Connection, part: Path, target: Path) -> None:
             new_file.execute("PRAGMA journal_mode=DELETE")
             fault = str(new_file.execute("PRAGMA quick_check").fetchone()[0])
     except sqlite3.Error as error:
-        raise StoreAccessError(f"{target}: it cannot be written: {error}") from None
+        raise StoreAccessError(f"{target}: the file cannot be written to: {error}") from None
     if fault != "ok":
         raise StoreFormatError(f"the store that was copied to {target} is damaged: {fault[:200]}")

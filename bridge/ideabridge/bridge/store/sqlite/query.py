@@ -171,7 +171,7 @@ def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
             f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None
         )
     except sqlite3.Error as error:
-        raise StoreAccessError(f"{path}: it cannot be opened: {error}") from None
+        raise StoreAccessError(f"{path}: the file cannot be opened: {error}") from None
 
     with closing(connection):
         _prepare(connection, path)
@@ -184,10 +184,10 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("PRAGMA query_only=ON")
         connection.execute(f"PRAGMA hard_heap_limit={_MOST_MEMORY}")
     except sqlite3.DatabaseError as error:
-        raise StoreFormatError(f"{path}: it cannot be read: {error}") from None
+        raise StoreFormatError(f"{path}: the file cannot be read: {error}") from None
 
     if application != APPLICATION_ID:
-        raise StoreFormatError(f"{path}: it is not a store of ideas")
+        raise StoreFormatError(f"{path}: the file is not a store of ideas")
     # Another program might have written text that is not UTF-8.
     connection.text_factory = _text
 
@@ -209,7 +209,7 @@ def _read(connection: sqlite3.Connection, sql: str, parameters: dict[str, str]) 
         cursor = database.execute(sql, parameters)  # pyright: ignore[reportUnknownMemberType]
         if cursor.description is None:
             raise QueryError(
-                "the SQL returns no rows; `store query` takes one statement that reads, "
+                "the SQL returns no rows; `store query` runs one statement that reads the store, "
                 "such as SELECT"
             )
 
@@ -226,7 +226,7 @@ def _read(connection: sqlite3.Connection, sql: str, parameters: dict[str, str]) 
             # Ctrl-C interrupted the process while SQLite was calling the progress handler.
             raise KeyboardInterrupt from None
 
-        raise QueryError(f"the query takes longer than {MOST_SECONDS:g} s") from None
+        raise QueryError(f"the query took longer than {MOST_SECONDS:g} s") from None
 
 
 def _collect(columns: list[str], cursor: sqlite3.Cursor) -> QueryResult:
