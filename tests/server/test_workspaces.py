@@ -32,7 +32,7 @@ from ideabridge.server.workspaces import (
 from tests import preloaded
 from tests.operations.test_metrics import Scraped
 from tests.trusting import write_own, write_trusted
-from tests.ui.serving import send, stranger
+from tests.ui.serving import send, stranger, without_breaks
 from tests.waiting import PAUSE
 
 from .serving import BIN, ERAS, Heard, all_tools, call, listening, plain, text
@@ -355,15 +355,15 @@ async def test_the_page_lists_the_workspaces_and_shows_each(home: Path) -> None:
         assert visitor.get("/ui/w/alpha/home").url.path == "/ui/sign-in"
         visitor.post("/ui/sign-in", data={"token": service_token()})
 
-        listed = visitor.get("/ui/workspaces").text
+        listed = without_breaks(visitor.get("/ui/workspaces").text)
         assert str(alpha) in listed
         assert listed.count("not open") == 2
-        shown = visitor.get("/ui/w/alpha/modules").text
+        shown = without_breaks(visitor.get("/ui/w/alpha/modules").text)
         assert "/ui/w/alpha/modules/own" in shown
         assert "/ui/w/alpha/modules/notes" in shown
         assert "/mcp/w/alpha/p/few" in shown
         assert visitor.get("/ui/modules/own").status_code == 404
-        listed = visitor.get("/ui/workspaces").text
+        listed = without_breaks(visitor.get("/ui/workspaces").text)
         assert listed.count("not open") == 1
         assert "/ui/w/alpha/modules/own" in listed
         assert "1 server of your own configuration" in listed

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -158,11 +159,11 @@ _BREAKS: Final = re.compile(r"(?<=\w[/_-])(?=[\w.])|(?<=\w\.)(?=[^\W\d_])")
 """Matches the places after the separators within a path or a name."""
 
 
-def breakable(text: str) -> Markup:
+def breakable(text: str | Path) -> Markup:
     """Return a text in which a line can also end after the separators of a path or a name, so that
     a narrow window does not break them within a word.
     """
-    return Markup("<wbr>").join(_BREAKS.split(printable(text)))
+    return Markup("<wbr>").join(_BREAKS.split(printable(str(text))))
 
 
 def coded(text: str) -> Markup:
