@@ -41,7 +41,8 @@ def test_home_shows_what_waits_and_what_ran(page: Page, site: str) -> None:
     expect(latest.first).to_have_attribute("href", f"/ui/runs/{done}")
     expect(latest.nth(1)).to_have_text("All runs")
 
-    waiting.first.click()
+    # The whole row leads to the decision.
+    page.locator("#waits li").first.click()
     expect(page.locator(f"article[id^='q-{asking}']")).to_be_in_viewport()
     page.goto(f"{site}home")
 
