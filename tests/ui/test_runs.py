@@ -300,7 +300,7 @@ def test_a_failed_run_begins_again_with_another_input(page: Page, site: str) -> 
     first = page.locator("#head .note").first
     expect(first).to_contain_text("there is no customer c9")
     expect(first).to_contain_text("Called with id c9")
-    page.get_by_role("link", name="Change input and run again").click()
+    page.get_by_role("link", name="Change and run again").click()
     page.locator("#again textarea").fill('{"who": "c1"}')
     page.get_by_role("button", name="Run again").click()
     expect(page.locator("#head")).to_contain_text(f"forked from {failed}")
