@@ -286,7 +286,7 @@ _SHOP = {
 
 
 def _begin(page: Page, site: str, customer: str) -> None:
-    page.goto(f"{site}playground")
+    page.goto(f"{site}playground?kind=plan")
     page.get_by_label("The plan or program").fill(json.dumps(_SHOP))
     page.get_by_label("Input, as JSON").fill(json.dumps({"customer": customer}))
     page.get_by_label("Title").fill(f"Refund the largest order of customer {customer}")

@@ -401,7 +401,7 @@ def test_every_page_works_without_scripts(browser: Browser, shop_site: tuple[str
             assert answer.status == 200, path
         page.goto(f"{url}runs/{run_id}?at=3")
         expect(page.locator("#head .status")).to_have_text("replayed")
-        page.goto(f"{url}playground")
+        page.goto(f"{url}playground?kind=plan")
         page.get_by_label("The plan or program").fill(
             '{"calls": [{"_tool": "list_orders"}], "output": "†results.0"}'
         )

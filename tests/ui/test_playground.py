@@ -43,7 +43,7 @@ def test_each_example_runs(page: Page, site: str, kind: str) -> None:
 
 
 def test_an_example_fills_the_editor_and_can_be_taken_back(page: Page, site: str) -> None:
-    page.goto(f"{site}playground")
+    page.goto(f"{site}playground?kind=plan")
     editor = page.get_by_label("The plan or program")
     editor.fill('{"calls": []}')
     page.get_by_role("link", name="A call for each item").click()
@@ -53,7 +53,7 @@ def test_an_example_fills_the_editor_and_can_be_taken_back(page: Page, site: str
 
 
 def test_a_tool_is_found_and_written_into_the_editor(page: Page, site: str) -> None:
-    page.goto(f"{site}playground")
+    page.goto(f"{site}playground?kind=plan")
     editor = page.get_by_label("The plan or program")
     editor.fill("")
     tools = page.get_by_role("list", name="Tools")
@@ -66,7 +66,7 @@ def test_a_tool_is_found_and_written_into_the_editor(page: Page, site: str) -> N
 
 
 def test_a_tool_leads_to_the_form_that_calls_it(page: Page, site: str, http: httpx.Client) -> None:
-    page.goto(f"{site}playground")
+    page.goto(f"{site}playground?kind=plan")
     page.get_by_label("Search tools").fill("refund")
     page.get_by_role("link", name="Try refund").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("refund")
@@ -85,15 +85,27 @@ def test_code_in_the_description_of_a_tool_is_code(page: Page, site: str) -> Non
         "**/playground/tools",
         lambda route: route.fulfill(json=[offered | {"description": described}]),
     )
-    page.goto(f"{site}playground")
+    page.goto(f"{site}playground?kind=plan")
     row = page.get_by_role("list", name="Tools").get_by_role("listitem")
     expect(row).to_contain_text("Count a and <b>.")
     expect(row.locator("code")).to_have_text(["a", "<b>"])
     expect(row.get_by_role("link")).to_have_count(0)
 
 
-def test_run_is_the_first_button_and_checking_the_second(page: Page, site: str) -> None:
+def test_a_tool_is_chosen_filled_in_and_run(page: Page, site: str) -> None:
     page.goto(f"{site}playground")
+    expect(page.get_by_role("link", name="One tool")).to_have_attribute("aria-current", "page")
+    page.locator("select[name=tool]").select_option("find_customer")
+    page.get_by_role("button", name="Fill in its fields").click()
+    form = page.locator("#call-form")
+    form.get_by_label(re.compile("^id")).fill("c1")
+    form.get_by_role("button", name="Run").click()
+    expect(page.locator("#head .status")).to_have_text("done")
+    expect(page.locator("#result")).to_contain_text("Customer c1")
+
+
+def test_run_is_the_first_button_and_checking_the_second(page: Page, site: str) -> None:
+    page.goto(f"{site}playground?kind=plan")
     buttons = page.locator("form.playground button[name=action]:visible")
     expect(buttons).to_have_text(["Run", "Check without running"])
     run = buttons.first
@@ -120,9 +132,9 @@ def test_run_is_the_first_button_and_checking_the_second(page: Page, site: str) 
 def test_an_example_asks_a_server_that_is_there(tmp_path: Path) -> None:
     configured(tmp_path, {"own": OWN})
     with served(tmp_path) as url, client(url) as http:
-        while "Ask own" not in http.get("/ui/playground").text:
+        while "Ask own" not in http.get("/ui/playground?kind=plan").text:
             pass
-        shown = http.get("/ui/playground?example=server").text
+        shown = http.get("/ui/playground?kind=plan&example=server").text
         text = html.unescape(
             re.findall(r"<textarea name=.text.[^>]*>(.*?)</textarea>", shown, re.S)[0]
         )

@@ -42,7 +42,7 @@ def run(
     page: Page, site: str, plan: dict[str, object], given: dict[str, object] | None = None
 ) -> None:
     """Write a plan into the playground, and run it."""
-    page.goto(f"{site}playground")
+    page.goto(f"{site}playground?kind=plan")
     page.get_by_label("The plan or program").fill(json.dumps(plan))
     page.get_by_label("Input, as JSON").fill(json.dumps(given or {}))
     page.get_by_role("button", name="Run", exact=True).click()
@@ -262,7 +262,7 @@ def test_an_edited_call_runs_in_place_of_the_one_that_asked(page: Page, site: st
 
 
 def test_the_playground_completes_names(page: Page, site: str) -> None:
-    page.goto(f"{site}playground")
+    page.goto(f"{site}playground?kind=plan")
     editor = page.get_by_label("The plan or program")
     with page.expect_response(re.compile("/playground/tools")):
         page.reload()
@@ -286,7 +286,7 @@ def test_the_playground_completes_what_was_written_before_the_tools_arrived(
     page: Page, site: str
 ) -> None:
     page.add_init_script(HOLD_THE_TOOLS)
-    page.goto(f"{site}playground")
+    page.goto(f"{site}playground?kind=plan")
     editor = page.get_by_label("The plan or program")
 
     editor.fill('{"calls": [{"_tool": "find_c')

@@ -23,6 +23,7 @@ from ideabridge.bridge.programs.stubs import first_line_of
 from ideabridge.bridge.runs.run import Run
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import FormFields, form_of, visitor_of
+from ideabridge.server.ui.forms import Field, fields_of
 from ideabridge.server.ui.modules import OWN
 from ideabridge.server.ui.showing import as_json, in_one_line
 from ideabridge.server.ui.site import Site
@@ -119,6 +120,39 @@ _MOST: Final = 200
 """Maximum length, in characters, of the description next to a tool. It ends with a whole word."""
 
 
+@dataclass(frozen=True, slots=True)
+class ToolForm:
+    """The form that calls a tool.
+
+    Attributes:
+        name: the name of the tool.
+        page: the path of the tool's own page, below the path of all pages.
+        action: the path that the form is sent to, below the path of all pages.
+        description: the description of the tool.
+        fields: a field for each parameter.
+    """
+
+    name: str
+    page: str
+    action: str
+    description: str
+    fields: list[Field]
+
+
+def _group_of(tool: Tool) -> str:
+    """Return the heading under which a tool can be chosen."""
+    if tool.module is None:
+        return "Built-in tools"
+    return "Tools made here" if tool.module.startswith(IDEA) else tool.module
+
+
+def _tool_form(tool: Tool, page: str) -> ToolForm:
+    """Return the form of a tool, given the path of its page."""
+    # All tools of a server have one address for calls. A published tool has its own.
+    action = f"{page.rsplit('/tools/', 1)[0]}/call"
+    return ToolForm(tool.name, page, action, tool.description, fields_of(tool.parameters))
+
+
 class Playground:
     """The page where plans, programs and contexts are written."""
 
@@ -134,11 +168,15 @@ class Playground:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Show the editor. A POST checks what was written and, with `action=run`, runs it."""
+        """Show the form of one tool or, with `kind`, the editor. A POST checks what was written in
+        the editor and, with `action=run`, runs it.
+        """
         form = form_of(request)
-        kind = form.get("kind", request.query_params.get("kind", "plan"))
-        if kind not in _EXAMPLES:
+        kind = form.get("kind", request.query_params.get("kind", ""))
+        if kind not in _EXAMPLES and request.method == "POST":
             kind = "plan"
+        if kind not in _EXAMPLES:
+            return await compute_in_thread(self._one_tool, request)
 
         examples = self._examples(kind, visitor_of(request).caller)
         asked = request.query_params.get("example", "")
@@ -182,6 +220,28 @@ class Playground:
             text=text,
             **fields,
             **values,
+        )
+
+    def _one_tool(self, request: Request) -> Response:
+        """Show the tools to choose from, and the form of the chosen one."""
+        catalogue = TaskTools(self._bridge.offer, None, caller=visitor_of(request).caller).present()
+        asked = request.query_params.get("tool", "")
+        groups: dict[str, list[tuple[str, str]]] = {}
+        chosen: ToolForm | None = None
+        for tool in catalogue.tools:
+            page = self._page_of(tool)
+            if not page:
+                continue
+            groups.setdefault(_group_of(tool), []).append((page, tool.name))
+            if page == asked:
+                chosen = _tool_form(tool, page)
+
+        return self._site.page(
+            request,
+            "playground_tool.html",
+            kind="tool",
+            groups=sorted(groups.items()),
+            chosen=chosen,
         )
 
     def _examples(self, kind: str, caller: str) -> list[Example]:
