@@ -242,6 +242,11 @@ def run_name(record: RunRecord) -> str:
     return f"{' + '.join(tools[:_NAMED_TOOLS])} + {len(tools) - _NAMED_TOOLS} more"
 
 
+def capital(text: str) -> str:
+    """Return a text that begins with a capital letter, for a sentence of its own."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def as_read_by(text: str, reader: str) -> str:
     """Return `deciders_as_read_by` as a filter of templates."""
     return deciders_as_read_by(reader, text)
@@ -292,6 +297,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "failure_reason": failure_reason,
     "run_name": run_name,
     "as_read_by": as_read_by,
+    "capital": capital,
     "answered": answered,
     "answerer": answerer,
 }

@@ -34,6 +34,7 @@ class CheckResult:
         is_wrong: whether someone has to fix what was checked.
         is_warning: whether what was checked works, although not as a configuration file specifies.
         hint: one or more lines with details, or with advice for a person.
+        is_unused: whether nothing was set up that could be checked, which is no fault.
     """
 
     topic: str
@@ -41,6 +42,7 @@ class CheckResult:
     is_wrong: bool = False
     hint: str | None = None
     is_warning: bool = False
+    is_unused: bool = False
 
     @property
     def parts(self) -> tuple[str, str]:
@@ -80,9 +82,10 @@ class Findings:
         wrong: bool = False,
         hint: str | None = None,
         warning: bool = False,
+        unused: bool = False,
     ) -> None:
         """Add a result."""
-        finding = CheckResult(topic, text, wrong, hint, warning)
+        finding = CheckResult(topic, text, wrong, hint, warning, unused)
         self.found.append(finding)
         if self.watch is not None:
             self.watch(finding)
@@ -347,7 +350,7 @@ def describe_module(findings: Findings, status: ModuleStatus) -> None:
         text = f"up: {counted(status.tools, 'tool')}, MCP {status.protocol_version or status.era}"
         findings.add(f"server {status.name}", text, hint="\n".join(status.notes) or None)
     elif status.state == "disabled":
-        findings.add(f"server {status.name}", "disabled in the configuration")
+        findings.add(f"server {status.name}", "disabled in the configuration", unused=True)
     elif status.state == "idle":
         text = f"idle: {counted(status.tools, 'tool')}, starts when it is used"
         findings.add(f"server {status.name}", text, hint="\n".join(status.notes) or None)
@@ -453,6 +456,7 @@ def check_hosts(findings: Findings, project: Path) -> None:
                 f"client {host.name}",
                 f"has {counted(found.others, 'other server')}, not ideabridge",
                 hint=hint,
+                unused=True,
             )
         else:
             absent.append(host.title)
@@ -473,7 +477,8 @@ def check_hosts(findings: Findings, project: Path) -> None:
         )
     if absent:
         hint = "`ideabridge install CLIENT` sets one up"
-        findings.add("other clients", f"not set up: {', '.join(absent)}", hint=hint)
+        text = f"not set up: {', '.join(absent)}"
+        findings.add("other clients", text, hint=hint, unused=True)
 
 
 @dataclass(frozen=True, slots=True)
