@@ -97,6 +97,12 @@ class ValueRow:
         return self.lines[-1:] == (CUT,)
 
     @property
+    def is_replaced(self) -> bool:
+        """Whether the text has no line in common with that of the earlier call."""
+        signs = {line[:1] for line in self.lines}
+        return signs == {"+", "-"} and not self.is_cut
+
+    @property
     def in_words(self) -> str:
         """How the `lines` differ from those of the earlier call, in a few words."""
         added = sum(line.startswith("+") for line in self.lines)
@@ -104,7 +110,7 @@ class ValueRow:
         if not added + removed or self.is_cut:
             return "changed since last time"
         # If the texts have lines in common, the difference also contains these.
-        if added + removed == len(self.lines) and added and removed:
+        if self.is_replaced:
             return "completely different from last time"
         if added == removed:
             return f"{counted(added, 'line')} changed since last time"
@@ -137,6 +143,11 @@ class CallValues:
     def changed(self) -> tuple[ValueRow, ...]:
         """The parameters that differ from those of the earlier call."""
         return tuple(row for row in self.rows if row.change in ("changed", "new"))
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """The names of the texts that have nothing in common with those of the earlier call."""
+        return tuple(row.name for row in self.rows if row.is_replaced)
 
     @property
     def changes(self) -> int:
