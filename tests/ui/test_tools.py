@@ -47,14 +47,16 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
         ORDERS | {"customer": "c1", "_outputPath": "orders"},
         {"_tool": "compute", "code": "len(o)", "o": "†state.orders"},
     ]
-    made = ask(http, *calls, output="†results.1", name="count orders")
+    made = ask(http, *calls, output="†results.1", name="count orders of c1")
     ended(http, made)
     path = f"/ui/ideas/publish?ref={made}"
     while "the tool gives the same output again" not in (draft := http.get(path).text):
         pass
-    # The draft shows the plan before it is published, and proposes a name.
+    # The draft shows the plan before it is published, and proposes a name and a description without
+    # the value of the parameter.
     assert 'name="name" value="count_orders"' in draft
-    assert f'From <a href="/ui/runs/{made}">count orders</a>' in draft
+    assert 'name="description" value="count orders"' in draft
+    assert f'From <a href="/ui/runs/{made}">count orders of c1</a>' in draft
     assert "In the run: c1 . Used as customer of list_orders." in words_of(draft)
     steps = words_of(draft.partition('<ol class="plan-steps" start="0">')[2].partition("</ol>")[0])
     assert steps.startswith("list_orders gives orders customer customer of the input compute")
@@ -63,7 +65,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
 
     tool = send(http, "/ui/ideas/publish", path, ref=made, name="count_orders", answer="plan").text
     words = words_of(tool)
-    assert "made from count orders" in words
+    assert "made from count orders of c1" in words
     steps = words_of(tool.partition('<ol class="plan-steps" start="0">')[2].partition("</ol>")[0])
     assert steps.startswith("list_orders gives orders customer customer of the input compute")
     assert steps.endswith(" o the result of call 0 (list_orders)")

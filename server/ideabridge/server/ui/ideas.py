@@ -51,7 +51,14 @@ from ideabridge.server.ui.forms import Audience, fields_of, number_from, read_fi
 from ideabridge.server.ui.idea_folder import IdeaFolder
 from ideabridge.server.ui.reference_words import ReferenceWords, ShownParameter
 from ideabridge.server.ui.run_rows import RunRow, RunRows
-from ideabridge.server.ui.showing import LONGEST, as_json, bounded, in_few_words, in_one_line
+from ideabridge.server.ui.showing import (
+    LONGEST,
+    as_json,
+    bounded,
+    in_few_words,
+    in_one_line,
+    title_names_tools,
+)
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.shown import plan_without_ids
 from ideabridge.server.views.text import source_text
@@ -644,6 +651,9 @@ class IdeaPages:
             run = draft.run
             shown_runs += [*report.confirmed_by, *(offer.run for offer in report.offers)]
 
+        title = _without_values(self._title_of(ref, visitor), values["fields"])
+        # Of a title that only names tools, the publisher makes a better sentence.
+        described = "" if title_names_tools(title) else title
         return self._site.page(
             request,
             "publish.html",
@@ -652,9 +662,10 @@ class IdeaPages:
             rows=await compute_in_thread(self._rows, [run, *shown_runs], visitor),
             name=name,
             is_new=before is None,
-            proposed=submitted.name or name or self._proposed_name(ref, visitor),
+            proposed=submitted.name or name or self._proposed_name(title, visitor),
             refused_name=submitted.refused_name,
-            description=submitted.description or ("" if before is None else before.description),
+            description=submitted.description
+            or (described if before is None else before.description),
             has_users=self._bridge.store.users.exist(),
             gets=self._first_audience(visitor) if before is None else self._audience(before),
             programs=self._bridge.configuration.programs,
@@ -699,18 +710,23 @@ class IdeaPages:
             return draft, decided
         return shorter, EarlierDecisions(parameters, decided.choices)
 
-    def _proposed_name(self, ref: str, visitor: Visitor) -> str:
-        """Return a valid name for a run's tool, made from the run's title, that no tool visible to
-        the visitor has. Return "" if the run has no title, or `ref` is an idea.
+    def _title_of(self, ref: str, visitor: Visitor) -> str:
+        """Return the title of the run that a reference names, or "" if it has none or `ref` is an
+        idea.
         """
-        store = self._bridge.store
         try:
-            record = store.runs.find(ref.partition(":")[0], caller=visitor.scope)
+            record = self._bridge.store.runs.find(ref.partition(":")[0], caller=visitor.scope)
         except UnknownRunError:
             return ""
-        if not record.title:
+        return record.title
+
+    def _proposed_name(self, title: str, visitor: Visitor) -> str:
+        """Return a valid name for a run's tool, made from a title, that no tool visible to the
+        visitor has. Return "" if the title is empty.
+        """
+        if not title:
             return ""
-        return safe_name(record.title, store.publications.names(visitor.scope))
+        return safe_name(title, self._bridge.store.publications.names(visitor.scope))
 
     def _run_of(self, publication: Publication, visitor: Visitor) -> str | None:
         """Return the run that a version was made from, if the visitor is allowed to see it."""
@@ -987,6 +1003,21 @@ class ParameterField:
     is_text: bool
     twin: ParameterField | None
     joined: list[str]
+
+
+_BEFORE_VALUES: Final = frozenset({"at", "by", "for", "from", "in", "of", "on", "to", "with"})
+"""Words that say nothing at the end of a title whose last value was left out."""
+
+
+def _without_values(title: str, fields: Sequence[ParameterField]) -> str:
+    """Return the title of a run without the words that are values of parameters, because other
+    calls of the tool have other values. A title of nothing else stays as it is.
+    """
+    values = {field.recorded for field in fields}
+    words = [word for word in title.split() if word.strip(".,:;()'\"") not in values]
+    while words and words[-1].lower() in _BEFORE_VALUES:
+        words.pop()
+    return " ".join(words) or title
 
 
 def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:

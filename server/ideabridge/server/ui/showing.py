@@ -229,6 +229,11 @@ _TOOLS: Final = re.compile(r"(?:program: )?[^\s+]+(?: \+ [^\s+]+)+")
 _UNTITLED: Final = {"plan": "Untitled plan", "solve": "Untitled task", "session": "Direct calls"}
 
 
+def title_names_tools(title: str) -> bool:
+    """Return whether a title consists of the names of tools only; see `title_of_tools`."""
+    return title.isidentifier() or _TOOLS.fullmatch(title) is not None
+
+
 def run_name(record: RunRecord) -> str:
     """Return the name of a run for people. The name is the title of the run or, if the run has
     none, a description. A title that lists many tools is cut after the first few.
