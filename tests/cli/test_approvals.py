@@ -204,7 +204,7 @@ def test_a_call_is_edited_and_mistakes_are_told(
     run = told(capsys, "run", "one.json", code=4)["run"]
     edited = '{"_tool": "note", "text": "other", "where": "other.txt"}'
     for words, message in (
-        (["approve"], "name the runs or approvals to decide about"),
+        (["approve"], "name the runs or approvals to decide on"),
         (["approve", "nothing_here"], "'nothing_here' is neither a pending approval nor a run"),
         (["approve", f"{run}:nothing"], "has no such approval pending; the pending ones are a0-"),
         (["retry", run], "accepts approve, deny, edit; found retry"),

@@ -149,7 +149,7 @@ def test_the_servers_an_idea_needs_are_named(
     ("words", "why"),
     [
         ([], "expected one idea"),
-        (["twice", "again"], "need a folder"),
+        (["twice", "again"], "name a folder"),
         (["twice", "--output", "x", "--folder", "y"], "give only one of them"),
         (["nothing", "--output", "x"], "no idea 'nothing'"),
     ],
@@ -202,7 +202,10 @@ def test_files_are_read_as_far_as_ideas_can_be_long(
     capsys.readouterr()
     for name in ("large.json", "/dev/zero"):
         assert main(["ideas", "import", name]) == 2
-        assert f"FILE: {here / name} has more than 134,217,728 bytes" in capsys.readouterr().err
+        assert (
+            f"FILE: {here / name} is larger than the limit of 134,217,728 bytes"
+            in capsys.readouterr().err
+        )
 
 
 def test_what_fails_or_only_reads_once_is_not_suggested(

@@ -260,7 +260,7 @@ async def test_what_needs_no_sign_in_is_told(ideabridge: Run, project: Path) -> 
         for name, words in (
             ("program", "program is a program, which signs in on its own"),
             ("client", "client needs no person"),
-            ("header", "mcpServers.header.headers has the token for header"),
+            ("header", "mcpServers.header.headers contains the token for header"),
             ("progam", "nearest: program"),
         ):
             done = await apart(lambda name=name: ideabridge("servers", "login", name, typed=""))

@@ -74,7 +74,7 @@ def test_an_output_is_told_also_where_it_cannot_be_recorded(ideabridge: Run, pro
     (project / "taken.json").mkdir()
     done = ideabridge(*ARGUMENTS, "--record", "taken.json", typed=FIRST + SECOND)
     assert (done.returncode, done.stdout) == (1, "2\n")
-    assert "--record: taken.json cannot be written: Is a directory" in done.stderr
+    assert "--record: taken.json cannot be written to: Is a directory" in done.stderr
     told: dict[str, Any] = json.loads(
         ideabridge(*ARGUMENTS, "--record", "taken.json", "--json", typed=FIRST + SECOND).stdout
     )
@@ -110,7 +110,7 @@ def test_a_command_line_that_means_nothing_is_refused(
     for words, told in (
         (["--mind", "model"], "no model is configured here; expected 'auto' or 'turns'"),
         (["--replay", "nowhere.json"], "nowhere.json: cannot be read"),
-        (["--replay", "x", "--mind", "turns"], "--replay excludes"),
+        (["--replay", "x", "--mind", "turns"], "--replay cannot be combined with"),
         (["--model", "gpt"], "--model: expected PROVIDER:MODEL"),
         (["-t", "no_such_tool"], "nothing matches"),
         (["--limit", "requests=0"], "requests"),

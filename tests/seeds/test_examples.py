@@ -217,7 +217,7 @@ async def test_over_mcp_a_context_holds_every_type_of_message(tmp_path: Path) ->
 
 async def test_over_mcp_what_a_context_cannot_hold_is_told(tmp_path: Path) -> None:
     wrong: list[tuple[list[Any], str]] = [
-        ([], "context: is empty"),
+        ([], "the context is empty"),
         ([{"type": "state"}], "context.0: a message of type 'state' requires the member 'state'"),
         (
             ["a", {"role": "robot", "content": "x"}],

@@ -438,5 +438,5 @@ def test_names_are_unique_and_only_the_user_writes_them(home: Path) -> None:
         registered_workspaces()
     workspaces_file().chmod(0o600)
     workspaces_file().write_text('{"workspaces": {"../x": "/tmp"}}')
-    with pytest.raises(WorkspaceError, match="expected names"):
+    with pytest.raises(WorkspaceError, match="expected absolute folders"):
         registered_workspaces()

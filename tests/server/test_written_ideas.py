@@ -184,7 +184,7 @@ async def test_an_assistant_publishes_an_idea_that_it_wrote(
     [
         ({"idea": {"context": []}}, "no content"),
         ({"idea": {"context": ["x"], "command": "rm"}}, "command"),
-        ({"idea": DOUBLE, "strict": True}, "strict: it applies only to a run"),
+        ({"idea": DOUBLE, "strict": True}, "strict: applies only to a run"),
         ({"idea": DOUBLE, "answer": "recorded"}, "its output has references"),
         ({"idea": {"context": ["x"], "solution": {"calls": [{"_tool": "compute"}]}}}, "code"),
         ({"idea": [1]}, "idea"),

@@ -458,7 +458,7 @@ def test_what_cannot_be_changed_so_is_refused_at_its_field(own: str, file: Path)
         ({"timeout": "soon"}, "expected a number"),
         ({"timeout": "-1"}, "greater than 0"),
         ({"sharing": "all"}, "expected shared or session"),
-        ({"seal": "another"}, "has changed since the page showed it"),
+        ({"seal": "another"}, "has changed since this page was shown"),
     ]
     with client(own) as http:
         for fields, why in cases:
@@ -689,7 +689,7 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
             assert file.read_text(encoding="utf-8") != before
             listed = ada.get("/ui/modules").text
             edit_id = listed.partition('name="edit" value="')[2].partition('"')[0]
-            assert "bring a command back" in send(ada, "/ui/servers/undo", edit=edit_id).text
+            assert "restore a command" in send(ada, "/ui/servers/undo", edit=edit_id).text
             send(owner, "/ui/servers/undo", edit=edit_id)
             assert file.read_text(encoding="utf-8") == before
 

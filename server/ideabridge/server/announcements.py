@@ -409,13 +409,13 @@ def _expect_uris(uris: list[str]) -> None:
     if len(uris) > _MOST_URIS:
         raise MCPError(
             types.INVALID_PARAMS,
-            f"{len(uris):,} resources; the limit for one listener is {_MOST_URIS:,}",
+            f"found {len(uris):,} resources; the limit for one listener is {_MOST_URIS:,}",
         )
     for uri in uris:
         if len(uri) > _LONGEST_URI:
             raise MCPError(
                 types.INVALID_PARAMS,
-                f"uri: {len(uri):,} characters; the limit is {_LONGEST_URI:,}",
+                f"uri: the URI has {len(uri):,} characters; the limit is {_LONGEST_URI:,}",
             )
 
 

@@ -622,7 +622,7 @@ class OwnHandlers:
         guidance = [] if guide is None else self._finding.guidance(guide, request.caller)
         if "task" not in arguments and not messages:
             raise ArgumentError(
-                "solve: context: is empty; expected messages that say what to do, or a task"
+                "solve: the context is empty; expected messages that say what to do, or a task"
             )
 
         solve = partial(

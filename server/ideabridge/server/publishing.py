@@ -273,7 +273,7 @@ class Publishing:
         extra = [key for key in _OF_RUNS if arguments.get(key) is not None]
         if extra:
             raise PublicationError(
-                f"{extra[0]}: it applies only to a run; leave it out, because `idea` contains the "
+                f"{extra[0]}: applies only to a run; leave it out, because `idea` contains the "
                 "whole idea"
             )
         document = {
@@ -416,7 +416,7 @@ class Publishing:
         """Judge a program that the host's model wrote, and publish it if the recordings accept it."""
         if publish_request.choices.take:
             raise PublicationError(
-                "choices: a program has no copied values to decide on; leave out take"
+                "choices: a program has no copied values to decide on, so leave out take"
             )
 
         # Drop the description in the call, because its author wrote the program but is not the

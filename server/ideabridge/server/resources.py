@@ -156,15 +156,15 @@ class IdeaResources:
             publication = self._bridge.store.publications.get(name, number, caller=caller)
             document = self._bridge.export_idea(f"{name}@{publication.version}", caller=caller)
         except SecretInIdeaError as error:
-            raise _refusal(f"{uri} is not shown: {error}") from None
+            raise _refusal(f"{uri} cannot be shown: {error}") from None
         except (UnknownPublicationError, UnknownIdeaError) as error:
             raise _refusal(f"unknown resource {uri!r}: {error}") from None
 
         text = encode_text(document)
         if len(text) > MAX_RESULT:
             raise _refusal(
-                f"{uri} has {len(text):,} characters; the limit of one answer is {MAX_RESULT:,}; "
-                "`ideabridge ideas export` writes it to a file"
+                f"{uri} has {len(text):,} characters; the limit for one response is "
+                f"{MAX_RESULT:,}; `ideabridge ideas export` writes it to a file"
             )
 
         content = types.TextResourceContents(uri=uri, mime_type=_MIME, text=text)

@@ -259,8 +259,9 @@ class ExposedTool:
             # A run with this call would not ask for approval, because the rules for runs do not
             # match exposed names.
             raise DirectCallError(
-                f"{self.name}: a rule requires approval for it under its exposed name, but a run "
-                f"of it would not ask; write the rule with the tool's name, {offered.name!r}"
+                f"{self.name}: a rule requires approval for this tool under its exposed name, but "
+                "a run that calls the tool would not ask; write the rule for the tool's own name, "
+                f"{offered.name!r}"
             )
 
         meta = next((key for key in arguments if key in META_PROPERTIES), None)

@@ -151,7 +151,7 @@ class UserService:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             self.file.write_bytes(content)
         except OSError as error:
-            raise ServiceError(f"{self.file}: cannot be written: {error.strerror}") from None
+            raise ServiceError(f"{self.file}: cannot be written to: {error.strerror}") from None
 
         if self.manager == "systemd":
             _run("systemctl", "--user", "daemon-reload")
@@ -174,11 +174,12 @@ class UserService:
             address = words[words.index("--http") + 1]
         except FileNotFoundError:
             raise ServiceError(
-                "the service is not installed: `ideabridge service install`"
+                "the service is not installed; run `ideabridge service install`"
             ) from None
         except (OSError, ValueError, KeyError, IndexError):
             raise ServiceError(
-                f"{self.file}: is not what `ideabridge service install` wrote; run that again"
+                f"{self.file}: is not what `ideabridge service install` wrote; run that command "
+                "again"
             ) from None
         return f"http://{address}/mcp"
 

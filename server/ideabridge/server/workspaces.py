@@ -70,8 +70,8 @@ def _read(path: Path, _state: FileState) -> dict[str, Path]:
         is_absolute = isinstance(folder, str) and Path(folder).is_absolute()
         if _NAME.fullmatch(name) is None or not is_absolute:
             raise WorkspaceError(
-                f"{path}: workspaces: expected names of a to z, 0 to 9, _ and - with absolute "
-                f"folders; found {shown_name(name)[:_SHOWN_CHARACTERS]!r}"
+                f"{path}: workspaces: expected absolute folders under names of letters from a to "
+                f"z, digits, _ and -; found {shown_name(name)[:_SHOWN_CHARACTERS]!r}"
             )
         workspaces[name] = Path(str(folder))
     return workspaces
@@ -167,4 +167,4 @@ def _change(change: Callable[[Mapping[str, Path]], Mapping[str, Path]]) -> None:
     except TrustError as error:
         raise WorkspaceError(str(error)) from None
     except OSError as error:
-        raise WorkspaceError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise WorkspaceError(f"{path}: cannot be written to: {error.strerror or error}") from None

@@ -488,7 +488,9 @@ class Relaying:
             return accepted or None
         if last.tries + 1 >= MAX_ASKS or not are_forms:
             problem = f"the answer was not passed on: {next(iter(faults.values()))}"
-            raise ModuleInputRequiredError(module, f"server {module!r} asks the client: {problem}")
+            raise ModuleInputRequiredError(
+                module, f"server {module!r} requires input from the client: {problem}"
+            )
 
         responses_given = {name: wire(response) for name, response in accepted.items()}
         questions = {name: last.questions[name] for name in faults}
@@ -546,7 +548,7 @@ class Relaying:
         count = sum(1 for call in self._parked.values() if call.caller == caller and call.is_parked)
         if count >= MOST_PARKED:
             raise ParkedCallError(
-                f"{count} of your calls wait for answers; the limit is {MOST_PARKED}"
+                f"{count} of your calls are waiting for answers; the limit is {MOST_PARKED}"
             )
 
         parked = _ParkedCall(secrets.token_hex(16), self._name, caller, client, self._secrets)

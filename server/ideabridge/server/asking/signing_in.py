@@ -55,17 +55,19 @@ def expect_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> N
         raise NoSignInError(f"{name} is a program, which signs in on its own")
     if any(header.lower() == "authorization" for header in entry.headers):
         raise NoSignInError(
-            f"mcpServers.{name}.headers has the token for {name}, so no sign-in is needed"
+            f"mcpServers.{name}.headers contains the token for {name}, so no sign-in is needed"
         )
 
     if entry.auth is not None and entry.auth.grant == "client_credentials":
         raise NoSignInError(
-            f"{name} needs no person to sign in: mcpServers.{name}.auth has the credentials of a "
-            "client"
+            f"{name} needs no person to sign in: mcpServers.{name}.auth contains the credentials "
+            "of a client"
         )
 
     if user is not None and not entry.has_sign_ins:
-        raise NoSignInError(f'mcpServers.{name}.auth has "shared": all users act with one sign-in')
+        raise NoSignInError(
+            f'mcpServers.{name}.auth has "shared", so all users act with one sign-in'
+        )
 
 
 async def sign_in(
@@ -149,7 +151,7 @@ class BrowserPerson:
             SignInError: the address is not the answer to this sign-in.
         """
         if not self._state or _state_of(address) != self._state:
-            raise SignInError("this is not the address to which this sign-in sends the browser")
+            raise SignInError("this is not the address to which this sign-in redirects the browser")
         self._take(address)
 
     def _take(self, address: str) -> None:

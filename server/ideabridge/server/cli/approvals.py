@@ -270,7 +270,7 @@ async def decide(
 
     if not targets:
         raise UsageError(
-            "name the runs or approvals to decide about; `ideabridge approvals list` shows them"
+            "name the runs or approvals to decide on; `ideabridge approvals list` shows them"
         )
 
     _check_contents(decision, call=call, plan=plan, value=value)
@@ -523,7 +523,7 @@ def _matching(store: Store, decisions: list[Pending], word: str) -> list[Pending
     if len(matches) > 1:
         names = ", ".join(f"{decision.record.id}:{decision.approval}" for decision in matches[:5])
         raise UsageError(
-            f"{word[:80]!r} is the beginning of several approvals; write one of {names}"
+            f"{word[:80]!r} is the beginning of more than one approval; write one of {names}"
         )
 
     if matches:

@@ -131,9 +131,7 @@ def read_bytes(place: str, label: str, *, follow: bool = True) -> bytes:
         raise UsageError(f"{label}: {name} cannot be read: {reason}") from None
 
     if data is None or len(data) > MAX_FILE_BYTES:
-        raise UsageError(
-            f"{label}: {name} has more than {MAX_FILE_BYTES:,} bytes, which is the limit"
-        )
+        raise UsageError(f"{label}: {name} is larger than the limit of {MAX_FILE_BYTES:,} bytes")
 
     return _as_utf8(data)
 

@@ -192,12 +192,12 @@ def _read_program(
         return None
 
     if no_program:
-        raise UsageError("--no-program excludes --program")
+        raise UsageError("--no-program cannot be combined with --program")
 
     listed = decode(inputs, what="--inputs") if inputs is not None else None
     if listed is not None and (not isinstance(listed, list) or program in (_ASK, _SHOW)):
         raise UsageError(
-            "--inputs: expected an array with an object for each run, with --program FILE"
+            "--inputs: expected an array with an object for each run, together with --program FILE"
         )
 
     if program in (_ASK, _SHOW):

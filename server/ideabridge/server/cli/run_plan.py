@@ -507,9 +507,11 @@ async def solve(
     if task is None and context is None:
         raise UsageError("expected a TASK, or --context FILE with messages that say what to do")
     if context == "-" and mind == "turns":
-        raise UsageError("--context -: standard input is used for the solutions; name a file")
+        raise UsageError(
+            "--context -: standard input is used for the solutions; name a file instead"
+        )
     if replay is not None and (mind != "auto" or model is not None):
-        raise UsageError("--replay excludes --mind and --model")
+        raise UsageError("--replay cannot be combined with --mind or --model")
     if record is not None and not record.expanduser().absolute().parent.is_dir():
         raise UsageError(f"--record: {record.parent.absolute()} is not a folder")
 

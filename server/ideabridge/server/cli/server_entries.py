@@ -271,8 +271,8 @@ def edit_server(
     changed = _with_places(changed, before, file)
     if changed == before and not options.secret:
         raise UsageError(
-            "nothing would change: expected --set, --unset, --env or --header with another value, "
-            "or another command or address"
+            "nothing would change: expected --set, --unset, --env or --header with a different "
+            "value, or a different command or address"
         )
 
     planned = plan_change(file, name, changed, _chosen(changed, options))

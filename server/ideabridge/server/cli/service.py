@@ -56,8 +56,8 @@ def install_service(
     own = user_file()
     if not own.is_file():
         raise UsageError(
-            f"{own} does not exist, so the service would have no servers: `ideabridge setup` or "
-            "`ideabridge servers add` writes it"
+            f"{own} does not exist, so the service would have no servers; run `ideabridge setup` "
+            "or `ideabridge servers add` to create it"
         )
 
     service = user_service()
@@ -176,5 +176,5 @@ def _installed() -> UserService:
 
     service = user_service()
     if service.state() == "not installed":
-        raise UsageError("the service is not installed: `ideabridge service install`")
+        raise UsageError("the service is not installed; run `ideabridge service install`")
     return service

@@ -165,7 +165,7 @@ def _plan(options: Options, *, shared: bool) -> SetupPlan:
     if service is not None and not has_file:
         raise UsageError(
             "no client has a server, and you have no configuration of your own, so the service "
-            "would have no servers: `ideabridge servers add` adds one"
+            "would have no servers; run `ideabridge servers add` to add one"
         )
     return plan
 

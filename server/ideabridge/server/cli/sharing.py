@@ -91,7 +91,9 @@ def export_ideas(
     if output is not None and folder is not None:
         raise UsageError("--output and --folder: give only one of them")
     if folder is None and (published or len(references) != 1):
-        raise UsageError("REF: expected one idea; several ideas need a folder (--folder DIR)")
+        raise UsageError(
+            "REF: expected one idea; to export more than one, name a folder (--folder DIR)"
+        )
 
     with open_store(options) as store:
         # Do not enter the bridge, because entering it starts the modules.
@@ -148,13 +150,13 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool)
     others.
     """
     if not refs:
-        raise UsageError("REF: nothing to export: name some ideas, or publish some first")
+        raise UsageError("REF: there is nothing to export; name some ideas, or publish some first")
     from ideabridge.bridge.trust import link_out
 
     link = link_out(folder, Path.cwd())
     if link is not None:
         raise UsageError(
-            f"--folder: {folder} is not written to, because the link {link} "
+            f"--folder: {folder} was not written to, because the link {link} "
             "leads out of this folder"
         )
 
@@ -230,7 +232,7 @@ def write_text(path: Path, text: str, option: str = "", *, named: bool = True) -
         link = link_out(path.parent, Path.cwd())
         if link is not None:
             raise UsageError(
-                f"{where} is not written, because the link {link} leads out of this folder"
+                f"{where} was not written to, because the link {link} leads out of this folder"
             )
 
         if kind == "device" and named:
@@ -241,10 +243,10 @@ def write_text(path: Path, text: str, option: str = "", *, named: bool = True) -
         if kind == "folder":
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if kind not in ("absent", "file"):
-            raise UsageError(f"{where} is a {kind}, which is not written to")
+            raise UsageError(f"{where} is a {kind}; expected a file")
         write_own(path, text)
     except OSError as error:
-        raise UsageError(f"{where} cannot be written: {error.strerror or error}") from None
+        raise UsageError(f"{where} cannot be written to: {error.strerror or error}") from None
 
 
 def _kind(path: Path) -> str:
@@ -313,8 +315,8 @@ async def import_ideas(
 
     if edited and (options.json or not at_terminal()):
         raise UsageError(
-            "--edited: a person must review the documents, so it requires a terminal and excludes "
-            "--json"
+            "--edited: a person must review the documents, so it requires a terminal and cannot be "
+            "combined with --json"
         )
 
     if replace and not publish:

@@ -126,7 +126,7 @@ def ask_about(file: Path, project: Path) -> bool:
 def _check_options(*, shows: bool, remove: bool, trusts: bool, data: bool) -> None:
     """Raise `UsageError` if the options contradict each other."""
     if sum((shows, remove, trusts)) > 1:
-        raise UsageError("--show, --remove, and --hash or --env exclude each other")
+        raise UsageError("--show, --remove, and --hash or --env cannot be combined")
     if data and remove:
         raise UsageError(
             "--remove revokes everything; --data requires --show, --hash or a terminal"

@@ -112,7 +112,7 @@ async def add_ideas(
 
     files = list_files(paths, (*JSON_SUFFIXES, *YAML_SUFFIXES))
     if len(files) > _MAX_FILES:
-        raise UsageError(f"FILE: {len(files):,} files; the limit is {_MAX_FILES:,}")
+        raise UsageError(f"FILE: found {len(files):,} files; the limit is {_MAX_FILES:,}")
     if name is not None and len(files) != 1:
         raise UsageError("--name requires exactly one file")
 

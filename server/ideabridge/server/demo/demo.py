@@ -292,7 +292,7 @@ class Demo:
                 with anyio.fail_after(DEMO_SECONDS), log.open("w", encoding="utf-8") as errors:
                     return await self._run_two_assistants(folder, serve, errors)
             except TimeoutError:
-                raise CheckFailedError(f"the demo did not end within {DEMO_SECONDS} s") from None
+                raise CheckFailedError(f"the demo did not finish within {DEMO_SECONDS} s") from None
             except Exception as error:
                 log_end = log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
                 cause = assistant.cause_of(error) + (

@@ -349,7 +349,7 @@ def plan_change(
     """
     before = file.entry(name)
     if before == typed and not any(chosen.values()):
-        raise EntryError(f"nothing would change: {name} is as it was")
+        raise EntryError(f"nothing would change: {name} already has these settings")
 
     kept: dict[str, bool] = {}
     if not file.in_repository:

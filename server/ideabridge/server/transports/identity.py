@@ -283,12 +283,14 @@ async def _object(client: httpx.AsyncClient, url: str) -> JSONObject:
     """
     async with client.stream("GET", url, headers={"accept": "application/json"}) as answer:
         if answer.status_code != 200:
-            raise ProviderError(f"{url}: answered with status {answer.status_code}")
+            raise ProviderError(f"{url}: the server responded with status {answer.status_code}")
         body = bytearray()
         async for piece in answer.aiter_bytes():
             body += piece
             if len(body) > _MOST_ANSWER_BYTES:
-                raise ProviderError(f"{url}: its answer has more than {_MOST_ANSWER_BYTES:,} bytes")
+                raise ProviderError(
+                    f"{url}: the response is larger than {_MOST_ANSWER_BYTES:,} bytes"
+                )
 
     value = decode(bytes(body), what=url)
     if not isinstance(value, dict):

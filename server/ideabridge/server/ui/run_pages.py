@@ -432,7 +432,7 @@ def picture_of(record: RunRecord, read: KeptJournal) -> str:
 def _folded(record: RunRecord, read: KeptJournal) -> RunHistory:
     """Return the folded journal of a run whose output is shown."""
     if read.history is None:
-        raise LimitExceededError(f"run {record.id} is too large to show its output")
+        raise LimitExceededError(f"run {record.id} is too large for its output to be shown")
     return read.history
 
 
@@ -443,7 +443,7 @@ def _call_in(
     history = read.history
     bars = read.trace.bars
     if history is None:
-        raise LimitExceededError(f"run {record.id} is too large to show its calls")
+        raise LimitExceededError(f"run {record.id} is too large for its calls to be shown")
 
     calls = history.machine.history
     if number >= min(len(calls), len(bars)):

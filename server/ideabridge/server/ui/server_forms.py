@@ -301,7 +301,9 @@ class ServerForms:
         visitor = visitor_of(request)
         expect_manager(visitor)
         if not visitor.may_change:
-            raise NoSessionError("a server is added in a session: see how one begins above")
+            raise NoSessionError(
+                "servers can be added only in a session; see above how to begin one"
+            )
         return self._add_form(request, FormFields([("kind", "command")]))
 
     def _add_form(
@@ -381,7 +383,9 @@ class ServerForms:
         visitor = visitor_of(request)
         expect_manager(visitor)
         if not visitor.may_change:
-            raise NoSessionError("a server is changed in a session: see how one begins above")
+            raise NoSessionError(
+                "servers can be changed only in a session; see above how to begin one"
+            )
         name = request.query_params.get("name", "")
         self._expect_server(name, visitor)
         entry = await anyio.to_thread.run_sync(self._entry, name)
@@ -424,7 +428,7 @@ class ServerForms:
         try:
             if form.get("seal") != seal_of(entry):
                 raise EntryError(
-                    f"{name} has changed since the page showed it: this is how it is now"
+                    f"{name} has changed since this page was shown; this is its current state"
                 )
             typed = edited_entry(entry, form, visitor)
             await anyio.to_thread.run_sync(self._planned, name, typed, entry)
@@ -466,8 +470,8 @@ class ServerForms:
         draft = self._drafts.find(draft_id, visitor)
         if draft is None:
             raise EntryError(
-                "what you typed is no longer here, because it was already saved or waited too "
-                "long: type it again"
+                "what you typed is no longer here, because it was already saved or has expired: "
+                "type it again"
             )
         return draft
 
@@ -536,7 +540,7 @@ class ServerForms:
         if before is None:
             return plan_addition(file, name, typed, chosen or {})
         if _entry_in(file, name, "edit") != before:
-            raise EntryError(f"{name} has changed since the page showed it: look at it again")
+            raise EntryError(f"{name} has changed since this page was shown: review it again")
         return plan_change(file, name, typed, chosen or {})
 
     def _save(
@@ -615,7 +619,7 @@ class ServerForms:
 
         if not visitor.is_owner and _brings_back_a_command(edit, file):
             raise NotTheOwnerError(
-                "this would bring a command back, which only the owner may do, in a session that "
+                "this would restore a command, which only the owner may do, in a session that "
                 "began with the owner's link"
             )
 
@@ -676,17 +680,17 @@ class ServerForms:
         expect_owner(visitor)
         names = form.all("which")
         if not names:
-            raise EntryError("tick the servers that ideabridge is to take over")
+            raise EntryError("tick the servers that ideabridge should take over")
 
         plan = self._plan(find_host(form.get("host")), names)
         seals = form.with_prefix("seal.")
         for adoption in plan.adoptions:
             if not self._may_take(adoption):
-                raise EntryError(f"{adoption.shown_name} is not imported: {self._why(adoption)}")
+                raise EntryError(f"{adoption.shown_name} was not imported: {self._why(adoption)}")
             if seals.get(adoption.name) != _seal(adoption):
                 raise EntryError(
-                    f"{adoption.shown_name} has changed in {adoption.file} since the page showed "
-                    "it: look at it again"
+                    f"{adoption.shown_name} has changed in {adoption.file} since this page was "
+                    "shown: review it again"
                 )
 
         plan.check_files()

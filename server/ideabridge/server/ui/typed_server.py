@@ -202,8 +202,8 @@ def _words(text: str) -> list[str]:
     if text.lstrip().startswith("{"):
         raise FieldError(
             "command",
-            "this is JSON: write the command and its arguments as at a terminal, and what `env` "
-            "contains as environment variables",
+            "this is JSON: write the command and its arguments as you would at a terminal, and the "
+            "contents of `env` as environment variables",
         )
     try:
         words = shlex.split(text)

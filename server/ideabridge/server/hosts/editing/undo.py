@@ -413,4 +413,4 @@ def _write(change: Callable[[tuple[RecordedEdit, ...]], tuple[RecordedEdit, ...]
 
             write_own(path, _EDITS.dump_json(change(edits)[-_MOST_EDITS:], indent=1))
     except OSError as error:
-        raise HostFileError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise HostFileError(f"{path}: cannot be written to: {error.strerror or error}") from None
