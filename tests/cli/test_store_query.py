@@ -239,7 +239,7 @@ def test_only_stores_in_sqlite_are_read(project: Path, capsys: pytest.CaptureFix
     sqlite3.connect("other.db").execute("CREATE TABLE mine (x)").connection.close()
     for name in ("text.db", "other.db"):
         assert main(["store", "query", "SELECT 1", "--store", name]) == 3
-        assert f"{name}: it " in capsys.readouterr().err
+        assert f"{name}: the file " in capsys.readouterr().err
 
 
 def test_the_command_reads_while_another_process_writes(store: Path, ideabridge: Run) -> None:

@@ -327,7 +327,7 @@ async def test_a_worker_gives_what_the_event_loop_gives() -> None:
     )
     big: JSON = [2**70, -(2**80), 1.5, "ü†😀", 1e300, *range(40_000)]
     assert await shaped("pick", data=big, path="[:5]") == big[:5]
-    with pytest.raises(ActivityError, match="text: found an empty placeholder"):
+    with pytest.raises(ActivityError, match="found an empty placeholder"):
         await shaped("template", text="{}", values={"r": many})
 
 
