@@ -184,7 +184,7 @@ NO_STORES = {
     ),
     "": (2, "--store is empty; expected the path of a file"),
     "x" * 300: (3, f"{{here}}/{'x' * 300}: the file cannot be opened: File name too long"),
-    ".": (3, "{here}: expected a file, found a folder"),
+    ".": (3, "{here}: the store cannot be opened: expected a file, found a folder"),
     "plan.json/a.sqlite": (
         3,
         "{here}/plan.json/a.sqlite: the file cannot be opened: Not a directory",

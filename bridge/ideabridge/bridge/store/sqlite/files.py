@@ -53,7 +53,9 @@ def file_exists(path: Path) -> bool:
         ) from None
 
     if stat.S_ISDIR(mode):
-        raise StoreAccessError(f"{path}: expected a file, found a folder")
+        raise StoreAccessError(
+            f"{path}: the store cannot be opened: expected a file, found a folder"
+        )
     return True
 
 
