@@ -149,6 +149,8 @@ def pages(run_id: str) -> list[str]:
         "assistants",
         "home",
         "playground",
+        "playground?kind=plan",
+        "playground?tool=modules/tools/tools/compute",
         "playground?kind=program",
         "playground?kind=context",
         "write",
@@ -363,13 +365,16 @@ def test_the_doctor_checks_the_running_server(page: Page, shop_site: tuple[str, 
     page.goto(f"{url}admin")
     page.get_by_role("link", name="Check everything").click()
     expect(page.get_by_role("heading", name="Nothing is wrong")).to_be_visible()
+    page.get_by_text("other checks are fine").click()
     for topic, text in (
-        ("tools", "list_orders"),
-        ("store", "1 queued"),
-        ("other clients", "Cursor"),
+        ("Own tools", "list_orders"),
+        ("Data", "1 queued"),
+        ("Other assistants", "Cursor"),
     ):
         expect(
-            page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=topic))
+            page.get_by_role("row").filter(
+                has=page.get_by_role("rowheader", name=topic, exact=True)
+            )
         ).to_contain_text(text)
 
 

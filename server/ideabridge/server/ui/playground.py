@@ -176,7 +176,7 @@ class Playground:
         if kind not in _EXAMPLES and request.method == "POST":
             kind = "plan"
         if kind not in _EXAMPLES:
-            return await compute_in_thread(self._one_tool, request)
+            return self._one_tool(request)
 
         examples = self._examples(kind, visitor_of(request).caller)
         asked = request.query_params.get("example", "")
