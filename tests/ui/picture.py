@@ -347,8 +347,11 @@ def words(text: str) -> str:
                 part.text = ""
         for one in list(above):
             kinds = one.get("class", "").split()
-            if one.tag.endswith(("}style", "}title")) or (
-                "dim" in kinds and one.tag.endswith("}span")
+            # How many times stand on the scale of a timeline depends on how long the run took.
+            if (
+                one.tag.endswith(("}style", "}title"))
+                or "ticks" in kinds
+                or ("dim" in kinds and one.tag.endswith("}span"))
             ):
                 one.text = ""
                 one[:] = []
