@@ -121,7 +121,8 @@ def at_terminal(here: Path, *words: str, columns: int = 80) -> str:
         stdin=subprocess.DEVNULL,
         stdout=secondary,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "TERM": "xterm", "NO_COLOR": "1"},
+        # The workers of pytest-xdist have COLUMNS, which Rich prefers to the size of the terminal.
+        env={**os.environ, "TERM": "xterm", "NO_COLOR": "1", "COLUMNS": str(columns)},
     ):
         os.close(secondary)
         seen = b""

@@ -3,11 +3,12 @@
 `change_between` compares two configurations. It does not start or stop anything. For each server it
 decides:
 
-    keep its entry, its folders and its variables are the same, so its process stays adjust only
-    settings of its calls differ (`timeout`, `retry`, ...), so its process stays start only the new
-    configuration has it, or it was disabled stop only the old configuration has it, or it is now
-    disabled replace anything else differs, or a stored secret has another value: a new process
-    starts, and running calls end on the old process
+    keep      its entry, its folders and its variables are the same, so its process stays
+    adjust    only settings of its calls differ (`timeout`, `retry`, ...), so its process stays
+    start     only the new configuration has it, or it was disabled
+    stop      only the old configuration has it, or it is now disabled
+    replace   anything else differs, or a stored secret has another value: a new process starts,
+              and running calls end on the old process
 """
 
 from __future__ import annotations

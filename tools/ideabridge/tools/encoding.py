@@ -71,8 +71,9 @@ _LONG: Final = b"0" * 19
 
 
 def encode(value: JSON) -> bytes:
-    """Return the canonical bytes of a JSON value from `decode` or `normalise`, which check values.
-    This function must be fast, because it is called very often.
+    """Return the bytes of a JSON value from `decode` or `normalise`, which check values. Equal
+    values can have different bytes: the order of keys is preserved, and 1 and 1.0 differ. This
+    function must be fast, because it is called very often.
 
     Raises:
         InvalidJSONError: the value is not JSON.
@@ -103,7 +104,7 @@ def _with_big_integers(value: Any) -> Any:
 
 
 def encode_text(value: JSON) -> str:
-    """Return the canonical text of a JSON value; see `encode`."""
+    """Return a JSON value as text; see `encode`."""
     return encode(value).decode("utf-8")
 
 
@@ -147,7 +148,7 @@ def number_or_none(value: object) -> int | float | None:
 
 
 def plain_text(value: JSON) -> str:
-    """Return a string itself, and any other value as its canonical text."""
+    """Return a string itself, and any other value as JSON."""
     return value if isinstance(value, str) else encode_text(value)
 
 
@@ -167,7 +168,7 @@ def memory_of(data: bytes) -> int:
 
 
 def content_hash(value: JSON) -> str:
-    """Return the SHA-256 of the canonical bytes of `value`, as 64 hex digits."""
+    """Return the SHA-256 of the bytes that `encode` returns for `value`, as 64 hex digits."""
     return hashlib.sha256(encode(value)).hexdigest()
 
 

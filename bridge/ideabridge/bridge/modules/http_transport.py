@@ -1,10 +1,12 @@
 """HTTPTransport: connects `mcp.Client` to a module at an address.
 
-    HTTPTransport starts a task for each message, and answers the calls that fail StreamableHTTP the
-      transport since version 2025-03-26 OlderSSE the transport before it. If the configuration
-      names no transport, it is tried after the server has refused the POST of `initialize`, or has
-      answered it like a server of the older transport ModuleHTTPClient sends the requests Mailbox
-      passes on what the module sends
+    HTTPTransport       starts a task for each message, and answers the calls that fail
+    StreamableHTTP      the transport since version 2025-03-26
+    OlderSSE            the transport before it. If the configuration names no transport, it is
+                        tried after the server has refused the POST of `initialize`, or has answered
+                        it like a server of the older transport
+    ModuleHTTPClient    sends the requests
+    Mailbox             passes on what the module sends
 
 The SDK's transport does less: it assigns an answer to the call on whose stream it arrives, loses an
 answer that follows a malformed event and, in the older transport, does not report an error to a

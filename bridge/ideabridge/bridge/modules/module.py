@@ -3,11 +3,14 @@
 One task (`run`) enters and leaves every connection; any number of tasks `call`. The states
 (`ModuleState`) change like this:
 
-    idle -> connecting its first use starts it (`start`) connecting -> up the module has listed its
-    tools connecting -> failed it could not be reached; the next attempt follows after a pause that
-    grows up -> down the connection has ended; the next call reconnects. A call in flight is sent
-    again if it can run twice (`retry`), and fails otherwise failed, down -> up an attempt succeeded
-    up -> idle nobody has used it for `idle` seconds
+    idle -> connecting      its first use starts it (`start`)
+    connecting -> up        the module has listed its tools
+    connecting -> failed    it could not be reached; the next attempt follows after a pause, which
+                            grows
+    up -> down              the connection has ended; the next call reconnects. A call in flight is
+                            sent again if it can run twice (`retry`), and fails otherwise
+    failed, down -> up      an attempt succeeded
+    up -> idle              nobody has used it for `idle` seconds
 
 A module begins as idle if its list of tools is known from an earlier process, unless its entry
 demands a connection at the start. Attempts to connect to a failed module continue until this
