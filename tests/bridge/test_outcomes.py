@@ -134,7 +134,7 @@ async def test_a_given_value_is_a_literal_that_satisfies_the_tools_output_schema
         run = await bridge.run(run_id)
         approval = only(run)["approval"]
         wrong: list[tuple[Any, str]] = [
-            ({"decision": "value"}, "needs `value`"),
+            ({"decision": "value"}, "requires `value`"),
             ({"decision": "value", "value": {"receipt": "†state.paid"}}, "receipt: found "),
             ({"decision": "value", "value": float("nan")}, "cannot be used as the call's result"),
             ({"decision": "approve"}, "expected 'retry', 'skip' or 'value', found 'approve'"),

@@ -277,7 +277,7 @@ async def test_after_three_programs_it_is_given_up_and_nothing_is_published(
         run = await worked(bridge, ["anna", "axel", "alma"])
         with pytest.raises(
             PublicationError,
-            match=r"none of 3 programs does what the runs did; .*its output differs",
+            match=r"none of the 3 programs does what the runs did; .*its output differs",
         ):
             await bridge.publisher.distill(PublishRequest(run, "mark_names"))
         assert bridge.store.publications.page(10, caller=SEES_ALL).items == []

@@ -652,7 +652,7 @@ def test_what_was_trusted_must_be_readable(
     assert main(["servers", "list"]) == 0
     told = capsys.readouterr().err
     assert str(trust_path()) in told
-    assert ("is refused" if content is None else "ideabridge trusts nothing") in told
+    assert ("was rejected" if content is None else "ideabridge trusts nothing") in told
     before = trust_path().read_bytes()
     assert main(["trust", "--env", "X"]) == 2
     assert trust_path().read_bytes() == before

@@ -81,7 +81,7 @@ async def test_a_host_decides_what_came_of_it(era: str, tmp_path: Path) -> None:
             client, "decide_approval", run=run, decisions=[wrong]
         )
         lacking = {"approval": entry["approval"], "decision": "value"}
-        assert "needs `value`" in await refused(
+        assert "requires `value`" in await refused(
             client, "decide_approval", run=run, decisions=[lacking]
         )
         right = {**wrong, "value": {"receipt": 7}}

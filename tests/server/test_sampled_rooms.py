@@ -377,7 +377,9 @@ async def test_an_answer_is_refused_when_somebody_has_given_another_by_turns(url
             result = await again(client, state, arguments, {"solution-0": late})
             assert isinstance(result, types.CallToolResult)
             assert result.is_error
-            assert "turn 0 is" in text(result) or "has ended (done)" in text(result)
+            assert "turn 0 has already been settled" in text(result) or "has ended (done)" in text(
+                result
+            )
         # The same answer as before gets the same response.
         result = await again(client, state, arguments, {"solution-0": by_hand})
         assert isinstance(result, types.CallToolResult)

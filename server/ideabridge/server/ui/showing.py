@@ -247,8 +247,16 @@ def run_name(record: RunRecord) -> str:
     return f"{' + '.join(tools[:_NAMED_TOOLS])} + {len(tools) - _NAMED_TOOLS} more"
 
 
+_PLAIN_WORD: Final = re.compile(r"[a-z]+(?=[\s,:])")
+"""Matches a word at the start of a text that is no path and no key of a file."""
+
+
 def capital(text: str) -> str:
-    """Return a text that begins with a capital letter, for a sentence of its own."""
+    """Return a text that begins with a capital letter, for a sentence of its own. A text that
+    begins with a key of a configuration file, such as `mcpServers.notes`, is unchanged.
+    """
+    if _PLAIN_WORD.match(text) is None:
+        return text
     return f"{text[:1].upper()}{text[1:]}"
 
 
