@@ -3,8 +3,8 @@
 import os
 import sys
 
-# The tests start hundreds of processes. If Python is told to keep no bytecode, as it often is in
-# containers, each process compiles all sources again, and each worker all tests. So let Python keep
+# The tests start hundreds of processes. If Python keeps no bytecode, as is common in containers,
+# each process compiles all sources again, and each worker all tests. So let Python keep
 # it in `__pycache__`, which git ignores. This must come before every other import, because pytest
 # rewrites the assertions of Hypothesis, and keeps them only if this is set.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -417,7 +417,7 @@ async def test_the_views_follow_while_the_bridge_is_open_and_nobody_searches(
         run = await plan(bridge, {"calls": [{"_tool": "shout", "text": "x"}]})
         await run.result()
         with closing(sqlite3.connect(path)) as reader, anyio.fail_after(20):
-            # This reader stands for another program, which cannot wait for an event of ours.
+            # This reader plays another program, which receives none of our events.
             while not reader.execute("SELECT tool FROM call_list").fetchall():  # noqa: ASYNC110
                 await anyio.sleep(0.01)
             words = "SELECT rowid FROM idea_words WHERE idea_words MATCH 'shout'"

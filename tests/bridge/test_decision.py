@@ -271,7 +271,7 @@ def left_at_work(record: RunRecord, events: int, purpose: Purpose) -> Facts:
 def test_a_run_without_progress_is_taken_up_as_often_as_the_bound_says(
     lives: list[tuple[int, Purpose, bool]],
 ) -> None:
-    """A process that takes the run up journals so many events more, and dies or is shut down."""
+    """A process takes up the run, journals this many more events, and dies or is shut down."""
     record = row("run_1", "running", Handover())
     events = 1
     in_vain = 0

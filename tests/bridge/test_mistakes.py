@@ -368,7 +368,7 @@ async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwra
         assert by_name["rows"].output is not None
         assert by_name["rows"].output["type"] == "array"
         assert by_name["found"].wrapper is None
-        # Clients are told what the module declares, including the marks.
+        # Clients receive the schema that the module declares, including the marks.
         async with anyio.create_task_group() as group:
             exposed = (await Front(bridge, group, "0").catalogue.find("greet", "local")).definition
             assert exposed["outputSchema"]["title"] == "greetOutput"
@@ -379,7 +379,7 @@ async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwra
         assert "unknown tool 'git.greet'" in await refused(
             bridge, {"_tool": "git.greet", "name": "Ada"}
         )
-        # A type that JSON does not have is read as what it obviously means, and people are told.
+        # A type that JSON does not have is read as the type that it resembles, and a notice says so.
         assert by_name["broken"].parameters["required"] == ["options"]
         assert any(
             "'broken' has an odd" in note and '"dict"' in note

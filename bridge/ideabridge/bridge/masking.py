@@ -316,7 +316,7 @@ class _Mask:
         self._replace: Replace = _masked if replace is None else replace
         self._is_moving = is_moving
         self._place = ""
-        # The string at this place, or "" if there is none.
+        # The string at this place, or "" if the value here is no string.
         self._whole = ""
         self._runs_text = False
         self._is_known = False

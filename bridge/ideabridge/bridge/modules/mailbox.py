@@ -287,8 +287,8 @@ class Mailbox:
                     if len(text) > self._max_bytes:
                         raise self._too_long(self._max_bytes)
         except httpx2.RequestError:
-            # Ignore the error, because the last event might be complete. A call without an answer
-            # is told elsewhere that its stream has ended.
+            # Ignore the error, because the last event might be complete. If a call has no response
+            # yet, HTTPTransport reports that its stream has ended.
             if body.form is not BodyForm.EVENTS:
                 raise
 

@@ -220,8 +220,8 @@ async def resume(options: Options, run: RunArgument) -> int:
 
     Finished calls do not run again. A call that was in flight runs again if its tool can safely run
     twice. Otherwise its outcome is unknown: you are asked for it if a plan or a program made the
-    call, or else the mind is told. The command needs the servers and tools of the run, including
-    those of --tools.
+    call, and the mind is told otherwise. The command needs the servers and tools of the run,
+    including those of --tools.
     """
     from ideabridge.server.cli.follow import follow, print_result
 

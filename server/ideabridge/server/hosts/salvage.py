@@ -142,8 +142,7 @@ class _Scanner:
             if self._text[place : place + 1] not in (",", "}", '"', ""):
                 members[str(name)] = PartialObject()
                 place = self._behind(place)
-            # Make the comma optional, because the meaning of two members does not change if there
-            # is none between them.
+            # The comma is optional: without it, the two members mean the same.
             if self._text[place : place + 1] == ",":
                 place = self._skip(place + 1)
 
