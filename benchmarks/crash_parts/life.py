@@ -20,6 +20,7 @@ import anyio
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, parse_configuration
+from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
@@ -107,6 +108,20 @@ async def begin_run(bridge: Bridge, kind: str, number: int, seed: int, slowness:
     return await bridge.run_plan(read_plan(plan), title=f"{kind} {number}")
 
 
+async def begin_when_served(bridge: Bridge, kind: str, number: int, seed: int) -> Run:
+    """Start a run as `begin_run` does. While the module is down because it was killed before it was
+    up, the plan is refused, as it should be, and this asks again.
+    """
+    while True:
+        try:
+            return await begin_run(bridge, kind, number, seed)
+        except PlanError as error:
+            if "was ended by SIGKILL" not in str(error):
+                raise
+
+        await anyio.sleep(PAUSE)
+
+
 async def live(folder: Path, first: int, seed: int, say: Say) -> None:
     """Live until killed.
 
@@ -154,7 +169,7 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
 
         async def drive(kind: str, number: int) -> None:
             try:
-                run = await begin_run(bridge, kind, number, seed)
+                run = await begin_when_served(bridge, kind, number, seed)
             except StoreError as error:
                 say(f"refused {kind} {number} {error}")
                 return
