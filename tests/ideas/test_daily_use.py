@@ -8,8 +8,9 @@ import pytest
 
 from ideabridge.bridge.store.daily_use import DayOfUse, UsedTool
 from ideabridge.bridge.store.direct_calls import DirectCall, DirectOutcome
-from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.idea import Idea, IdeaMeta, NewPublication
 from ideabridge.bridge.store.journal import RunSource
+from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
@@ -149,6 +150,61 @@ def test_the_tools_used_most(used: Store) -> None:
         UsedTool("write", 3),
         UsedTool("read", 2),
     ]
+
+
+def save(store: Store, run_name: str, *tools: str) -> str:
+    """Save the idea of a run that called these tools; returns its id."""
+    time = "2026-11-23T10:00:00.000+00:00"
+    meta = IdeaMeta(run=run_name, step=1, time=time, outcome="done")
+    return store.ideas.save(calling(*tools), meta)
+
+
+def test_each_run_of_the_same_calls_is_a_use(store: Store) -> None:
+    for name in ("first", "again", "once more"):
+        run(store, name, MONDAY, "done")
+        save(store, name, "list")
+    store.ideas.index_all()
+    assert store.daily_use.most_used(MONDAY, caller="ada") == [UsedTool("list", 3)]
+
+
+def test_a_published_tool_is_used_by_its_runs(store: Store) -> None:
+    for name, title, caller in (
+        ("made from", "the largest order", "ada"),
+        ("called", "largest_order", "ada"),
+        ("by another", "largest_order", "bob"),
+        ("not shared", "secret", "bob"),
+    ):
+        store.runs.create(
+            name,
+            kind="plan",
+            caller=caller,
+            title=title,
+            fingerprint="",
+            source=RunSource(at(MONDAY)),
+        )
+        saved = save(store, name, "list")
+    store.ideas.index_all()
+
+    for tool, owner in (("largest_order", None), ("secret", "user:ada")):
+        store.publications.publish(
+            NewPublication(
+                name=tool,
+                idea_id=saved,
+                description="d",
+                answer="solve",
+                input_schema=None,
+                output_schema=None,
+                annotations={},
+                owner=owner,
+            )
+        )
+
+    most_used = store.daily_use.most_used
+    assert most_used(MONDAY, caller="ada") == [UsedTool("list", 2), UsedTool("largest_order", 1)]
+    # The title of a run does not tell whether someone else has a tool of this name.
+    assert most_used(MONDAY, caller="bob") == [UsedTool("list", 2), UsedTool("largest_order", 1)]
+    called = RunFilter(tool="largest_order")
+    assert [one.id for one in store.runs.newest("ada", chosen=called)] == ["called"]
 
 
 def calling_modules(store: Store, run_name: str, *modules: str) -> None:

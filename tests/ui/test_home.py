@@ -11,7 +11,9 @@ from playwright.sync_api import Page, expect
 
 from ideabridge.bridge.store.daily_use import DayOfUse
 from ideabridge.server.ui.home import charts_of
-from tests.ui.serving import ask, client, served
+from tests.ui.serving import ask, client, send, served
+from tests.ui.test_outputs import ended
+from tests.ui.test_tools import WRITTEN, write_idea
 
 ORDERS = {"_tool": "list_orders", "customer": "c1", "_outputPath": "orders"}
 REFUND = {"_tool": "refund", "order": 1, "amount": 2.5}
@@ -188,6 +190,21 @@ def test_suggestions_arrive_after_the_page(page: Page, site: str) -> None:
     expect(suggested).to_contain_text("done 3 times")
     suggested.get_by_role("link", name="Make one a tool").click()
     expect(page.get_by_role("button", name="Make it a tool").first).to_be_visible()
+
+
+def test_a_tool_that_was_made_here_is_among_those_used_most(page: Page, site: str) -> None:
+    with client(site) as http:
+        write_idea(http, WRITTEN, "with_tax")
+        for _ in range(2):
+            called = send(http, "/ui/ideas/with_tax/call", "/ui/ideas/with_tax", **{"p.net": "1"})
+            ended(http, called.url.path.rpartition("/")[2])
+
+    page.goto(f"{site}home")
+    used = page.locator("#most-used")
+    expect(used.get_by_role("row", name="with_tax")).to_contain_text("2 uses")
+    expect(used.get_by_role("row", name="compute")).to_contain_text("2 uses")
+    used.get_by_role("link", name="with_tax").click()
+    expect(page.locator("#runs tbody tr")).to_have_count(2)
 
 
 def test_home_follows_the_store(page: Page, site: str) -> None:

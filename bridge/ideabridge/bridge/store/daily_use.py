@@ -10,7 +10,8 @@ from typing import Final
 
 from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.run_filter import ASKER, HAS_FAILED, RunFilter
-from ideabridge.bridge.store.users import Viewer, only_of
+from ideabridge.bridge.store.search import OPEN_TO
+from ideabridge.bridge.store.users import Viewer, only_of, only_owner
 
 MOST_DAYS: Final = 92
 """Maximum number of days that one request covers."""
@@ -54,7 +55,8 @@ class UsedTool:
 
     Attributes:
         tool: the name of the tool.
-        times: the number of saved ideas whose runs called it, plus the number of direct calls.
+        times: the number of runs that called it, plus the number of direct calls. A run of a
+            published tool calls this tool, and the tools of its plan.
     """
 
     tool: str
@@ -112,21 +114,29 @@ class DailyUse:
         ]
 
     def most_used(self, first: date, limit: int = 5, *, caller: Viewer) -> list[UsedTool]:
-        """Return the tools that were used most since a day, most used first. Saved ideas count once
-        they are indexed; see `Ideas.index_all`.
+        """Return the tools that were used most since a day, most used first. Calls of runs count
+        once their ideas are indexed; see `Ideas.index_all`.
         """
         with self._database.guard:
             rows = self._database.execute(
+                "WITH recent(id, title, parent) AS (SELECT id, title, parent FROM runs "  # noqa: S608 - a constant
+                "WHERE created >= ?3 AND (?2 IS NULL OR caller = ?2)) "
                 "SELECT tool, sum(times) FROM ("
-                "SELECT substr(idea_uses.what, 6) AS tool, count(*) AS times FROM idea_uses "
-                "JOIN ideas ON ideas.number = idea_uses.idea "
-                "LEFT JOIN runs ON runs.id = ideas.run "
-                "WHERE idea_uses.what >= 'tool:' AND idea_uses.what < 'tool;' "
-                "AND idea_uses.time >= ?1 AND (?2 IS NULL OR runs.caller = ?2) GROUP BY 1 "
+                "SELECT tool, count(*) AS times FROM ("
+                "SELECT recent.id, idea_calls.tool FROM recent JOIN ideas ON ideas.run = recent.id "
+                "JOIN idea_calls ON idea_calls.idea = ideas.number "
+                # The row of an idea names only the first run that made it.
+                "UNION SELECT recent.id, idea_calls.tool FROM recent "
+                "JOIN occurrences ON occurrences.run = recent.id "
+                "JOIN idea_calls ON idea_calls.idea = occurrences.idea "
+                # A run that calls a published tool has the name of the tool as its title.
+                "UNION SELECT recent.id, names.name FROM recent JOIN names "
+                f"ON names.name = recent.title WHERE recent.parent IS NULL AND {OPEN_TO}"
+                ") AS called GROUP BY 1 "
                 "UNION ALL SELECT tool, count(*) AS times FROM direct_calls "
-                "WHERE at >= ?3 AND (?2 IS NULL OR caller = ?2) GROUP BY 1"
-                ") AS uses GROUP BY tool ORDER BY 2 DESC, tool LIMIT ?4",
-                (first.isoformat(), only_of(caller), _seconds(first), limit),
+                "WHERE at >= ?4 AND (?2 IS NULL OR caller = ?2) GROUP BY 1"
+                ") AS uses GROUP BY tool ORDER BY 2 DESC, tool LIMIT ?5",
+                (only_owner(caller), only_of(caller), first.isoformat(), _seconds(first), limit),
             ).fetchall()
         return [UsedTool(tool, int(times)) for tool, times in rows]
 

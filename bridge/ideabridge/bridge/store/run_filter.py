@@ -9,12 +9,13 @@ from typing import Final
 from ideabridge.bridge.store.ideas import past_time
 
 _CALLS_TOOL: Final = (
-    "EXISTS (SELECT 1 FROM idea_calls WHERE tool = ? AND idea IN ("
+    "(title = ? OR EXISTS (SELECT 1 FROM idea_calls WHERE tool = ? AND idea IN ("
     "SELECT number FROM ideas WHERE ideas.run = runs.id "
-    "UNION ALL SELECT idea FROM occurrences WHERE occurrences.run = runs.id))"
+    "UNION ALL SELECT idea FROM occurrences WHERE occurrences.run = runs.id)))"
 )
-"""SQL condition, on a row of `runs`, that one of the run's ideas calls a tool. The row of an idea
-names the first run that made it, and `occurrences` names the others.
+"""SQL condition, on a row of `runs`, that the run is a call of a published tool, whose name is then
+its title, or that one of its ideas calls a tool. The row of an idea names the first run that made
+it, and `occurrences` names the others.
 """
 
 
@@ -48,8 +49,8 @@ class RunFilter:
     """Conditions that a run must all meet. None, and no names, mean no condition.
 
     Attributes:
-        tool: a tool that one of the run's Solutions calls. Call `Ideas.index_all` first, so that
-            the latest Solutions are indexed.
+        tool: a published tool that the run is a call of, or a tool that one of the run's Solutions
+            calls. Call `Ideas.index_all` first, so that the latest Solutions are indexed.
         since, until: the time when it began: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
             `3d`, `12h`, `2w`.
         words: a part of the run's title or id.
@@ -71,7 +72,7 @@ class RunFilter:
             FilterError: a time cannot be read.
         """
         if self.tool is not None:
-            yield _CALLS_TOOL, (self.tool,)
+            yield _CALLS_TOOL, (self.tool, self.tool)
 
         if self.since is not None:
             yield "created >= ?", (past_time(self.since, "since"),)
