@@ -112,7 +112,7 @@ def used(store: Store) -> Store:
 def test_the_use_of_each_day(used: Store) -> None:
     assert used.daily_use.days(MONDAY, WEDNESDAY, caller="ada") == [
         DayOfUse(MONDAY, runs=2, failed_runs=1, input_tokens=100, output_tokens=7),
-        DayOfUse(TUESDAY, direct_calls=2, failed_direct_calls=1),
+        DayOfUse(TUESDAY, direct_calls=2),
         DayOfUse(
             WEDNESDAY, runs=2, failed_runs=2, direct_calls=1, input_tokens=100, output_tokens=7
         ),

@@ -401,16 +401,22 @@ def test_an_outline_has_the_marks_of_calls_and_no_values(store: Store) -> None:
         {"event": "approval_asked", "call": 12, "approval": "a"},
         {"event": "call_finished", "call": 1, "item": 3, "error": {"kind": "tool", "message": "x"}},
         {"event": "call_finished", "call": 2, "error": {"kind": "cancelled", "message": "x"}},
+        {"event": "call_finished", "call": 3, "error": {"kind": "denied", "message": "x"}},
+        {"event": "call_decided", "call": 4, "digest": "ab" * 32, "decision": "deny"},
+        {"event": "call_decided", "call": 5, "digest": "ab" * 32, "decision": "approve"},
     ]
-    store.runs.append("run", epoch, events, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    store.runs.append("run", epoch, events, [float(n) for n in range(1, 10)])
     outlines = store.runs.outlines(["run", "unknown"])
     assert outlines == {
         "run": [
             CallMark("call_started", 0, 2.0),
             CallMark("call_finished", 0, 3.0),
             CallMark("approval_asked", 12, 4.0),
-            CallMark("call_finished", 1, 5.0, is_failure=True),
-            CallMark("call_finished", 2, 6.0),
+            CallMark("call_finished", 1, 5.0, failure="failed"),
+            CallMark("call_finished", 2, 6.0, failure="cancelled"),
+            CallMark("call_finished", 3, 7.0, failure="denied"),
+            CallMark("call_decided", 4, 8.0, failure="denied"),
+            CallMark("call_decided", 5, 9.0),
         ],
         "unknown": [],
     }

@@ -100,7 +100,7 @@ def test_past_decisions_have_the_call_with_its_values(http: httpx.Client) -> Non
         reason="too late",
     )
     table = http.get("/ui/approvals").text.partition("<h2>Past decisions</h2>")[2]
-    assert '<span class="status s-failed">denied</span>' in table
+    assert '<span class="status s-denied">denied</span>' in table
     assert "Reason</th>" in table
     assert "too late" in table
 

@@ -18,6 +18,7 @@ from ideabridge.server.ui.runs import PAGE
 from tests.ui.serving import ask, client, send, without_breaks
 from tests.ui.test_approvals import text_of
 from tests.ui.test_apps import McpClient
+from tests.ui.test_shown import key_of
 
 ORDERS: Final[dict[str, Any]] = {"_tool": "list_orders"}
 FAILING: Final[dict[str, Any]] = {"_tool": "compute", "code": "1 / 0"}
@@ -397,7 +398,7 @@ def test_dots_are_in_the_order_in_which_calls_began() -> None:
         CallMark("approval_asked", 2, 9.0),
         CallMark("call_started", 0, 10.0),
         CallMark("call_started", 1, 10.0),
-        CallMark("call_finished", 1, 15.0, is_failure=True),
+        CallMark("call_finished", 1, 15.0, failure="failed"),
         CallMark("call_finished", 0, 20.0),
     ]
     dots = call_dots(marks)
@@ -414,6 +415,31 @@ def test_dots_are_in_the_order_in_which_calls_began() -> None:
     assert ended is not None
     assert ended.label == "3 calls: 1 done, 1 failed, 1 not finished"
     assert call_dots([]) is None
+
+
+def test_a_call_that_was_denied_has_not_failed(http: httpx.Client) -> None:
+    denied = ask(http, {"_tool": "refund", "order": 1, "amount": 5, "_outputPath": "paid"})
+    mixed = ask(http, ORDERS, {"_tool": "refund", "order": 2, "amount": 5})
+    for run_id in (denied, mixed):
+        key = key_of(http, run_id)
+        send(http, "/ui/approvals/decide", "/ui/approvals", which=key, decision="deny")
+        ended(http, run_id)
+
+    page = http.get("/ui/runs").text
+    for run_id, badge, label in (
+        (denied, "denied", "1 call: 1 denied"),
+        (mixed, "1 of 2 denied", "2 calls: 1 done, 1 denied"),
+    ):
+        row = page.partition(f'<tr id="row-{run_id}">')[2].partition("</tr>")[0]
+        assert f'<span class="status s-denied">{badge}</span>' in row
+        assert f'aria-label="{label}"' in row
+        about = http.get(f"/ui/runs/{run_id}").text
+        assert f'<span class="status s-denied">{badge}</span>' in about.partition("</h1>")[2]
+        assert "s-failed" not in about
+        assert "note bad" not in about
+
+    assert listed(http, "/ui/runs?status=any_failure") == []
+    assert "failed" not in http.get("/ui/home").text.partition('id="week"')[2].partition("<svg")[0]
 
 
 def test_a_call_over_items_is_one_dot_until_all_have_ended() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, get_args
 
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.typed import read_whole
@@ -22,6 +25,38 @@ class Failure:
     message: str
     kind: str = ""
     sent: JSON = None
+
+
+CallFailure: TypeAlias = Literal["failed", "denied", "cancelled"]
+"""Why a call has no result: it failed, somebody or a rule denied it, or it was cancelled."""
+
+
+def failure_of(kind: str) -> CallFailure:
+    """Return why a call has no result, according to the kind of its error."""
+    if kind == "denied":
+        return "denied"
+    return "cancelled" if kind == "cancelled" else "failed"
+
+
+def graver(one: CallFailure | None, other: CallFailure | None) -> CallFailure | None:
+    """Return the graver of two outcomes of executions of one call. None is a result."""
+    return next((failure for failure in get_args(CallFailure) if failure in (one, other)), None)
+
+
+_FOLLOWS: Final = frozenset({"denied", "dependency", "output"})
+"""The kinds of errors that a denied call can cause: its own, those of the calls that read its
+result, and that of the output."""
+
+
+def caused_by_denials(errors: Sequence[JSONObject]) -> int:
+    """Return how many errors of a Solution denied calls have caused. If an error has another cause,
+    only the denied calls count.
+    """
+    failures = [read_failure(error.get("error")) for error in errors]
+    kinds = Counter(failure.kind for failure in failures)
+    if kinds["denied"] and _FOLLOWS.issuperset(failure.kind for failure in failures):
+        return len(failures)
+    return kinds["denied"]
 
 
 def read_failure(error: JSON) -> Failure:

@@ -24,6 +24,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, over
 import anyio
 
 from ideabridge.bridge.arguments import check_text, check_type
+from ideabridge.bridge.context.failure import caused_by_denials
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.state import MISSING
@@ -1179,7 +1180,12 @@ class Run:
         the row is written: in `Journal.set_status`, which `Driver.leave` calls.
         """
         machine = self.machine
-        return StoredSummary(idea=self.idea, errors=len(machine.errors), reason=machine.reason)
+        return StoredSummary(
+            idea=self.idea,
+            errors=len(machine.errors),
+            denied=caused_by_denials(machine.errors),
+            reason=machine.reason,
+        )
 
     @property
     def state(self) -> JSONObject:

@@ -16,7 +16,7 @@ from ideabridge.bridge.store.users import Viewer, only_of, only_owner
 MOST_DAYS: Final = 92
 """Maximum number of days that one request covers."""
 
-_FAILED_DIRECTLY: Final = ("error", "denied", "unknown")
+_FAILED_DIRECTLY: Final = ("error", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ class DayOfUse:
         day: the day.
         runs: runs that began on this day, without rooms.
         failed_runs: the number of these runs that failed, stalled, reached a limit or ended with
-            errors.
+            errors that no denied call has caused.
         direct_calls: direct calls to exposed tools.
-        failed_direct_calls: the number of these calls that ended in an error, were denied, or have
-            an unknown outcome.
+        failed_direct_calls: the number of these calls that ended in an error, or have an unknown
+            outcome.
         input_tokens: tokens that minds read, as they report them.
         output_tokens: tokens that minds wrote, as they report them.
     """

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Final, NamedTuple, cast
 
+from ideabridge.bridge.context.failure import CallFailure, failure_of
 from ideabridge.bridge.store.contents import PARTS, Contents, EventParts
 from ideabridge.bridge.store.database import Database, now_text, time_text
 from ideabridge.bridge.store.errors import (
@@ -639,7 +640,7 @@ class Journal:
             for beginning, at in rows:
                 mark = _MARK.match(beginning)
                 if mark is not None and at is not None:
-                    marks.append(CallMark(mark[1], int(mark[2]), at, mark[3] is not None))
+                    marks.append(CallMark(mark[1], int(mark[2]), at, _failure(mark)))
             outlines[run_id] = marks
 
         return outlines
@@ -648,26 +649,38 @@ class Journal:
 OUTLINED: Final = 120
 """The number of events of a run that `Journal.outlines` reads."""
 
-_MARK_CHARACTERS: Final = 120
+_MARK_CHARACTERS: Final = 160
 _MARK: Final = re.compile(
     r'\{"event":"(call_started|call_finished|approval_asked|call_decided)","call":(\d{1,9})\b'
-    r'(?:,"item":\d{1,9})?(,"error":(?!\{"kind":"cancelled"))?'
+    r'(?:,"item":\d{1,9})?'
+    r'(?:(?P<error>,"error":)(?:\{"kind":"(?P<kind>\w{1,20})")?'
+    r'|,"digest":"[0-9a-f]{1,64}","decision":"(?P<denial>deny)")?'
 )
-"""The beginning of an event about a call, as `append` writes it. The last group matches the error
-of a call that failed; a call that was cancelled did not fail.
+"""The beginning of an event about a call, as `append` writes it, up to the kind of its error or to
+the decision that denies it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class CallMark:
     """An event about a call: `call_started`, `call_finished`, `approval_asked` or `call_decided`;
-    the number of the call, the time in seconds since 1970, and whether the call failed.
+    the number of the call, the time in seconds since 1970, and why the call has no result, or None
+    if the event does not say this.
     """
 
     event: str
     call: int
     at: float
-    is_failure: bool = False
+    failure: CallFailure | None = None
+
+
+def _failure(mark: re.Match[str]) -> CallFailure | None:
+    """Return why a call has no result, according to the match of `_MARK`."""
+    if mark["denial"] is not None:
+        return "denied"
+    if mark["error"] is None:
+        return None
+    return failure_of(mark["kind"] or "")
 
 
 _CALL_EVENT: Final = re.compile(

@@ -21,9 +21,12 @@ it, and `occurrences` names the others.
 
 HAS_FAILED: Final = (
     "(status IN ('failed', 'stalled', 'limit') "
-    "OR coalesce(CAST(json_extract(summary, '$.errors') AS INTEGER), 0) > 0)"
+    "OR coalesce(CAST(json_extract(summary, '$.errors') AS INTEGER), 0) > "
+    "coalesce(CAST(json_extract(summary, '$.denied') AS INTEGER), 0))"
 )
-"""SQL condition, on a row of `runs`, that the run failed, or ended with errors."""
+"""SQL condition, on a row of `runs`, that the run failed, or ended with errors that no denied call
+has caused.
+"""
 
 
 ASKER: Final = (
@@ -55,7 +58,8 @@ class RunFilter:
             `3d`, `12h`, `2w`.
         words: a part of the run's title or id.
         askers: names of programs, one of which asked for it; each without a version, in any case.
-        failed: whether the run must have failed, stalled, reached a limit or ended with errors.
+        failed: whether the run must have failed, stalled, reached a limit or ended with errors
+            that no denied call has caused.
     """
 
     tool: str | None = None

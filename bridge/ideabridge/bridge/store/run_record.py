@@ -48,6 +48,7 @@ class StoredSummary:
     Attributes:
         idea: the id of the last idea of a run that has ended.
         errors: the number of errors in the last Solution of a run that has ended.
+        denied: the number of these errors that denied calls have caused.
         reason: why the run ended or was interrupted.
         origin: for a run that was stored after it had ended, where its calls come from: imported
             calls, a session of direct calls, or a part of either.
@@ -56,6 +57,7 @@ class StoredSummary:
 
     idea: str | None = None
     errors: int = 0
+    denied: int = 0
     reason: str | None = None
     origin: JSONObject | None = None
     handover: Handover = Handover()
@@ -74,6 +76,7 @@ class StoredSummary:
         members: JSONObject = {
             "idea": self.idea,
             "errors": self.errors or None,
+            "denied": self.denied or None,
             "origin": self.origin,
             "needs": needs,
             "taken_up": handover.taken_up,

@@ -9,17 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from ideabridge.bridge.context.failure import CallFailure, graver
 from ideabridge.bridge.store.journal import CallMark
 from ideabridge.tools.names import counted
 
 _MOST_DOTS: Final = 12
 """Maximum number of dots in a row."""
 
-Outcome: TypeAlias = Literal["done", "failed", "asking", "running", "unfinished", "begun"]
+Outcome: TypeAlias = Literal["done", "asking", "running", "unfinished", "begun"] | CallFailure
 
 _WORDS: Final[dict[Outcome, str]] = {
     "done": "done",
     "failed": "failed",
+    "denied": "denied",
+    "cancelled": "cancelled",
     "asking": "waiting for approval",
     "running": "running",
     "unfinished": "not finished",
@@ -52,17 +55,17 @@ class _MarkedCall:
     """
 
     events: Counter[str] = field(default_factory=Counter[str])
-    has_failed: bool = False
+    failure: CallFailure | None = None
 
     def add(self, mark: CallMark) -> None:
         self.events[mark.event] += 1
-        self.has_failed = self.has_failed or mark.is_failure
+        self.failure = graver(self.failure, mark.failure)
 
     @property
     def outcome(self) -> Outcome:
         events = self.events
-        if self.has_failed:
-            return "failed"
+        if self.failure is not None:
+            return self.failure
         if events["approval_asked"] > events["call_decided"]:
             return "asking"
 
@@ -91,7 +94,7 @@ def call_dots(
     outcomes: list[Outcome] = []
     for call in calls.values():
         outcome = call.outcome
-        is_open = outcome not in ("done", "failed")
+        is_open = outcome in ("asking", "running")
         if is_open and is_cut:
             outcome = "begun"
         elif is_open and has_ended:

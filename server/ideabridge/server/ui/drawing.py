@@ -15,7 +15,7 @@ from ideabridge.bridge.loop.call import Read
 from ideabridge.bridge.loop.graph import depths
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.server.ui.reference_words import ReferenceWords
-from ideabridge.server.ui.timeline import awaited, suppliers
+from ideabridge.server.ui.timeline import awaited, call_status, suppliers
 from ideabridge.server.views.trace import Trace
 
 MAX_CALLS: Final = 150
@@ -255,7 +255,7 @@ def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
             key=_key(call.index),
             title=f"{call.index} {call.name}",
             note=call.instance or _note(map(format_reference, call.writes)),
-            status=progress.status.value if progress.settled else bar.status,
+            status=call_status(progress) if progress.settled else bar.status,
             href=f"{href}{call.index}",
         )
         parts.add_call(box)

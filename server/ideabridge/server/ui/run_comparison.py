@@ -15,6 +15,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui.histories import KeptJournal, read_until
 from ideabridge.server.ui.showing import as_json, differing_lines, in_one_line
+from ideabridge.server.ui.timeline import call_status
 from ideabridge.server.views.history import call_json
 from ideabridge.server.views.text import Beginning
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
@@ -186,7 +187,7 @@ def compared_run(record: RunRecord, read: KeptJournal) -> ComparedRun:
             ComparedCall(
                 bar.number,
                 bar.name,
-                progress.status.value,
+                call_status(progress),
                 seconds,
                 _beginning(sent),
                 _beginning(result),

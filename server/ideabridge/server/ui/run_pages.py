@@ -14,6 +14,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from ideabridge.bridge.context.failure import caused_by_denials, read_failure
 from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.bridge.loop.effect import call_of_room
 from ideabridge.bridge.loop.event import ApprovalAsked, CallStarted
@@ -29,7 +30,14 @@ from ideabridge.server.ui.outputs import shown_output
 from ideabridge.server.ui.reference_words import ReferenceWords
 from ideabridge.server.ui.rendering import render
 from ideabridge.server.ui.showing import in_one_line, text_of
-from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
+from ideabridge.server.ui.timeline import (
+    ROWS,
+    awaited,
+    call_status,
+    suppliers,
+    timeline,
+    why_waited,
+)
 from ideabridge.server.views.history import RunHistory, call_json
 from ideabridge.server.views.records import CallOutcomes, input_of, lineage_of
 from ideabridge.server.views.shown import call_without_ids
@@ -76,12 +84,15 @@ class FailureGroup:
         message: the error message.
         values: the parameters of the first of these calls, on one line, or "" if that call has no
             parameters.
+        is_failure: whether something went wrong, and the calls were not just denied, or not run
+            because other calls have no result.
     """
 
     tool: str
     places: list[int]
     message: str
     values: str
+    is_failure: bool
 
 
 @dataclass(slots=True)
@@ -138,7 +149,7 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         is_left=is_left,
     )
     ended = [bar for bar in trace.bars if bar.finished is not None]
-    calls = CallOutcomes.of(bar.status != "done" for bar in ended)
+    calls = CallOutcomes.of(bar.failure for bar in ended)
     lineage = lineage_of(store, record)
     # Name the run's idea in the line below the title only if there is just one.
     ideas = lineage.pop("ideas", [])
@@ -174,6 +185,7 @@ _UNFOLDED: Final = {
     "retry_at": None,
     "broken": None,
     "errors": 0,
+    "denied": 0,
     "failures": (),
     "explained": (),
     "more_errors": 0,
@@ -218,6 +230,7 @@ def _folded_values(
         "retry_at": _retry_point(history) if is_at_end else None,
         "broken": history.broken,
         "errors": len(errors),
+        "denied": caused_by_denials(errors),
         "failures": failures[:_MOST_ERRORS],
         "explained": {place for failure in failures[:_MOST_ERRORS] for place in failure.places},
         "more_errors": sum(max(1, len(failure.places)) for failure in unlisted),
@@ -265,12 +278,15 @@ def _failures(errors: list[JSONObject], history: RunHistory) -> list[FailureGrou
     for error in errors:
         place = error.get("place")
         tool = str(object_or_empty(error.get("call")).get("_tool", ""))
-        message = str(object_or_empty(error.get("error")).get("message", ""))
+        failure = read_failure(error.get("error"))
+        message = failure.message
         group = groups.get((tool, message))
         if group is None:
             # The page lists only the first groups, so the values of the others are not needed.
             values = _values_of_call(place, history) if len(groups) < _MOST_ERRORS else ""
-            group = groups[tool, message] = FailureGroup(tool, [], message, values)
+            is_failure = failure.kind not in ("denied", "dependency")
+            group = FailureGroup(tool, [], message, values, is_failure)
+            groups[tool, message] = group
         if isinstance(place, int):
             group.places.append(place)
     return list(groups.values())
@@ -335,7 +351,7 @@ def call_values(
         "number": number,
         "bar": bar,
         "module": module_of(bar, trace),
-        "status": progress.status.value,
+        "status": call_status(progress),
         "written": call_without_ids(bar.call),
         "parameters": words.parameters(call_without_ids(bar.call)),
         "resolved": about.get("parameters"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ideabridge.bridge import Bridge
+from ideabridge.bridge.context.failure import CallFailure, graver
 from ideabridge.bridge.store.journal import OUTLINED, CallMark
 from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.server.ui.access import Visitor
@@ -33,8 +34,8 @@ class RunRow:
         dots: the outcomes of the first calls of the run, or None if no call has begun.
         distinction: the value that distinguishes the run from other runs with the same title, or
             None.
-        calls: how many calls of the run ended and how many failed, or None if the run has too many
-            events to count them.
+        calls: how many calls of the run ended and how many of them have no result, or None if the
+            run has too many events to count them.
     """
 
     record: RunRecord
@@ -122,15 +123,15 @@ def _seconds(moment: str) -> float:
 
 
 def _outcomes(record: RunRecord, marks: list[CallMark]) -> CallOutcomes | None:
-    """Return how many calls of a run ended and how many failed. Return None for a long run, because
-    `marks` does not cover all its events.
+    """Return how many calls of a run ended and how many of them have no result. Return None for a
+    long run, because `marks` does not cover all its events.
     """
     if record.last_event > OUTLINED:
         return None
 
-    failures: dict[int, bool] = {}
+    failures: dict[int, CallFailure | None] = {}
     for mark in marks:
-        if mark.event == "call_finished":
-            failures[mark.call] = failures.get(mark.call, False) or mark.is_failure
+        if mark.event == "call_finished" or mark.failure is not None:
+            failures[mark.call] = graver(failures.get(mark.call), mark.failure)
 
     return CallOutcomes.of(failures.values())

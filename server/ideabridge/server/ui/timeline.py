@@ -11,6 +11,7 @@ from heapq import nlargest
 from itertools import pairwise
 from typing import Final
 
+from ideabridge.bridge.context.failure import read_failure
 from ideabridge.bridge.context.references import clipped
 from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.loop.machine import Machine
@@ -226,8 +227,15 @@ def _status(bar: CallBar, progress: Progress | None) -> str:
     if bar.status == "failed" and progress.status is CallStatus.CAUGHT:
         return "caught"
     if bar.status in ("waiting", "not run") and progress.settled:
-        return progress.status.value
+        return call_status(progress)
     return bar.status
+
+
+def call_status(progress: Progress) -> str:
+    """Return the status of a call as pages show it: a call that was denied has not failed."""
+    if progress.status is CallStatus.FAILED and read_failure(progress.error).kind == "denied":
+        return "denied"
+    return progress.status.value
 
 
 def _error(progress: Progress | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from ideabridge.tools.encoding import JSONObject
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.context.failure import CallFailure
     from ideabridge.bridge.store.run_filter import RunFilter
     from ideabridge.bridge.store.run_record import RunRecord
     from ideabridge.bridge.store.store import Store
@@ -34,26 +36,32 @@ _MOST_READ: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class CallOutcomes:
-    """The number of calls of a run that ended, and the number of those that failed.
+    """The number of calls of a run that ended, and how many of them have no result.
 
     Attributes:
         ended: the number of calls that ended.
         failed: the number of these calls that failed, even if something caught the error.
+        denied: the number of these calls that somebody or a rule denied.
+        cancelled: the number of these calls that were cancelled.
     """
 
     ended: int
     failed: int
+    denied: int
+    cancelled: int
 
     @classmethod
-    def of(cls, failures: Iterable[bool]) -> CallOutcomes:
-        """Count calls that ended. For each of these calls, `failures` says whether it failed."""
-        listed = list(failures)
-        return cls(len(listed), sum(listed))
+    def of(cls, failures: Iterable[CallFailure | None]) -> CallOutcomes:
+        """Count calls that ended. For each of these calls, `failures` says why it has no result, or
+        None if it has one.
+        """
+        counts = Counter(failures)
+        return cls(counts.total(), counts["failed"], counts["denied"], counts["cancelled"])
 
     @property
     def none_succeeded(self) -> bool:
         """Whether no call succeeded. This is also true if no call has ended."""
-        return self.failed == self.ended
+        return self.failed + self.denied + self.cancelled == self.ended
 
 
 def run_status(record: RunRecord) -> tuple[str, str | None]:

@@ -11,20 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
-from ideabridge.bridge.context.failure import read_failure
+from ideabridge.bridge.context.failure import CallFailure, failure_of, read_failure
 from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.loop.event import decider_text, denial_text
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.typed import read_as
 
 BarStatus: TypeAlias = Literal[
-    "waiting", "asking", "running", "done", "failed", "denied", "not run"
+    "waiting", "asking", "running", "done", "failed", "denied", "cancelled", "not run"
 ]
 """The status of a bar. `failed`: the call returned an error, even if it was caught, or the run
-ended during the call. `denied`: a person or a rule refused the call. `not run`: the run ended
-before the call started."""
+ended during the call. `denied`: a person or a rule refused the call. `cancelled`: another call of
+its group made it unnecessary, or its Solution was cancelled. `not run`: the run ended before the
+call started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,12 @@ class CallBar:
     again: set[int | None] = field(default_factory=set[int | None])
     error: str = ""
     event: int = 0
-    _outcome: Literal["waiting", "done", "failed", "denied"] = "waiting"
+    _outcome: Literal["waiting", "done"] | CallFailure = "waiting"
+
+    @property
+    def failure(self) -> CallFailure | None:
+        """Why the call has no result, or None if it has one, or has not ended."""
+        return next((one for one in get_args(CallFailure) if one == self.status), None)
 
     def start(self, item: int | None, at: float | None) -> None:
         """Start one execution of the call, for the first time or again."""
@@ -110,7 +116,7 @@ class CallBar:
         if error is not None:
             failure = read_failure(error)
             self.error = failure.message
-            self._outcome = "denied" if failure.kind == "denied" else "failed"
+            self._outcome = failure_of(failure.kind)
         elif self._outcome == "waiting":
             self._outcome = "done"
 
