@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import islice
@@ -186,6 +187,28 @@ def words(status: str) -> str:
     return status.replace("_", " ")
 
 
+_WORDS_OF_NAME: Final = re.compile(r"[^\W_]+")
+_HUES: Final = 8
+"""Number of the classes `hue-1` and so on in the style sheet."""
+
+
+def letters(name: str) -> str:
+    """Return the first letters of a name's first two words, such as "CC" for `Claude Code`, or the
+    first two letters of its only word, such as "Cu" for `cursor`.
+    """
+    parts: list[str] = _WORDS_OF_NAME.findall(name)
+    if len(parts) > 1:
+        return f"{parts[0][0]}{parts[1][0]}".upper()
+    return (parts[0] if parts else name)[:2].capitalize()
+
+
+def hue(name: str) -> int:
+    """Return the number of the colour that belongs to a name, from 1 to `_HUES`. It is the same on
+    every page and in every process.
+    """
+    return zlib.crc32(name.encode("utf-8", "replace")) % _HUES + 1
+
+
 _LIGHTS: Final = {
     "up": "up",
     "idle": "idle",
@@ -306,6 +329,8 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "count": counted,
     "few_words": in_few_words,
     "words": words,
+    "letters": letters,
+    "hue": hue,
     "light": light,
     "failure_reason": failure_reason,
     "run_name": run_name,
