@@ -291,8 +291,8 @@ def test_where_a_name_that_tools_gives_matches_nothing_that_is_said() -> None:
     }
     warnings = parse_configuration(content, project=Path.cwd()).warnings
     rest = (
-        "is the name that mcpServers.bugs.tools gives to 'create_issue'. Only the names that "
-        "servers list match here: to mean that tool, write 'create_issue'"
+        "is the name that mcpServers.bugs.tools gives to 'create_issue'. This place accepts "
+        "only names that servers list, so write 'create_issue'"
     )
     assert warnings == [
         f"profiles.review.tools[1]: 'bugs.report_bug' {rest}",
@@ -323,7 +323,7 @@ async def test_what_does_not_fit_is_left_out_alone_and_said() -> None:
             "tools.create_issue.defaults.ownr: the tool has no such parameter. Did you mean",
             "tools.create_issue.defaults.priority: ",
             "tools.create_issue.defaults.owner: ${OWNER:-acme} names an environment variable",
-            "tools.create_issue.hide_parameters.title: this parameter has no default, so",
+            "tools.create_issue.hide_parameters.title: every call must pass this parameter",
             "tools.create_issue.hide_parameters.repos: the tool has no such parameter. Did",
             "tools.list_issue: the server does not list this tool, or the tool is not allowed. Did",
         ):

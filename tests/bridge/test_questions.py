@@ -215,7 +215,7 @@ async def test_a_configured_secret_is_sent_in_no_answer_and_shown_in_no_question
     secret = "sesame-open-now"
     async with Bridge(configured(era, env={"API_TOKEN": secret})) as bridge:
         run = await start(bridge, "book", who="ann")
-        with pytest.raises(SecretGivenError, match=r"content.name: contains the secret API_TOKEN"):
+        with pytest.raises(SecretGivenError, match=r"content.name contains the secret API_TOKEN"):
             run.decide(
                 asked(run)["approval"],
                 "value",

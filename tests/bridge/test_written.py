@@ -246,7 +246,7 @@ def test_a_schema_is_that_of_a_solution_only_if_it_describes_calls() -> None:
 
 MALFORMED: list[tuple[Any, str]] = [
     (5, "expected an object"),
-    ({}, "context: missing"),
+    ({}, "context: found none"),
     ({"context": []}, "has no content"),
     ({"context": ["x"], "titel": 1}, "'titel'|titel"),
     ({"context": ["x"], "calls": []}, "write it inside the solution"),
@@ -381,7 +381,7 @@ async def test_an_idea_without_a_name_is_saved_and_published_later() -> None:
         found = await bridge.publish(saved.idea_id, "double")
         assert found.answer == "plan"
         assert await answer(bridge, "double", n=4) == {"double": 8}
-        with pytest.raises(PublicationError, match="name: missing"):
+        with pytest.raises(PublicationError, match="name: a tool needs a name"):
             await bridge.save_idea({"context": ["x"]}, publish=True)
         unpublished = await bridge.save_idea({"name": "it", "context": ["x"]}, publish=False)
         assert unpublished.publication is None

@@ -212,7 +212,7 @@ def test_a_call_is_edited_and_mistakes_are_told(
         (["edit", run, "--call", "nonsense"], "--call: expected JSON or @FILE"),
         (["deny", run, "--call", edited], "--call requires edit, not deny"),
         (["value", run], "value needs --value"),
-        ([], "which decision?"),
+        ([], "the command must name the decision"),
     ):
         assert main(["approvals", "decide", *words]) == 2, words
         assert message in capsys.readouterr().err
@@ -416,7 +416,7 @@ def test_a_person_at_the_terminal_allows_a_tool_always(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["approvals", "rules"]) == 0
-    assert capsys.readouterr().err == "no tool is allowed always\n"
+    assert capsys.readouterr().err == "no tool is always allowed\n"
     terminal = Terminal(here, ["run", "one.json"])
     terminal.read_until("run it? y(es), n(o) [reason], a(lways), r(un) [N], e(dit): ")
     terminal.type("a")
@@ -467,7 +467,7 @@ def test_mistakes_with_always_are_told(here: Path, capsys: pytest.CaptureFixture
         (["deny", run, "--always"], "--always requires approve, not deny"),
         (
             ["approve", run, "--always", "--for-run"],
-            "--always and --for-run: give only one of them",
+            "give --always or --for-run, not both",
         ),
         (["approve", run, "--always"], "requires a terminal"),
     ):

@@ -262,7 +262,7 @@ def test_a_store_that_cannot_be_written_is_told_by_every_command(
     new = file.with_name("new") / "ideas.sqlite"
     for words, text in (
         ([], reason),
-        (["--store", str(new)], f"{new}: does not exist yet, and {file.parent} cannot be written"),
+        (["--store", str(new)], f"{new} does not exist yet, and {file.parent} cannot be written"),
     ):
         ended = called("doctor", "--json", *words)
         assert ended.code == 1

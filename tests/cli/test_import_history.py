@@ -68,7 +68,7 @@ def test_a_dry_run_shows_what_would_be_taken(
         ["conversation", "time", "(UTC)", "calls", "servers", "unread", "run"],
         ["3a1c7e02-55d1", "2026-11-20", "09:00", "1", "shop", "1", "would", "be", "saved"],
     ]
-    assert "would be saved: 1 run with 1 call" in told.err
+    assert "1 run with 1 call would be saved" in told.err
     assert "not imported: calls to github (1), which are not servers here" in told.err
     assert main(["runs", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == []
@@ -85,7 +85,7 @@ def test_an_import_saves_runs_once(here: Path, capsys: pytest.CaptureFixture[str
     assert (told["unread_lines"], told["repaired_lines"]) == ({"of an unknown kind": 1}, 0)
     assert told["unread_logs"] == {"links": 0, "compressed": 0, "older": 0}
     assert main(["history", "import", "claude-code", "--yes"]) == 0
-    assert "nothing is new" in capsys.readouterr().err
+    assert "there is nothing new" in capsys.readouterr().err
     assert main(["runs", "show", one["run"]]) == 0
     shown = capsys.readouterr().out
     assert "session of local" in shown
@@ -132,7 +132,7 @@ def test_many_runs_are_summed_up(
     assert main(["history", "import", "claude-code", "--yes"]) == 0
     told = capsys.readouterr()
     assert told.err.splitlines()[-5:] == [
-        "24 calls of a tool that its server no longer has left out",
+        "left out: 24 calls of a tool that its server no longer has",
         "not saved: its last call is less than 10 minutes old, so it may still continue (1 run)",
         "26 logs read; left out: 1 line of an unknown kind",
         "not imported: calls to github (1), which are not servers here (--server LOGNAME=SERVER)",
@@ -153,7 +153,7 @@ def test_many_runs_are_summed_up(
             ["cursor"],
             "unknown host 'cursor'; the known hosts are claude-code, codex, copilot-cli, ",
         ),
-        (["codex"], "Codex has no logs here"),
+        (["codex"], "Codex has no logs in"),
         (
             ["claude-code", "--module", "github"],
             "--server: expected LOGNAME=SERVER, found 'github'",

@@ -107,7 +107,7 @@ def test_every_byte_outside_the_entry_stays(
     # The second time, nothing is written.
     written = file.path.read_bytes()
     assert main(["install", name, "--scope", scope, "--write"]) == 0
-    assert "already has it" in capsys.readouterr().err
+    assert "already lists ideabridge" in capsys.readouterr().err
     assert file.path.read_bytes() == written
 
     assert main(["uninstall", name, "--json"]) == 0
@@ -161,7 +161,9 @@ def test_what_the_host_writes_in_between_stays(
         assert main(words) == 0
         assert file.path.read_bytes() == before.replace(b" 1", b" 2", 1)
 
-    assert "has changed since, so only the entries" in " ".join(capsys.readouterr().err.split())
+    assert "has changed since then, so only the entries" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 # -- the entry -------------------------------------------------------------------------------------

@@ -192,7 +192,7 @@ def test_doctor_says_that_a_store_cannot_be_written(here: Path) -> None:
     ended = started("doctor", "--json", "--store", "read-only/ideas.sqlite")
     assert ended.code == 1
     wrong = [entry["text"] for entry in ended.answer()["findings"] if entry["state"] == "wrong"]
-    assert wrong == [f"{folder}/ideas.sqlite: does not exist yet, and {folder} cannot be written"]
+    assert wrong == [f"{folder}/ideas.sqlite does not exist yet, and {folder} cannot be written"]
 
 
 # -- plans -----------------------------------------------------------------------------------------

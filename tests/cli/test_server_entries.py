@@ -331,7 +331,7 @@ def test_a_server_that_the_projects_replaces_is_told(
     assert "also has a server with this name" in capsys.readouterr().err
     file.write_text("{", encoding="utf-8")
     assert main(["servers", "add", "other", "--", "mine"]) == 0
-    assert "ideabridge.json: is not JSON" in capsys.readouterr().err
+    assert "ideabridge.json is not JSON" in capsys.readouterr().err
     assert list(servers_in(user_file())) == ["git", "other"]
 
 

@@ -197,7 +197,7 @@ def test_what_a_host_wrote_since_stays(
     assert main(["setup", "--undo", "--yes", "--json"]) == 0
     steps = {step["what"]: step for step in printed(capsys)["steps"]}
     assert steps[str(claude)]["result"] == "edited"
-    assert "has changed since, so only the entries" in steps[str(claude)]["text"]
+    assert "has changed since then, so only the entries" in steps[str(claude)]["text"]
     assert steps[str(codex)]["result"] == "edited"
     del document["mcpServers"]["ideabridge"]
     assert json.loads(claude.read_text(encoding="utf-8")) == document

@@ -104,7 +104,7 @@ def test_a_name_in_use_is_told_and_links_in_a_folder_are_not_followed(
     there = [*other(here), "--tools", "tools.py"]
     capsys.readouterr()
     assert main(["ideas", "import", "shared", "--publish", *there]) == 0
-    assert "published here already" not in capsys.readouterr().err
+    assert "already published here" not in capsys.readouterr().err
     assert main(["ideas", "import", "shared", "--publish", *there]) == 0
     assert "is already published as twice, version 1; nothing changed" in capsys.readouterr().err
     assert main(["ideas", "import", "shared", "--publish", "--json", *there]) == 0
@@ -127,7 +127,7 @@ def test_a_configured_secret_does_not_leave(
     text = json.dumps({"tools": ["tools.py"], "store": "store.sqlite", "mcpServers": servers})
     allow_variables(write_trusted(here, text), frozenset({"VAULT_PASSWORD"}))
     assert main(["run", "plan.json", "--json"]) == 2
-    assert "output.note: contains the secret VAULT_PASSWORD" in capsys.readouterr().err
+    assert "output.note contains the secret VAULT_PASSWORD" in capsys.readouterr().err
     assert main(["ideas", "export", idea, "--output", "leak.json"]) == 2
     printed = capsys.readouterr().err
     assert "solution.output.note: the secret VAULT_PASSWORD" in printed
@@ -150,7 +150,7 @@ def test_the_servers_an_idea_needs_are_named(
     [
         ([], "expected one idea"),
         (["twice", "again"], "name a folder"),
-        (["twice", "--output", "x", "--folder", "y"], "give only one of them"),
+        (["twice", "--output", "x", "--folder", "y"], "give --output or --folder, not both"),
         (["nothing", "--output", "x"], "no idea 'nothing'"),
     ],
 )
@@ -291,11 +291,11 @@ def test_versions_of_a_name_are_told_compared_and_chosen(
     assert main(["ideas", "publish", run, "twice", "--json"]) == 0
     answer = told_last(capsys)
     assert answer["version"] == 2
-    assert "input: b: is required now" in answer["breaking"]
+    assert "input: b is now required" in answer["breaking"]
     assert main(["ideas", "diff", "twice@1", "twice@2"]) == 1
     out = capsys.readouterr().out
     assert '~ calls.0 (add).b: "†input.a" -> "†input.b"' in out
-    assert "breaking: input: b: is required now" in out
+    assert "breaking: input: b is now required" in out
     assert main(["ideas", "diff", "twice", "twice@2"]) == 0
     assert main(["ideas", "rollback", "twice@1"]) == 0
     capsys.readouterr()
@@ -322,7 +322,7 @@ def test_versions_of_a_name_are_told_compared_and_chosen(
     assert [len(one["breaking"]) > 0 for one in versions] == [False, True, False]
     assert versions[1]["run"] == run
     assert main(["ideas", "history", "twice"]) == 0
-    assert "breaking: input: b: is required now" in capsys.readouterr().out
+    assert "breaking: input: b is now required" in capsys.readouterr().out
     assert main(["ideas", "unpin", "twice", "--json"]) == 0
     assert told(capsys)["version"] == 3
     assert main(["ideas", "tag", "twice", "sums", "--json"]) == 0

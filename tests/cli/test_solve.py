@@ -109,7 +109,7 @@ def test_a_command_line_that_means_nothing_is_refused(
 ) -> None:
     for words, told in (
         (["--mind", "model"], "no model is configured here; expected 'auto' or 'turns'"),
-        (["--replay", "nowhere.json"], "nowhere.json: cannot be read"),
+        (["--replay", "nowhere.json"], "nowhere.json cannot be read"),
         (["--replay", "x", "--mind", "turns"], "--replay cannot be combined with"),
         (["--model", "gpt"], "--model: expected PROVIDER:MODEL"),
         (["-t", "no_such_tool"], "nothing matches"),

@@ -118,7 +118,7 @@ def test_parameters_fill_names(store: Path, capsys: pytest.CaptureFixture[str]) 
             "the SQL cannot be run: You can only execute one statement at a time.",
         ),
         (["/* nothing */"], "the SQL returns no rows"),
-        (["SELECT 1", "--csv", "--json"], "--csv, --json and --table: give only one of them"),
+        (["SELECT 1", "--csv", "--json"], "give only one of --csv, --json and --table"),
     ],
 )
 def test_what_cannot_be_understood_is_refused(

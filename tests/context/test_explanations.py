@@ -186,7 +186,7 @@ def test_the_first_of_several_items_that_meet_a_condition_is_a_position(
 def test_words_that_were_recorded_are_never_determined_and_the_bound_of_a_search_is_noted() -> None:
     assert _settled(["†input.city"], runs=9, why="recorded text").assumed is not None
     cut = _settled(["†input.city"], runs=9, cut=True)
-    assert (cut.assumed, cut.note) == (None, "some explanations were not looked for")
+    assert (cut.assumed, cut.note) == (None, "ideabridge did not look for all explanations")
 
 
 def test_without_any_value_there_is_none() -> None:

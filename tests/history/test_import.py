@@ -280,7 +280,7 @@ async def test_secrets_are_not_stored(home: Path, monkeypatch: pytest.MonkeyPatc
             == "Order a of [secret:SHOP_TOKEN]"
         )
         assert refused.run is None
-        assert refused.why.endswith(": contains the secret SHOP_TOKEN of the configuration")
+        assert refused.why.endswith(" contains the secret SHOP_TOKEN of the configuration")
 
     assert b"tok-4711" not in (home / "store.sqlite").read_bytes()
 

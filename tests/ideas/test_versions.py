@@ -29,11 +29,11 @@ N: JSONObject = {"type": "number"}
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        (obj(a=S), obj("a", a=S), ["a: is required now"]),
+        (obj(a=S), obj("a", a=S), ["a is now required"]),
         (obj("a", a=S), obj(a=S), []),
-        (obj(a=S, b=S), obj(a=S), ["b: is removed"]),
+        (obj(a=S, b=S), obj(a=S), ["b was removed"]),
         (obj(a=S), obj(a=S, b=W), []),
-        (obj(a=obj(b=S)), obj(a=obj(c=S)), ["a.b: is removed"]),
+        (obj(a=obj(b=S)), obj(a=obj(c=S)), ["a.b was removed"]),
         (obj(a=S), obj(a=W), ["a: was string, is integer"]),
         (obj(a=N), obj(a=W), ["a: was number, is integer"]),
         (obj(a=W), obj(a=N), []),
@@ -74,7 +74,7 @@ def test_parameters_that_are_required_removed_or_retyped_are_named(
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        (obj(a=S), obj(), ["a: is removed"]),
+        (obj(a=S), obj(), ["a was removed"]),
         (obj(a=S), obj(a=S, b=S), []),
         (obj(a=W), obj(a=N), ["a: was integer, is number"]),
         (obj(a=N), obj(a=W), []),
@@ -118,7 +118,7 @@ def put(store: Store, text: str, **told: Any) -> Publication:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        (({"a": "†state.a"}, {"a": 1}), ({"b": "†state.a"}, {"b": 1}), ["output: a: is removed"]),
+        (({"a": "†state.a"}, {"a": 1}), ({"b": "†state.a"}, {"b": 1}), ["output: a was removed"]),
         (({"a": "†state.a"}, {"a": 1}), ({"a": "†state.b", "b": 1}, {"a": 2.5, "b": 1}), []),
         (({"a": "†state.a"}, {"a": 1}), ({"a": "†state.a"}, {"a": None}), []),
         (
@@ -132,7 +132,7 @@ def put(store: Store, text: str, **told: Any) -> Publication:
             ["output: a: was object, is array"],
         ),
         (("†state.a", [1]), ("†state.b", {"x": 1}), ["output: was array, is object"]),
-        ((None, {"a": 1, "b": 2}), (None, {"b": 2}), ["output: a: is removed"]),
+        ((None, {"a": 1, "b": 2}), (None, {"b": 2}), ["output: a was removed"]),
     ],
 )
 def test_an_output_without_a_schema_is_held_to_what_it_was_seen_to_be(
@@ -198,14 +198,14 @@ def test_a_change_is_told_in_lines(store: Store) -> None:
         '~ context.0.content: "x" -> "y"',
     ]
     assert change.breaking == [
-        "input: b: is required now",
+        "input: b is now required",
         "output: it no longer has a schema",
         "answer: the tool answers only for the recorded input",
         "annotations: the tool is no longer read-only",
     ]
     assert store.change("tool@1", "tool@1", caller=SEES_ALL).lines == []
     back = store.change("tool@2", "tool@1", caller=SEES_ALL)
-    assert back.breaking == ["input: b: is removed"]
+    assert back.breaking == ["input: b was removed"]
     assert '- calls.0: {"_tool":"count","items":"†input.a"}' in back.lines
     # Ideas that nobody has published are compared by their content.
     ideas = [store.publications.get("tool", version, caller=SEES_ALL).idea_id for version in (1, 2)]

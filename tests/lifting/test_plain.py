@@ -126,7 +126,7 @@ async def test_a_value_inside_an_earlier_text_is_open(bridge: Bridge, value: JSO
     (point,) = left_open(bridge, run)
     assert point.kind == "inside"
     assert point.at.startswith("calls.1.value")
-    assert point.why.endswith("stands inside the result of call 0")
+    assert point.why.endswith("is a part of the result of call 0")
 
 
 @pytest.mark.parametrize("value", ["cat", "I", 12, "12", "ora", True, None, [], "elsewhere"])
@@ -154,7 +154,7 @@ async def test_a_value_inside_a_text_of_the_input_is_open_from_the_first_call_on
     run = await by_hand(bridge, {"_tool": "page", "address": "eva.example"}, given=mail)
     (point,) = left_open(bridge, run)
     assert (point.kind, point.at) == ("inside", "calls.0.address")
-    assert point.why == '"eva.example" stands inside the input'
+    assert point.why == '"eva.example" is a part of the input'
 
 
 async def test_a_value_inside_an_earlier_value_of_the_run_is_open(bridge: Bridge) -> None:
@@ -162,7 +162,7 @@ async def test_a_value_inside_an_earlier_value_of_the_run_is_open(bridge: Bridge
         bridge, {"_tool": "lines", "path": "notes/may.txt"}, {"_tool": "lines", "path": "may.txt"}
     )
     (point,) = left_open(bridge, run)
-    assert point.why == '"may.txt" stands inside the earlier calls.0.path'
+    assert point.why == '"may.txt" is a part of the earlier calls.0.path'
 
 
 async def test_the_author_of_a_plan_is_believed(bridge: Bridge) -> None:
@@ -234,7 +234,7 @@ async def test_a_value_around_an_earlier_one_says_where_it_stands_whole(bridge: 
         {"_tool": "lines", "path": "/ann/letter2.txt"},
     ]
     (point,) = left_open(bridge, await by_hand(bridge, *calls))
-    assert point.why.endswith('or something else: "letter2.txt" stands inside the result of call 0')
+    assert point.why.endswith('or something else: "letter2.txt" is a part of the result of call 0')
 
 
 # -- constant parts of a text, when the tool is called ---------------------------------------------

@@ -209,13 +209,13 @@ def test_a_markdown_fence_is_no_part_of_a_program() -> None:
     [
         (
             '{"program": "1", "calls": [{"_tool": "a"}], "output": null}',
-            "leave calls and output out",
+            "leave out calls and output",
         ),
         (
             '{"calls": [{"_tool": "a"}], "output": null, "program": "1"}',
-            "leave calls and output out",
+            "leave out calls and output",
         ),
-        ('{"program": "1", "output": 2}', "leave calls and output out"),
+        ('{"program": "1", "output": 2}', "leave out calls and output"),
         ('{"program": 5}', "program: found 5, expected text"),
         ('{"program": ["1"]}', "expected text"),
     ],

@@ -176,7 +176,7 @@ def test_words_that_were_recorded_are_assumed_and_the_bound_of_a_search_is_noted
     run = driven([write(5)], literal("calls.0.x", constant(5), cut=True)).finish_all()
     assert (ran(run), told(run)) == ([5], [])
     assert run.machine.doubts.notes == [
-        {"at": "calls.0.x", "what": "some explanations were not looked for", "mild": True}
+        {"at": "calls.0.x", "what": "ideabridge did not look for all explanations", "mild": True}
     ]
 
 
@@ -222,7 +222,7 @@ def test_a_passed_value_is_taken_and_one_that_belongs_to_the_replaced_is_assumed
     ]
     assert [told(one) for one in found] == [[("calls.1.x", "ann")], [("calls.2.x", "ann@x")], []]
     assert found[1].machine.doubts.assumed[0]["why"] == (
-        "†input.name was passed, but this value was recorded together with the one that it replaces"
+        "†input.name was passed, but this value was recorded together with the value that it replaces"
     )
 
 

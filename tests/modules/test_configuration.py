@@ -297,7 +297,7 @@ def test_files_are_found_in_their_order(tmp_path: Path, monkeypatch: pytest.Monk
     assert (found.order, found.source) == ("none", project / "ideabridge.json")
     assert found.tools == (str(project / "t/a.py"),)
     assert found.store == str(project / "s.db")
-    with pytest.raises(ConfigurationError, match=r"missing\.json: cannot be read"):
+    with pytest.raises(ConfigurationError, match=r"missing\.json cannot be read"):
         load_configuration(tmp_path / "missing.json")
 
 

@@ -101,7 +101,7 @@ async def test_a_server_that_ignores_cursors_has_each_tool_once() -> None:
         await modules["m"].ready(30)
         assert [tool.name for tool in modules.tools()] == ["e0", "e1"]
         notes = str(modules["m"].status().notes)
-        assert "tool 'e0' is listed twice; the first one counts" in notes
+        assert "tool 'e0' is listed twice; ideabridge uses the first one" in notes
         assert "gave the cursor of an earlier page" in notes
 
 

@@ -387,7 +387,7 @@ async def test_values_are_masked_like_other_configured_secrets(
         assert "[secret:github]" in json.dumps(run.value("†state.e"))
         assert bridge.secrets.mask(f"the token {VALUE}") == "the token [secret:github]"
         with pytest.raises(
-            SecretGivenError, match=r"calls\.0\.items\.0: contains the secret github"
+            SecretGivenError, match=r"calls\.0\.items\.0 contains the secret github"
         ):
             await bridge.run_plan(calls=[{"_tool": "count", "items": [VALUE]}])
 

@@ -93,7 +93,7 @@ async def test_a_fork_with_another_input_begins_anew_or_says_where_it_differs() 
         after = (await names_of(parent)).index("call_finished") + 1
         fork = await bridge.fork(parent.id, after, input={"name": "y"})
         assert await settled(fork) is None
-        assert "diverged: in place of its call 0" in str(fork.machine.reason)
+        assert "diverged: instead of its call 0" in str(fork.machine.reason)
         assert ran.calls == []
 
 
@@ -118,5 +118,5 @@ async def test_another_solution_may_be_a_program() -> None:
             )
 
         for parent in (plan, solved):
-            with pytest.raises(RejectedSolutionError, match="leave calls and output out"):
+            with pytest.raises(RejectedSolutionError, match="leave out calls and output"):
                 await bridge.fork(parent.id, 2, solution={"program": "1", "output": 2})

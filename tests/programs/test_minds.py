@@ -166,7 +166,7 @@ async def test_a_program_that_only_prints_shows_what_the_mind_wants_to_see() -> 
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        ({"program": RIGHT, "output": 5}, "leave calls and output out"),
+        ({"program": RIGHT, "output": 5}, "leave out calls and output"),
         ({"program": 5}, "program: found 5, expected text"),
         ({"program": f"1{' ' * 100_000}"}, "100,001 characters; the limit is 100,000"),
         ('{"program": "1', "it ended inside a value of 'program'"),
@@ -188,7 +188,7 @@ async def test_a_program_beside_calls_that_have_begun_does_not_run() -> None:
     async with scripted(mind) as bridge:
         run = await solved(bridge)
         assert (run.status, run.given(), len(run.calls())) == ("done", 6, 1)
-    assert "leave calls and output out" in mind.told(1)
+    assert "leave out calls and output" in mind.told(1)
 
 
 async def test_a_mind_may_answer_with_calls_and_then_with_a_program() -> None:
@@ -253,7 +253,7 @@ async def test_a_model_writes_a_malformed_answer_again_before_anything_runs() ->
     assert (run.status, run.given(), len(fake.bodies)) == ("done", 11, 2)
     # This is a single Request: the second answer continues the conversation.
     assert run.turn == 0
-    assert "That cannot be read: program: it makes its own calls and output" in fake.texts(1)
+    assert "That cannot be read: program: a program makes its own calls and output" in fake.texts(1)
 
 
 async def test_recorded_programs_run_again() -> None:
@@ -455,6 +455,6 @@ async def test_the_model_of_a_client_answers_with_programs(
     assert (done["status"], done["output"], done["mind"]["name"]) == ("done", 6, "sampling")
     assert not model.answers
     # The first answer is handed back, and the second is a Solution that failed.
-    assert "leave calls and output out" in said(model.asked[1])
+    assert "leave out calls and output" in said(model.asked[1])
     assert "Argument `c` does not match any known parameter" in said(model.asked[2])
-    assert "leave calls and output out" not in said(model.asked[2])
+    assert "leave out calls and output" not in said(model.asked[2])

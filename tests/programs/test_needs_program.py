@@ -755,7 +755,7 @@ async def test_a_program_is_compared_with_what_callers_had_before_its_plan(bridg
     await bridge.publish(run, "look_up")
     third = await bridge.publish(run, "look_up", program=program)
     assert third.version == 3
-    assert "input: project: is required now" in bridge.store.change_of(third).breaking
+    assert "input: project is now required" in bridge.store.change_of(third).breaking
 
 
 async def test_three_rounds_are_counted_and_journaled(bridge: Bridge) -> None:

@@ -387,9 +387,9 @@ async def test_a_mind_may_answer_with_a_program(bridge: Bridge, shop: Shop) -> N
         ({"program": 5}, "expected text"),
         (
             {"program": "1", "calls": [{"_tool": "price", "item": "a"}]},
-            "leave calls and output out",
+            "leave out calls and output",
         ),
-        ({"program": "1", "output": 2}, "leave calls and output out"),
+        ({"program": "1", "output": 2}, "leave out calls and output"),
     ],
 )
 async def test_a_solution_is_a_program_or_calls(

@@ -115,7 +115,7 @@ def test_the_users_own_configuration_holds_and_the_file_is_named(project: Path, 
 
 
 def test_a_file_that_is_named_and_missing_is_an_error(project: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"missing\.json: cannot be read"):
+    with pytest.raises(ConfigurationError, match=r"missing\.json cannot be read"):
         load_workspace(project / "missing.json", project=project, tolerant=True)
 
 

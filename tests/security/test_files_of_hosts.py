@@ -66,7 +66,7 @@ def test_the_files_of_a_project_are_bounded_together(home: Path, project: Path) 
 
     found, problems = names("continue", home, project)
     assert found == {"good", "b"}
-    assert f"{folder / 'd.json'}: is larger than" in problems
+    assert f"{folder / 'd.json'} is larger than" in problems
 
 
 def test_the_users_own_files_are_larger(home: Path, project: Path) -> None:

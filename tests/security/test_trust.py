@@ -456,7 +456,7 @@ def test_a_trusted_file_does_not_widen_approval(
     assert json.loads(capsys.readouterr().out)["status"] == "needs_approval"
     main(["doctor"])
     told = " ".join(capsys.readouterr().out.split())
-    assert "approval: allows calls that your own configuration may not allow" in told
+    assert "approval: the file allows calls that your own configuration may not allow" in told
     write_own({"approval": "allow_all"})
     assert main(["run", "plan.json"]) == 0
 
@@ -565,7 +565,10 @@ def test_a_trusted_file_does_not_take_a_key_for_its_model(
     del model["key_env"]
     write_trusted(clone, {"model": {**model, "name": "bedrock:x"}})
     main(["solve", "x", "--mind", "model"])
-    assert "bedrock would sign in there with credentials of this machine" in capsys.readouterr().err
+    assert (
+        "bedrock would sign in to this address with credentials of this machine"
+        in capsys.readouterr().err
+    )
     # An address from the project gets no key of a provider either.
     write_trusted(clone, {"model": model, "store": "s.sqlite"})
     main(["solve", "x"])
@@ -621,7 +624,7 @@ def test_a_file_that_others_may_have_written_is_refused(
 
     assert main(words) == 2
     told = capsys.readouterr().err
-    assert f"{path}: was rejected: " in told
+    assert f"{path} was rejected: " in told
     assert ("chmod o-w" if how == "everybody" else "not you") in told
 
 

@@ -51,10 +51,10 @@ async def test_a_version_that_breaks_callers_says_so(client: Client) -> None:
     assert "breaking" not in first
     assert "breaking" not in said
     second, said = await publish(client, name, THREE)
-    assert second["breaking"] == ["input: c: is required now", "output: total: is removed"]
+    assert second["breaking"] == ["input: c is now required", "output: total was removed"]
     assert (
-        "\nbreaking changes since the version before: input: c: is required now; "
-        "output: total: is removed\n"
+        "\nbreaking changes since the previous version: input: c is now required; "
+        "output: total was removed\n"
     ) in said
     # A parameter that has been removed is named. A new field breaks nothing for callers.
     third, _ = await publish(
@@ -63,7 +63,7 @@ async def test_a_version_that_breaks_callers_says_so(client: Client) -> None:
         {**TWO, "output": {"sum": "†state.sum", "a": "†input.a"}, "input": {"a": 1, "b": 2}},
     )
     assert third["version"] == 3
-    assert third["breaking"] == ["input: c: is removed"]
+    assert third["breaking"] == ["input: c was removed"]
     # The member is the same but has another type.
     words = {"_tool": "count_words", "text": "a b", "_outputPath": "words"}
     fourth, _ = await publish(
@@ -77,7 +77,7 @@ async def test_a_version_that_breaks_callers_says_so(client: Client) -> None:
         },
     )
     assert fourth["breaking"] == [
-        "input: text: is required now",
+        "input: text is now required",
         "output: sum: was number, is object",
     ]
 

@@ -54,7 +54,7 @@ async def test_the_value_of_an_expression(code: str, values: JSONObject, expecte
         ),
         ("import os", {}, r"use run_plan for a program with statements"),
         ("1)+(2", {}, r"expected one Python expression"),
-        ("a" * 5_000, {}, r"code: has 5,000 characters; the limit is 4,000"),
+        ("a" * 5_000, {}, r"code has 5,000 characters; the limit is 4,000"),
         ("(" * 3_000 + ")" * 3_000, {}, r"the limit is 4,000"),
         ("(" * 1_500 + "1" + ")" * 1_500, {}, r"code: "),
         (

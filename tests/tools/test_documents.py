@@ -50,7 +50,7 @@ def test_yaml_is_read_as_1_2_says(written: str, value: JSON) -> None:
         ("a: !!python/object/apply:os.system ['true']", r"line 1: found a tag"),
         ("a: !own x", "a tag"),
         ("a: !!str 5", "a tag"),
-        ("a: *b", r"\*b: no earlier value"),
+        ("a: *b", r"\*b refers to an anchor that no earlier value"),
         ("a: &a [*a]", "no earlier value"),
         ("--- 1\n--- 2", "line 2: found a second document"),
         ("%YAML 1.1\n--- 1", "expected YAML 1.2"),

@@ -88,7 +88,7 @@ def test_a_module_that_was_written_after_a_failed_import_is_found(tmp_path: Path
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("x = 1", "tools.py: defines no tools; decorate a function with @tool"),
+        ("x = 1", "tools.py defines no tools; decorate a function with @tool"),
         ("x = 1\ndef f(:", "tools.py, line 2: SyntaxError: "),
         ("import no_such_module_here", "tools.py, line 1: ModuleNotFoundError: No module named"),
         ("def f():\n    raise ValueError('a\\nb')\nf()", "tools.py, line 2: ValueError: a b"),
@@ -111,5 +111,5 @@ def test_what_is_wrong_with_a_file_is_told_in_one_line(
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ToolFileError, match=r"none\.py: cannot be read: No such file"):
+    with pytest.raises(ToolFileError, match=r"none\.py cannot be read: No such file"):
         load_tool_file(tmp_path / "none.py")

@@ -172,7 +172,7 @@ def test_what_cannot_be_used_is_refused_with_the_reason(site: str, file: Path) -
             assert TOKEN not in answer.text
 
         missing = add(http, name="gone", command="no-such-program --now")
-        assert "no-such-program is not found on this machine" in missing.text
+        assert "no-such-program was not found on this machine" in missing.text
         assert '<p class="note ask" role="status">gone is added to' in missing.text
         send(http, "/ui/servers/change", name="gone", action="remove")
         add(http, name="own", command=START)

@@ -454,7 +454,7 @@ def test_a_tool_is_allowed_always_and_asks_again_when_that_is_withdrawn(
     # As for every approval, the call was shown in full.
     assert "was not shown in full" in decide(http, key, "always", seal="0" * 64)
     answer = decide(http, key, "always", seal=seal(http, key))
-    assert "1 call approved, and the tool allowed always." in answer
+    assert "1 call approved, and the tool is always allowed." in answer
     page = http.get("/ui/approvals").text
     assert "No tool is always allowed." not in page
     assert f"{tmp_path}<" not in page  # The home folder of this server is no workspace.

@@ -51,7 +51,7 @@ def test_an_idea_is_saved_after_it_was_shown(http: httpx.Client) -> None:
     saved = write(http, IDEA, action="save", seen=seen[1])
     assert saved.url.path == "/ui/ideas/page_double", saved.text
     assert "page_double is now a tool" in saved.text
-    assert "already exactly this" in write(http, IDEA, action="save", seen=seen[1]).text
+    assert "already has exactly this" in write(http, IDEA, action="save", seen=seen[1]).text
 
 
 def test_an_idea_that_changed_is_checked_before_it_is_saved(page: Page, site: str) -> None:

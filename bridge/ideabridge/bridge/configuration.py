@@ -710,8 +710,8 @@ class Configuration(BaseModel):
                 module, real = real_names[name]
                 lines.append(
                     f"{place}: {name[:64]!r} is the name that mcpServers.{module}.tools gives to "
-                    f"{real[:64]!r}. Only the names that servers list match here: to mean that "
-                    f"tool, write {real[:64]!r}"
+                    f"{real[:64]!r}. This place accepts only names that servers list, so write "
+                    f"{real[:64]!r}"
                 )
 
         return lines
@@ -935,8 +935,8 @@ class Configuration(BaseModel):
         left = self.untrusted
         if left is not None and left.problems and not left.is_readable:
             return (
-                f"{left.told()}\nIt is unknown whom the file would let in, so this server does not "
-                "start over HTTP"
+                f"{left.told()}\nideabridge cannot tell whom the file would let in, so this "
+                "server does not start over HTTP"
             )
 
         if files and self.auth is None:
@@ -1482,7 +1482,7 @@ def _with_project_file(
 ) -> Configuration:
     """Lay a project file over the user's configuration, as `load_workspace` does."""
     if file.name == FILE_NAME and not file.is_file():
-        raise ConfigurationError([f"{file}: is not a regular file"])
+        raise ConfigurationError([f"{file} is not a regular file"])
     if ask is None and not was_trusted(file):
         # If nobody has ever trusted the file, do not even read the files that it refers to.
         document = _read(file.absolute(), file.absolute().parent)[1]
@@ -1582,7 +1582,7 @@ def _read(source: Path, workspace: Path) -> tuple[bytes, FileContent]:
     except NoObjectError as error:
         raise ConfigurationError([f"{source}: {error}"]) from None
     except OSError as error:
-        raise ConfigurationError([f"{source}: cannot be read: {error.strerror or error}"]) from None
+        raise ConfigurationError([f"{source} cannot be read: {error.strerror or error}"]) from None
     except IdeabridgeError as error:
         raise ConfigurationError([str(error)]) from None
 
@@ -1658,12 +1658,16 @@ def _changes(
     changes: dict[str, Any] = {}
     for key in layer.keys:
         if key in _USERS_OWN:
-            refused.append(f"{file.name}: {key} is not used: it belongs in your own configuration")
+            refused.append(
+                f"{file.name}: {key} is not used, because it belongs in your own configuration"
+            )
         elif key == "profiles":
             changes[key] = {**project.profiles, **user.profiles}
             refused += [
-                f"{file.name}: profiles.{name} is not used: your own configuration has a profile of "
-                "this name"
+                (
+                    f"{file.name}: profiles.{name} is not used, because your own configuration has a "
+                    "profile of this name"
+                )
                 for name in project.profiles
                 if name in user.profiles
             ]
@@ -1702,8 +1706,8 @@ def _also_in_force(
         also.append(user.approval)
         if user.approval != "allow_all" and _allows(project.approval):
             narrowed.append(
-                "approval: allows calls that your own configuration may not allow; the stricter of "
-                "the two applies"
+                "approval: the file allows calls that your own configuration may not allow, so "
+                "the stricter of the two applies"
             )
 
     if replaced and isinstance(user.approval, ApprovalRules) and _allows(user.approval):
@@ -1727,11 +1731,13 @@ def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -
 
     if "tools" in expose and "tools" not in user.expose and user.tools:
         expose.discard("tools")
-        narrowed.append("expose: tools is not used: your own tool files would be exposed as well")
+        narrowed.append(
+            "expose: 'tools' is not used, because it would also expose your own tool files"
+        )
 
     if unexposed:
         narrowed.append(
-            f"expose: modules does not expose your own servers: {', '.join(sorted(unexposed))}"
+            f"expose: 'modules' does not apply to your own servers: {', '.join(sorted(unexposed))}"
         )
 
     return {"expose": tuple(sorted(expose)), "unexposed": unexposed}
@@ -1747,7 +1753,8 @@ def _notify(
     for key in ("command", "hosts"):
         if project is not None and getattr(project, key):
             refused.append(
-                f"{file.name}: notify.{key} is not used: it belongs in your own configuration"
+                f"{file.name}: notify.{key} is not used, because it belongs in your own "
+                "configuration"
             )
 
     if project is None or project.webhook is None:
@@ -1800,7 +1807,9 @@ def _model_refusal(model: str | ModelConfiguration, variables: Variables) -> str
 
     provider = model.name.partition(":")[0]
     if model.base_url is not None and provider in SIGNING:
-        return f"base_url: {provider} would sign in there with credentials of this machine"
+        return (
+            f"base_url: {provider} would sign in to this address with credentials of this machine"
+        )
     return None
 
 

@@ -157,7 +157,7 @@ class _Reader:
     def _servers(self, values: list[JSON]) -> JSONObject:
         """Return the entries in all values of `mcpServers`, keyed by name."""
         if len(values) > 1:
-            text = f"occurs {len(values)} times; the servers of all are used"
+            text = f"occurs {len(values)} times; ideabridge uses the servers from all of them"
             self._notes.append(Remark(_SERVERS, text))
 
         entries: dict[str, list[JSON]] = {}

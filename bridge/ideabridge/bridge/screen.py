@@ -121,7 +121,7 @@ def _written(event: Event) -> JSONObject:
 
 
 def _problem(place: str, name: str) -> str:
-    return f"{place}: contains the secret {name} of the configuration"
+    return f"{place} contains the secret {name} of the configuration"
 
 
 def _message(place: str, name: str) -> str:

@@ -359,7 +359,7 @@ class _RuleFile:
             return self._last.rules
         except OSError as error:
             raise StandingRuleError(
-                f"{path}: cannot be read: {error.strerror or error}; none of its rules apply"
+                f"{path} cannot be read: {error.strerror or error}; none of its rules apply"
             ) from None
 
         signature = (
@@ -400,7 +400,7 @@ class _RuleFile:
                 return before
         except OSError as error:
             raise StandingRuleError(
-                f"{path}: cannot be written to: {error.strerror or error}"
+                f"{path} cannot be written to: {error.strerror or error}"
             ) from None
 
 
@@ -410,7 +410,7 @@ def _read_file(path: Path, about: os.stat_result) -> dict[str, StandingRule]:
     if not stat.S_ISREG(about.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(about.st_mode) else "not a regular file"
         raise StandingRuleError(
-            f"{path}: is {kind}; expected a file of your own; none of its rules apply"
+            f"{path} is {kind}; expected a file of your own; none of its rules apply"
         )
 
     try:
@@ -419,11 +419,11 @@ def _read_file(path: Path, about: os.stat_result) -> dict[str, StandingRule]:
         raise StandingRuleError(f"{error}; none of its rules apply") from None
     except OSError as error:
         raise StandingRuleError(
-            f"{path}: cannot be read: {error.strerror or error}; none of its rules apply"
+            f"{path} cannot be read: {error.strerror or error}; none of its rules apply"
         ) from None
 
     if not data.strip():
-        raise StandingRuleError(f"{path}: is empty; delete the file")
+        raise StandingRuleError(f"{path} is empty; delete the file")
     return _read_rules(data, LOCAL, str(path))
 
 

@@ -156,7 +156,7 @@ def stored_secrets() -> list[StoredSecret]:
         raise StoredSecretError(str(error)) from None
     except OSError as error:
         raise StoredSecretError(
-            f"{secrets_path()}: cannot be read: {error.strerror or error}"
+            f"{secrets_path()} cannot be read: {error.strerror or error}"
         ) from None
     return sorted(stored, key=lambda secret: (secret.file or "", secret.name))
 
@@ -345,9 +345,7 @@ def _change(change: Callable[[_Secrets], None]) -> None:
             # If the file is a link, replace the file that it leads to.
             write_own(Path(os.path.realpath(path)), _text(secrets.values()))
     except OSError as error:
-        raise StoredSecretError(
-            f"{path}: cannot be written to: {error.strerror or error}"
-        ) from None
+        raise StoredSecretError(f"{path} cannot be written to: {error.strerror or error}") from None
 
 
 def _text(secrets: Iterable[StoredSecret]) -> str:
@@ -375,8 +373,8 @@ def _read(path: Path) -> list[StoredSecret]:
         return [_from_json(entry) for entry in document["secrets"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise StoredSecretError(
-            f"{path}: was not written by ideabridge; expected the list of stored secrets. Move the "
-            "file away and store the secrets again"
+            f"{path} was not written by ideabridge; expected the list of stored secrets. Move "
+            "the file away and store the secrets again"
         ) from None
 
 
@@ -401,9 +399,9 @@ def _check_private(path: Path) -> None:
     """Raise an error unless the path leads to a regular file that other users cannot read."""
     about = path.stat()
     if not stat.S_ISREG(about.st_mode):
-        raise StoredSecretError(f"{path}: is not a regular file")
+        raise StoredSecretError(f"{path} is not a regular file")
     if sys.platform != "win32" and about.st_mode & 0o077:
         raise StoredSecretError(
-            f"{path}: is not used, because other users may read or write it (mode "
+            f"{path} is not used, because other users may read or write it (mode "
             f"{stat.S_IMODE(about.st_mode):04o}); run: chmod 600 {shlex.quote(str(path))}"
         )

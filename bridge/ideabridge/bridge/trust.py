@@ -161,7 +161,7 @@ def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """
     data = read_own_beginning(path, max_bytes + 1)
     if len(data) > max_bytes:
-        raise TrustError(f"{path}: is larger than {max_bytes:,} bytes")
+        raise TrustError(f"{path} is larger than {max_bytes:,} bytes")
     return data
 
 
@@ -177,11 +177,11 @@ def read_plain(path: Path, max_bytes: int) -> bytes:
     """
     with _opened(path) as (file, about):
         if not stat.S_ISREG(about.st_mode):
-            raise TrustError(f"{path}: is not a regular file")
+            raise TrustError(f"{path} is not a regular file")
         data = file.read(max_bytes + 1)
 
     if len(data) > max_bytes:
-        raise TrustError(f"{path}: is larger than {max_bytes:,} bytes")
+        raise TrustError(f"{path} is larger than {max_bytes:,} bytes")
     return data
 
 
@@ -192,7 +192,7 @@ def read_own_beginning(path: Path, size: int) -> bytes:
     with _opened(path) as (file, about):
         problem = _unsafe(about, path) if stat.S_ISREG(about.st_mode) else None
         if problem is not None:
-            raise TrustError(f"{path}: was rejected: {problem}")
+            raise TrustError(f"{path} was rejected: {problem}")
         return file.read(size)
 
 
@@ -409,8 +409,8 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     for number, mention in enumerate(_named(content, folder)):
         if number > MAX_NAMES:
             raise TrustError(
-                f"{file}: has more than {MAX_NAMES:,} words that may name files, which is too many "
-                "to review"
+                f"{file} has more than {MAX_NAMES:,} words that may name files, which is too "
+                "many to review"
             )
 
         path = mention.path
@@ -426,8 +426,8 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
 
     data_files = _data_files(data_names, code, folder)
     too_many = TrustError(
-        f"{file}: names more files than can be trusted: at most {MAX_NAMED_FILES:,} of"
-        f" {size_text(MAX_NAMED_BYTES)} together"
+        f"{file} names more files than can be trusted: at most {MAX_NAMED_FILES:,} of "
+        f"{size_text(MAX_NAMED_BYTES)} together"
     )
     if len(digests) + len(data_files) > MAX_NAMED_FILES:
         raise too_many
@@ -789,7 +789,7 @@ def read_trusted() -> tuple[dict[str, Trusted], str | None]:
     except TrustError as error:
         return {}, str(error)
     except OSError as error:
-        return {}, f"{path}: cannot be read: {error.strerror or error}"
+        return {}, f"{path} cannot be read: {error.strerror or error}"
 
     try:
         document = cast("dict[str, Any]", json.loads(data))
@@ -803,7 +803,7 @@ def read_trusted() -> tuple[dict[str, Trusted], str | None]:
         return (
             {},
             (
-                f"{path}: was not written by ideabridge, so ideabridge trusts nothing; remove the "
+                f"{path} was not written by ideabridge, so ideabridge trusts nothing; remove the "
                 "file and trust your files again"
             ),
         )
@@ -1155,7 +1155,7 @@ def _change(file: Path, change: Callable[[Trusted | None], Trusted | None]) -> b
 
             return before is not None
     except OSError as error:
-        raise TrustError(f"{path}: cannot be written to: {error.strerror or error}") from None
+        raise TrustError(f"{path} cannot be written to: {error.strerror or error}") from None
 
 
 def _write(path: Path, trusted: Mapping[str, Trusted]) -> None:

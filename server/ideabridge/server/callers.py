@@ -237,8 +237,8 @@ class Credentials:
         if len(profiles) > 1:
             names = " and ".join(sorted(repr(name) for name in profiles))
             raise ProfileRefusedError(
-                "a request cannot use two profiles: its address, its token and the server name "
-                f"{names}"
+                "a request can use only one profile, but its address, its token and the server "
+                f"specify {names}"
             )
         for name in profiles:
             return in_profile(str(name), caller)

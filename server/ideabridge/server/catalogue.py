@@ -584,7 +584,7 @@ class ToolCatalogue:
         lengths = {"own": len(self._own), "exposed": len(exposed), "used": self._most}
         if kind != "ideas" and (number is None or number > lengths.get(kind, -1)):
             raise CursorSyntaxError(
-                f"not a cursor for this list: {cursor[:60]!r}; pass next_cursor back unchanged"
+                f"{cursor[:60]!r} is not a cursor for this list; pass next_cursor back unchanged"
             )
 
         if kind == "own":

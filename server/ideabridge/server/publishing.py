@@ -248,13 +248,13 @@ class Publishing:
         saved = await self._bridge.save_idea(document, to=to, caller=caller)
         publication = saved.publication
         if publication is None:
-            raise PublicationError("name: missing; a tool needs one")
+            raise PublicationError("name: a tool needs a name")
         self._running.published()
         result, text = self._published(publication)
         if saved.is_unchanged:
             text = (
-                f"{publication.name} (version {publication.version}) is already exactly this; "
-                "nothing changed"
+                f"{publication.name} (version {publication.version}) is already published in "
+                "exactly this form; nothing changed"
             )
 
         if saved.missing:
@@ -396,7 +396,7 @@ class Publishing:
         broken = self._bridge.store.change_of(publication).breaking
         if broken:
             result["breaking"] = list[JSON](broken)
-            text += "\nbreaking changes since the version before: " + "; ".join(broken)
+            text += "\nbreaking changes since the previous version: " + "; ".join(broken)
 
         if not publication.live:
             result["live"] = False

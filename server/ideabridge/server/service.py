@@ -151,7 +151,7 @@ class UserService:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             self.file.write_bytes(content)
         except OSError as error:
-            raise ServiceError(f"{self.file}: cannot be written to: {error.strerror}") from None
+            raise ServiceError(f"{self.file} cannot be written to: {error.strerror}") from None
 
         if self.manager == "systemd":
             _run("systemctl", "--user", "daemon-reload")
@@ -178,7 +178,7 @@ class UserService:
             ) from None
         except (OSError, ValueError, KeyError, IndexError):
             raise ServiceError(
-                f"{self.file}: is not what `ideabridge service install` wrote; run that command "
+                f"{self.file} is not what `ideabridge service install` wrote; run that command "
                 "again"
             ) from None
         return f"http://{address}/mcp"
@@ -215,7 +215,7 @@ class UserService:
         try:
             self.file.unlink(missing_ok=True)
         except OSError as error:
-            raise ServiceError(f"{self.file}: cannot be removed: {error.strerror}") from None
+            raise ServiceError(f"{self.file} cannot be removed: {error.strerror}") from None
 
         if self.manager == "systemd":
             _try("systemctl", "--user", "daemon-reload")

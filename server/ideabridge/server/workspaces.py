@@ -63,7 +63,7 @@ def _read(path: Path, _state: FileState) -> dict[str, Path]:
     except (TrustError, InvalidJSONError) as error:
         raise WorkspaceError(str(error)) from None
     except OSError as error:
-        raise WorkspaceError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise WorkspaceError(f"{path} cannot be read: {error.strerror or error}") from None
 
     workspaces: dict[str, Path] = {}
     for name, folder in sorted(object_or_empty(content.get("workspaces")).items()):
@@ -167,4 +167,4 @@ def _change(change: Callable[[Mapping[str, Path]], Mapping[str, Path]]) -> None:
     except TrustError as error:
         raise WorkspaceError(str(error)) from None
     except OSError as error:
-        raise WorkspaceError(f"{path}: cannot be written to: {error.strerror or error}") from None
+        raise WorkspaceError(f"{path} cannot be written to: {error.strerror or error}") from None

@@ -241,7 +241,7 @@ def test_what_cannot_be_written_is_refused(text: str, entry: Any, message: str) 
 def test_what_is_no_toml_is_named_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text("a = 1\nb = \n")
-    with pytest.raises(HostFileError, match=r"config\.toml: is not TOML: .*line 2"):
+    with pytest.raises(HostFileError, match=r"config\.toml is not TOML: .*line 2"):
         read_host_text(path, "toml")
 
 

@@ -238,5 +238,5 @@ def test_what_cannot_be_edited_is_refused(text: str, message: str) -> None:
 def test_what_is_no_yaml_is_named_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("a: 1\nb: [\n")
-    with pytest.raises(HostFileError, match=r"config\.yaml: is not YAML: .*line 3"):
+    with pytest.raises(HostFileError, match=r"config\.yaml is not YAML: .*line 3"):
         read_host_text(path, "yaml")

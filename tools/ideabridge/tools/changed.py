@@ -74,7 +74,7 @@ def fitting_change(tool: Tool, change: ToolChange) -> tuple[ToolChange, list[str
     for name in dict.fromkeys(change.hidden):
         problem = _unknown_parameter(name, names)
         if problem is None and name in required and name not in defaults:
-            problem = "this parameter has no default, so a call must give it."
+            problem = "every call must pass this parameter, because it has no default."
 
         if problem is None:
             hidden.append(name)

@@ -102,7 +102,7 @@ def _turns() -> FairPlaces:
 
 def _check_expression(code: str) -> None:
     if len(code) > MAX_CODE:
-        raise ActivityError(f"code: has {len(code):,} characters; the limit is {MAX_CODE:,}")
+        raise ActivityError(f"code has {len(code):,} characters; the limit is {MAX_CODE:,}")
     try:
         parse_python(code.strip(), "eval")
     except SyntaxError as error:

@@ -544,7 +544,7 @@ def tool(
             setattr(target, DEFINITION, definition)
         except AttributeError:
             raise ToolDefinitionError(
-                f"{_where(target)}: accepts no attributes, so it cannot be decorated; pass it to "
+                f"{_where(target)} accepts no attributes, so it cannot be decorated; pass it to "
                 "tool_from or a Toolbox"
             ) from None
         return target

@@ -229,7 +229,7 @@ class _Reading:
                 value = self._anchors.get(event.anchor)
                 if value is None:
                     raise InvalidJSONError(
-                        f"{where}: *{event.anchor}: no earlier value has this anchor"
+                        f"{where}: *{event.anchor} refers to an anchor that no earlier value has"
                     )
                 self._put(value, None, where)
             case _:

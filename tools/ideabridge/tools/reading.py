@@ -141,7 +141,9 @@ def read_output(output: JSON, notes: list[str]) -> JSON:
     return value
 
 
-BESIDE_PROGRAM: Final = "program: it makes its own calls and output; leave calls and output out"
+BESIDE_PROGRAM: Final = (
+    "program: a program makes its own calls and output, so leave out calls and output"
+)
 """The reason why a Solution with both a program and calls or an output is malformed."""
 
 

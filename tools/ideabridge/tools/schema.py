@@ -326,8 +326,8 @@ class Blocking:
         seconds = min(seconds, self.left())
         if seconds < _LEAST_BLOCKED:
             raise LimitExceededError(
-                f"{what}: not checked, because slow checks have already blocked this process for "
-                f"{BLOCKED_IN_SUM:g} s; try again later, or pass such values by reference"
+                f"{what} was not checked, because slow checks have already blocked this process "
+                f"for {BLOCKED_IN_SUM:g} s; try again later, or pass such values by reference"
             )
 
         begun = self._clock()

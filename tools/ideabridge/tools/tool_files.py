@@ -49,11 +49,11 @@ def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
     try:
         source = file.read_bytes()
     except OSError as error:
-        raise ToolFileError(f"{file}: cannot be read: {error.strerror or error}") from None
+        raise ToolFileError(f"{file} cannot be read: {error.strerror or error}") from None
 
     if digest is not None and hashlib.sha256(source).hexdigest() != digest:
         raise ToolFileError(
-            f"{file}: has changed since it was trusted; run `ideabridge trust` to review it"
+            f"{file} has changed since it was trusted; run `ideabridge trust` to review it"
         )
 
     module = _run(file.resolve(), source)
@@ -80,7 +80,7 @@ def _tools_of(module: ModuleType, file: Path) -> Toolbox:
 
     if not toolbox.tools and not toolbox.activities and not toolbox.handlers:
         raise ToolFileError(
-            f"{file}: defines no tools; decorate a function with @tool from ideabridge.tools"
+            f"{file} defines no tools; decorate a function with @tool from ideabridge.tools"
         )
 
     return toolbox

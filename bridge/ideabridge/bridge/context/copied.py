@@ -135,7 +135,7 @@ class CopiedLiterals:
             passed = self._passed_companion(literal, read)
             if passed is not None:
                 reason = (
-                    f"{passed} was passed, but this value was recorded together with the one "
+                    f"{passed} was passed, but this value was recorded together with the value "
                     "that it replaces"
                 )
                 doubts.assumed.append(assumption(literal, settled.value, reason))

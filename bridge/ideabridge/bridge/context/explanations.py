@@ -698,7 +698,7 @@ _PLACE = re.compile(r"0|[1-9][0-9]{0,8}")
 _WORD = re.compile(r"[^\W\d_]{2}")
 
 
-CUT: Final = "some explanations were not looked for"
+CUT: Final = "ideabridge did not look for all explanations"
 MAYBE_DATA: Final = "its path has a key that may be data"
 UNPROVED: Final = "its evidence is not in the document"
 """Why a literal in an imported plan is never determined."""

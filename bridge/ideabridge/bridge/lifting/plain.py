@@ -404,7 +404,7 @@ def _where(draft: PlanDraft, inside: Inside) -> str:
         case _:
             document = f"the value at {inside.root}"
 
-    return f"{short(inside.part, _SHOWN_CHARACTERS)} stands inside {document}"
+    return f"{short(inside.part, _SHOWN_CHARACTERS)} is a part of {document}"
 
 
 def _is_after_results(draft: PlanDraft, place: int) -> bool:

@@ -208,7 +208,7 @@ def _literal(literal: Explained, leaf: Leaf | None) -> JSONObject:
     if literal.why:
         entry["why"] = literal.why
     elif literal.cut:
-        entry["why"] = "some explanations were not looked for"
+        entry["why"] = "ideabridge did not look for all explanations"
 
     return entry
 

@@ -363,7 +363,7 @@ def recording(path: Path) -> Generator[Recorded]:
             is_store = file.read(len(_SQLITE)) == _SQLITE
         data = b"" if is_store else path.read_bytes()
     except OSError as error:
-        raise StoreAccessError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise StoreAccessError(f"{path} cannot be read: {error.strerror or error}") from None
     with Store.open(path if is_store else ":memory:") as store:
         if not is_store:
             raw = decode(data, what=path.name, max_bytes=MAX_FILE_BYTES, max_depth=MAX_DEPTH + 16)

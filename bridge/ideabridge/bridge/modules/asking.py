@@ -187,7 +187,7 @@ def read_response(
     """
     for place, name in secrets.places(normalise(wire(response), what="the answer")):
         raise AnswerError(
-            f"{place}: contains the secret {name} from the configuration, which no server may "
+            f"{place} contains the secret {name} from the configuration, which no server may "
             "receive; answer without it"
         )
 

@@ -140,8 +140,8 @@ class ConnectionPool:
             if idle_key is None:
                 raise ModuleDownError(
                     module.name,
-                    f"server {module.name!r}: all {MOST_CONNECTIONS} connections of {self._owners} "
-                    "to servers are in use. Call it again later",
+                    f"server {module.name!r}: all {MOST_CONNECTIONS} connections of "
+                    f"{self._owners} to servers are in use. Call the tool again later",
                 )
 
             self._end(idle_key, self._open[idle_key])

@@ -97,7 +97,9 @@ def make_listing(
             denied.add(tool.name[:_NAME_LENGTH])
             continue
         if tool.name in tools:
-            remarks.append(f"tool {_short(tool.name)} is listed twice; the first one counts")
+            remarks.append(
+                f"tool {_short(tool.name)} is listed twice; ideabridge uses the first one"
+            )
             continue
 
         began = time.thread_time()

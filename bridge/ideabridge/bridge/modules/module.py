@@ -365,7 +365,7 @@ class Module:
                 file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 file.write_text(entry_digest(self.configuration))
             except OSError as error:
-                logger.warning("%s: cannot be written: %s", file, error.strerror)
+                logger.warning("%s cannot be written: %s", file, error.strerror)
         self._surroundings.on_change(self.name)
 
     @property

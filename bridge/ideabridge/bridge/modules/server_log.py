@@ -220,7 +220,7 @@ class ServerLog:
         except OSError as error:
             if not self._has_failed:
                 self._has_failed = True
-                logger.warning("%s: cannot be written: %s", self._path, error.strerror or error)
+                logger.warning("%s cannot be written: %s", self._path, error.strerror or error)
 
 
 def _kept(masked: str, most: int) -> str:

@@ -209,7 +209,7 @@ class SignInFile:
             write_own(self.path, stored.model_dump_json(exclude_none=True, indent=1))
         except OSError as error:
             raise SignInError(
-                f"{self.path}: cannot be written to: {error.strerror or error}"
+                f"{self.path} cannot be written to: {error.strerror or error}"
             ) from None
 
         if inside:
@@ -229,7 +229,7 @@ class SignInFile:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise SignInError(f"{path}: cannot be written to: {error.strerror or error}") from None
+            raise SignInError(f"{path} cannot be written to: {error.strerror or error}") from None
 
         try:
             while not _take(descriptor):  # noqa: ASYNC110 - another process holds the lock
@@ -335,7 +335,7 @@ def forget_sign_ins(module: str, user: str | None = None) -> list[str]:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
-            raise SignInError(f"{path}: cannot be removed: {error.strerror or error}") from None
+            raise SignInError(f"{path} cannot be removed: {error.strerror or error}") from None
 
         forgotten.append(head.url)
 
@@ -364,11 +364,9 @@ def _parsed(path: Path, read: Callable[[], bytes]) -> _Kept | None:
     except TrustError as error:
         raise SignInError(str(error)) from None
     except OSError as error:
-        raise SignInError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise SignInError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValidationError:
-        raise SignInError(
-            f"{path}: does not contain a sign-in that this version can read"
-        ) from None
+        raise SignInError(f"{path} does not contain a sign-in that this version can read") from None
 
 
 def _delete_from_keyring(key: str, url: str) -> None:

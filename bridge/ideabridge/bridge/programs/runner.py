@@ -370,7 +370,7 @@ class DivergedError(ProgramError):
     def __init__(self, number: int, call: JSON, journaled: JSON) -> None:
         now = "ends" if call is None else f"calls {show(call, 500)}"
         super().__init__(
-            f"diverged: in place of its call {number}, {show(journaled, 500)}, the program now "
+            f"the program diverged: instead of its call {number}, {show(journaled, 500)}, it now "
             f"{now}; the run keeps the results of the journaled calls"
         )
 

@@ -328,7 +328,8 @@ def missing(
 
         if module.startswith(IDEA):
             lines.append(
-                f"nothing is published here as {module.removeprefix(IDEA)!r}, which it calls"
+                f"it calls {module.removeprefix(IDEA)!r}, "
+                "but no idea of this name is published here"
             )
         else:
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""

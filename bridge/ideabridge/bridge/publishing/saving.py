@@ -103,7 +103,7 @@ class Saver:
         if not publishes:
             return await self._only_save(written, caller)
         if written.name is None:
-            raise PublicationError("name: missing; a tool needs a name, such as weekly_report")
+            raise PublicationError("name: a tool needs a name, such as weekly_report")
         return await self.publish(
             written,
             written.name,
@@ -117,8 +117,8 @@ class Saver:
         if user_of(caller) is not None or profile_of(caller) is not None:
             # Such an idea would be visible only to the owner of the store.
             raise PublicationError(
-                "name: missing; an idea of a user of this server, or of a session in a profile, is "
-                "published under a name"
+                "name: a user of this server, or a session in a profile, can save an idea only "
+                "under a name"
             )
         publisher = self.publisher
         return SavedIdea(

@@ -455,14 +455,14 @@ def _names(document: JSONObject, key: str) -> tuple[str, ...] | None:
 def _context(document: JSONObject) -> list[JSON]:
     if "context" not in document:
         raise IdeaDocumentError(
-            'context: missing; expected an array of messages, such as {"role", "content"}'
+            'context: found none, expected an array of messages, such as {"role", "content"}'
         )
 
     value = document["context"]
     listed = value if isinstance(value, list) else [value]
     if not listed and document.get("solution") is None:
         raise IdeaDocumentError(
-            "context: the context is empty and there is no solution, so the idea has no content"
+            "context: the idea has no content, because its context is empty and it has no solution"
         )
 
     return [_with_value(message) for message in listed]

@@ -103,7 +103,8 @@ class DirectCallTable:
         check_limit(limit)
         if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 19):
             raise CursorError(
-                f"not a cursor for this list: {after[:40]!r}; pass the `next` of the previous page"
+                f"{after[:40]!r} is not a cursor for this list; pass the `next` of the previous "
+                "page"
             )
 
         with self._database.guard:

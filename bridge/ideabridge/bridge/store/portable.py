@@ -324,9 +324,9 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     if checks == "whole":
         if "digest" not in document:
             raise TamperedIdeaError(
-                "digest: missing, so nobody can tell whether the document has changed since its "
-                "export. Export it again, or review it and import it as edited (`ideas import "
-                "--edited`)"
+                "digest: the document has none, so nobody can tell whether it has changed since "
+                "its export. Export it again, or review it and import it as edited (`ideas "
+                "import --edited`)"
             )
 
         _check_hash("digest", document["digest"], str(sealed(document)["digest"]))

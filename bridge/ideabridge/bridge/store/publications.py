@@ -803,8 +803,8 @@ class Publications:
             check_limit(limit)
             if after is not None and not is_safe_name(after):
                 raise CursorError(
-                    f"not a cursor for this list: {after[:40]!r}; pass the "
-                    "`next` of the previous page"
+                    f"{after[:40]!r} is not a cursor for this list; pass the `next` of the "
+                    "previous page"
                 )
             made = "ideas.run IS NULL AND " if by_hand else ""
             entries = self._widened(

@@ -84,7 +84,7 @@ def read_cursor(after: str | None) -> int:
         return 2**62
     if not (after.isascii() and after.isdigit() and len(after) < 19):
         raise CursorError(
-            f"not a cursor for this list: {after[:40]!r}; pass the `next` of the previous page"
+            f"{after[:40]!r} is not a cursor for this list; pass the `next` of the previous page"
         )
     return int(after)
 

@@ -218,7 +218,7 @@ def _required(old: JSONObject, new: JSONObject) -> Iterator[str]:
     before = read_as(SchemaKeywords, old)
     for name in read_as(SchemaKeywords, new).required:
         if name not in before.required:
-            yield f"{name}: is required now"
+            yield f"{name} is now required"
 
 
 def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool) -> Iterator[str]:
@@ -243,7 +243,7 @@ def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool)
             member = new_members[name]
             yield from _removed_or_retyped(schema, member, place, is_input=is_input)
         else:
-            yield f"{place}: is removed"
+            yield f"{place} was removed"
 
     items = _below(path, "items")
     yield from _removed_or_retyped(old.get("items"), new.get("items"), items, is_input=is_input)

@@ -236,7 +236,7 @@ async def browser_person(
         listener = await anyio.create_tcp_listener(local_host=host, local_port=parts.port or 0)
     except OSError as error:
         raise SignInError(
-            f"{redirect_uri or host}: cannot listen on this address: {error.strerror or error}"
+            f"cannot listen on {redirect_uri or host}: {error.strerror or error}"
         ) from None
 
     async with listener, anyio.create_task_group() as group:

@@ -102,7 +102,7 @@ def list_approvals(
     _show_all(decisions, show_line, out())
     if decisions:
         again = options.again
-        say(f"answer: ideabridge approvals decide DECISION RUN|APPROVAL...{again}", "dim")
+        say(f"to answer: ideabridge approvals decide DECISION RUN|APPROVAL...{again}", "dim")
         say(f"or one after another, at a terminal: ideabridge approvals decide{again}", "dim")
     elif chosen is not None:
         say(f"run {chosen.id} is not waiting for a decision ({status_text(chosen)})")
@@ -262,8 +262,8 @@ async def decide(
     if decision is None:
         if not at_terminal() or options.json:
             raise UsageError(
-                "which decision? Without a terminal, name it: ideabridge approvals decide "
-                "approve|deny|... RUN|APPROVAL..."
+                "without a terminal, the command must name the decision: ideabridge approvals "
+                "decide approve|deny|... RUN|APPROVAL..."
             )
 
         return await _decide(options, None, _by_run(options, None))
@@ -362,9 +362,9 @@ def standing_rules(
     elif listed:
         titles = ("rule", "tool", "workspace", "given", "by", "state")
         print_rows(titles, [_rule_row(rule) for rule in listed])
-        say(f"withdraw: ideabridge approvals rules --remove RULE{options.again}", "dim")
+        say(f"to withdraw one: ideabridge approvals rules --remove RULE{options.again}", "dim")
     else:
-        say("no tool is allowed always")
+        say("no tool is always allowed")
 
 
 @contextmanager
@@ -406,7 +406,7 @@ def _check_always(decision: str, options: Options, *, always: bool, for_run: boo
     if decision != "approve":
         raise UsageError(f"--always requires approve, not {decision}")
     if for_run:
-        raise UsageError("--always and --for-run: give only one of them")
+        raise UsageError("give --always or --for-run, not both")
     if not at_terminal() or options.json:
         raise UsageError(
             "--always: only a person can choose to always allow a tool, which requires a terminal"

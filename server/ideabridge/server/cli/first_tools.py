@@ -161,7 +161,7 @@ async def _offer_tools(options: Options, bridge: Bridge, record: SetupRecord) ->
                 )
             )
         )
-        _tell(f"{name} is a tool now: {publication.description}", "green")
+        _tell(f"{name} is now a tool: {publication.description}", "green")
 
 
 async def _ask_which(suggestions: list[Suggestion]) -> list[Suggestion]:
@@ -237,7 +237,7 @@ async def offer_always(options: Options, plan: SetupPlan, record: SetupRecord) -
         if listed:
             _tell(f"   {name}: {', '.join(listed)}")
 
-    if not confirm("Allow them always, in this workspace?"):
+    if not confirm("Always allow them in this workspace?"):
         return
     for tool in tools:
         rule = allow_always(tool, configuration, AT_TERMINAL)

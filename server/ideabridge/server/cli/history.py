@@ -110,7 +110,7 @@ async def import_history(
 
         if not logs.inventory.files:
             folders = ", ".join(map(str, logs.folders))
-            raise UsageError(f"{logs.title} has no logs here: there are none in {folders}")
+            raise UsageError(f"{logs.title} has no logs in {folders}")
         if not yes and not _may_read(logs):
             say("nothing was read")
             return 0
@@ -182,7 +182,7 @@ def _saying_what_stays(history: HistoryImport) -> Generator[None]:
     except BaseException:
         saved = [run for run in history.report.runs if run.run is not None]
         if saved:
-            say(f"saved before: {counted(len(saved), 'run')}; the next import continues there")
+            say(f"already saved: {counted(len(saved), 'run')}; the next import continues there")
         raise
 
 
@@ -232,12 +232,14 @@ def _print(logs: HostLogs, imported: HistoryReport, *, dry_run: bool) -> None:
     new = [run for run in imported.runs if not run.why]
     calls = counted(sum(run.calls for run in new), "call")
     if not new:
-        say("nothing is new" if imported.known else "there are no calls of configured servers")
+        say(
+            "there is nothing new" if imported.known else "there are no calls of configured servers"
+        )
         return
 
     runs = f"{counted(len(new), 'run')} with {calls}{_period(new)}"
     if dry_run:
-        say(f"would be saved: {runs}")
+        say(f"{runs} would be saved")
         return
 
     say(f"saved: {runs}", "green")
@@ -287,9 +289,9 @@ def _incomplete(runs: Sequence[HistoryRun]) -> list[str]:
 
 
 def _incomplete_sentences(left: Counter[str], incomplete: int) -> list[str]:
-    sentences = [f"{counted(count, 'call')} {reason} left out" for reason, count in left.items()]
+    sentences = [f"left out: {counted(count, 'call')} {reason}" for reason, count in left.items()]
     if incomplete:
-        sentences.append(f"{counted(incomplete, 'result')} incomplete in the log")
+        sentences.append(f"incomplete in the log: {counted(incomplete, 'result')}")
     return sentences
 
 
@@ -317,7 +319,7 @@ def _counts(logs: HostLogs, report: HistoryReport) -> list[str]:
         lines.append(f"{counted(report.repaired, 'damaged line')} repaired")
 
     if report.known:
-        lines.append(f"{counted(report.known, 'call')} imported before")
+        lines.append(f"{counted(report.known, 'call')} already imported")
 
     if report.others:
         most = ", ".join(

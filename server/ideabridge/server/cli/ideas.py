@@ -130,7 +130,9 @@ def list_ideas(
 ) -> None:
     """List the saved ideas, newest first; with --published, the published tools by name."""
     if published and not chosen.empty:
-        raise UsageError("--published: tools are listed by name; filters are for ideas")
+        raise UsageError(
+            "--published lists tools by their names, so filters for ideas do not apply"
+        )
 
     items: list[JSON]
     lacks: dict[str, str | None] = {}
@@ -534,7 +536,7 @@ def prune_ideas(
             pruned = store.prune(prunable)
 
     sizes = (
-        f"{size_text(pruned.before)} were in use before, {size_text(pruned.after)} are in use now"
+        f"{size_text(pruned.before)} were in use before; {size_text(pruned.after)} are in use now"
     )
     text = f"{counted(pruned.runs, 'run')} and {counted(pruned.ideas, 'idea')} deleted; {sizes}"
     options.print_or_say({**result, "pruned": cast("JSONObject", dataclasses.asdict(pruned))}, text)
@@ -544,14 +546,14 @@ def prune_ideas(
 
 def _print_prunable(prunable: Prunable) -> None:
     if not prunable.families:
-        say(f"nothing to delete; {size_text(prunable.used)} are in use")
+        say(f"there is nothing to delete; {size_text(prunable.used)} are in use")
     else:
         between = f"from {prunable.oldest[:10]} to {prunable.newest[:10]}"
         deletion = f"{counted(prunable.runs, 'run')} and {counted(prunable.ideas, 'idea')}"
         say(f"{deletion} would be deleted, {between}; {size_text(prunable.used)} are in use")
     if prunable.kept:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(prunable.kept.items()))
-        say(f"equally old, but kept: {reasons}")
+        say(f"just as old, but kept: {reasons}")
 
 
 _SHOWN_CHARACTERS: Final = 2000

@@ -216,7 +216,7 @@ def _install(
         return ExitCode.DONE
 
     if is_there:
-        say(f"{host.title}: {file.path} already has it", "green")
+        say(f"{host.title}: {file.path} already lists ideabridge", "green")
     elif write:
         _say_written(host, file, result, replaces=SERVER_NAME in before.entries(file.keys))
     else:
@@ -334,16 +334,16 @@ def print_undone(options: Options, host: Host, files: Sequence[UndoneFile]) -> N
     for file in files:
         match file.how:
             case "restored":
-                say(f"{file.path}: restored byte for byte", "green")
+                say(f"{file.path} was restored byte for byte", "green")
             case "deleted":
-                say(f"{file.path}: removed, because there was no such file before", "green")
+                say(f"{file.path} was removed, because it did not exist before", "green")
             case "entries":
                 say(
-                    f"{file.path}: has changed since, so only the entries were removed",
+                    f"{file.path} has changed since then, so only the entries were removed",
                     "yellow",
                 )
             case "nothing":
-                say(f"{file.path}: has nothing to undo", "yellow")
+                say(f"there is nothing to undo in {file.path}", "yellow")
 
         for name in file.left:
             say(f"{file.path}: {name!r} stays, because another entry now has this name", "yellow")

@@ -213,7 +213,7 @@ class Options:
         elif rows:
             print_table(titles, rows, cut=True)
             if more:
-                say(f"more: --after {more}", "dim")
+                say(f"to see more, add --after {more}", "dim")
         else:
             say(empty)
 

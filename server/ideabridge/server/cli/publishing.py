@@ -573,7 +573,7 @@ async def publish_idea(
             say(_audience_text(name, shares))
 
         for line in change.breaking:
-            say(f"breaking changes since the version before: {line}", "yellow")
+            say(f"breaking changes since the previous version: {line}", "yellow")
 
         if not publication.live:
             say(

@@ -82,9 +82,9 @@ def _file_of(options: Options, name: str) -> EntryFile:
         known = dict.fromkeys(known for file in files for known in file.servers)
         near = nearest(name, known)
         names = ", ".join(near or known) or "none"
-        hint = f"nearest: {names}" if near else f"there are: {names}"
+        hint = f"nearest: {names}" if near else f"its servers are {names}"
         places = " or ".join(str(file.path) for file in files)
-        raise UsageError(f"no server {name[:100]!r} in {places}; {hint}")
+        raise UsageError(f"there is no server {name[:100]!r} in {places}; {hint}")
 
     return having[0]
 
@@ -521,7 +521,7 @@ def _say_unfound(entry: JSONObject) -> None:
 
     word = missing_program(entry)
     if word is not None:
-        _tell(f"  {word} is not found on this machine, so the server cannot start", "yellow")
+        _tell(f"  {word} was not found on this machine, so the server cannot start", "yellow")
 
 
 @app.command("remove")
@@ -654,7 +654,7 @@ def _change(
 
 def _say_backup(outcome: _Outcome) -> None:
     if outcome.backup is not None:
-        _tell(f"  the file as it was: {outcome.backup}", "dim")
+        _tell(f"  backup: {outcome.backup}", "dim")
 
 
 def _say_trust(outcome: _Outcome) -> None:

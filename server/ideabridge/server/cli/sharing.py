@@ -89,7 +89,7 @@ def export_ideas(
 
     references = list(refs or [])
     if output is not None and folder is not None:
-        raise UsageError("--output and --folder: give only one of them")
+        raise UsageError("give --output or --folder, not both")
     if folder is None and (published or len(references) != 1):
         raise UsageError(
             "REF: expected one idea; to export more than one, name a folder (--folder DIR)"
@@ -409,7 +409,7 @@ def _say_saved(where: str, saved: SavedIdea) -> None:
     if new is not None and before is not None:
         stays = f"idea {before.idea_id[:12]}" if new.live else "which the name is pinned to"
         diff = f"`ideas diff {new.name}@{before.version} {new.name}@{new.version}`"
-        text = f"{new.name} was published here already: version {before.version}, {stays} ({diff})"
+        text = f"{new.name} was already published here: version {before.version}, {stays} ({diff})"
         say(where + text, "yellow")
 
 

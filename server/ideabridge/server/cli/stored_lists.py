@@ -54,7 +54,7 @@ class StoredLists:
                     if memory.listed_at(module_fingerprint(self.configuration, name))
                 ]
         except StoreError as error:
-            report(f"{error}; so every server is started")
+            report(f"{error}, so every server is started")
 
         return self
 

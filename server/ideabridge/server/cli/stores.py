@@ -304,7 +304,7 @@ def query_store(
     from ideabridge.bridge.store.sqlite.query import query
 
     if csv + table + options.json > 1:
-        raise UsageError("--csv, --json and --table: give only one of them")
+        raise UsageError("give only one of --csv, --json and --table")
 
     place = str(with_existing_store(options).store)
     if is_address(place):

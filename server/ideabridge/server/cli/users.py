@@ -173,7 +173,7 @@ def change_role(
     ],
 ) -> None:
     """Change the role of a user."""
-    _change(options, name, f"{name} is {role} now", role=role)
+    _change(options, name, f"{name} is now {role}", role=role)
 
 
 @token.command("add")

@@ -149,13 +149,13 @@ def find_repository(folder_given: Path | None) -> Repository:
     folder = folder_given.expanduser().absolute()
     named = f"{folder} (choose a repository with --repo)"
     if not folder.is_dir():
-        raise DemoSetupError(f"{named}: is not a folder")
+        raise DemoSetupError(f"{named} is not a folder")
 
     try:
         root = Path(_git(folder, "rev-parse", "--show-toplevel").rstrip("\n"))
     except DemoSetupError as error:
         raise DemoSetupError(
-            f"{named}: is not a git repository with a working tree: {error}"
+            f"{named} is not a git repository with a working tree: {error}"
         ) from None
 
     try:
@@ -164,7 +164,7 @@ def find_repository(folder_given: Path | None) -> Repository:
             int(_git(root, "rev-list", "--count", f"--max-count={MOST_COMMITS}", "HEAD", "--")),
         )
     except DemoSetupError:
-        raise DemoSetupError(f"{named}: has no commits yet") from None
+        raise DemoSetupError(f"{named} has no commits yet") from None
 
 
 def _git(folder: Path, *words: str) -> str:

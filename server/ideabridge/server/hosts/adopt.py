@@ -278,7 +278,7 @@ class _Search:
         servers = place.servers(content)
         if len(servers) > _MOST_SERVERS:
             self._problems.append(
-                f"{file.path}: has {len(servers):,} servers; the limit is {_MOST_SERVERS:,}"
+                f"{file.path} has {len(servers):,} servers; the limit is {_MOST_SERVERS:,}"
             )
 
         inputs = read_host_inputs(content, place.keys)
@@ -292,7 +292,9 @@ class _Search:
                 raw, self._host, self._environment, inputs, scope=file.scope
             )
             if name in repeated:
-                translation.notes.append("the file lists this name twice; the last entry counts")
+                translation.notes.append(
+                    "the file lists this name twice; ideabridge uses the last entry"
+                )
             if place.keys != file.keys:
                 translation.notes.append(
                     f"{self._host.title} does not look for servers under this key; "

@@ -209,9 +209,9 @@ def read_tolerantly(
     except FileNotFoundError:
         return HostDocument(path, None, {})
     except UnicodeDecodeError:
-        raise HostFileError(f"{path}: is not UTF-8") from None
+        raise HostFileError(f"{path} is not UTF-8") from None
     except OSError as error:
-        raise HostFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise HostFileError(f"{path} cannot be read: {error.strerror or error}") from None
 
     if not text.strip():
         return HostDocument(path, text, {})

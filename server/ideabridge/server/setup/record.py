@@ -150,7 +150,7 @@ class SetupRecord:
 
 
 def _unwritable(path: Path, error: OSError) -> SetupRecordError:
-    return SetupRecordError(f"{path}: cannot be written: {error.strerror or error}")
+    return SetupRecordError(f"{path} cannot be written: {error.strerror or error}")
 
 
 def _folder() -> Path:
@@ -202,11 +202,11 @@ def _read(path: Path) -> SetupRecord:
     try:
         return SetupRecord(path, _STEPS.validate_json(read_own(path, _MAX_BYTES)))
     except OSError as error:
-        raise SetupRecordError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise SetupRecordError(f"{path} cannot be read: {error.strerror or error}") from None
     except TrustError as error:
         raise SetupRecordError(str(error)) from None
     except ValidationError:
         raise SetupRecordError(
-            f"{path}: was not written by ideabridge; expected the steps of a setup. Copies of the "
+            f"{path} was not written by ideabridge; expected the steps of a setup. Copies of the "
             f"original files are in {backup_folder()}"
         ) from None

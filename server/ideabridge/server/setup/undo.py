@@ -139,7 +139,8 @@ def _undo_file(step: FileStep) -> UndoneStep:
             return UndoneStep(
                 path,
                 "edited",
-                f"{path}: has changed since, so only the entries of the setup were restored{stay}",
+                f"{path} has changed since then, so only the entries of the setup were "
+                f"restored{stay}",
             )
 
 
@@ -189,7 +190,7 @@ def _undo_trust(step: TrustStep) -> UndoneStep:
     if step.was_trusted:
         command = trust_command(step.file, anywhere=True)
         return UndoneStep(
-            what, "left", f"{step.file} is not trusted now; to review and trust it: {command}"
+            what, "left", f"{step.file} is now not trusted; to review and trust it: {command}"
         )
     return UndoneStep(what, "restored", f"{step.file} is no longer trusted")
 

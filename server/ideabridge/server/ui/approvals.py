@@ -100,7 +100,7 @@ _NAMES: Final[dict[str, DecisionName]] = {
 }
 _MADE: Final[dict[str, str]] = {
     "approve": "approved",
-    "always": "approved, and the tool allowed always",
+    "always": "approved, and the tool is always allowed",
     "deny": "denied",
     "edit": "edited",
     "skip": "skipped",

@@ -137,7 +137,7 @@ def _bytes(path: Path) -> bytes:
     except TrustError as error:
         raise ArgumentError(str(error)) from None
     except OSError as error:
-        raise ArgumentError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise ArgumentError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def _read(path: Path) -> _ReadFile:

@@ -851,7 +851,7 @@ def _became(publication: Publication, typed: str) -> str:
     """
     name = publication.name
     if publication.version > 1:
-        became = f"{name} has version {publication.version} now."
+        became = f"{name} now has version {publication.version}."
     elif typed == name:
         became = f"{name} is now a tool."
     else:

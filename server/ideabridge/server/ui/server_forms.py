@@ -872,7 +872,7 @@ def _written(planned: PlannedEntry, stored_in: str | None) -> Written:
 
     lines.insert(
         1,
-        f"{missing} is not found on this machine, so the server cannot start. Install it, or "
+        f"{missing} was not found on this machine, so the server cannot start. Install it, or "
         "edit the server.",
     )
     return Written("\n".join(lines), missing)

@@ -78,7 +78,7 @@ class WritingPage:
                     self._site.front.announcements.poke()
                     note = f"{name} is now a tool."
                     if saved.is_unchanged:
-                        note = f"{name} is already exactly this."
+                        note = f"The tool {name} already has exactly this content."
                     for line in saved.missing:
                         note += f" Missing here: {line}."
                     return self._site.back(request, f"/ideas/{name}", note)

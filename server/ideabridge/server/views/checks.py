@@ -227,9 +227,9 @@ def check_store(findings: Findings, configuration: Configuration) -> None:
     if not exists:
         folder = folder_to_create_in(Path(path))
         if os.access(folder, os.W_OK | os.X_OK):
-            findings.add("store", f"{path}: does not exist yet; the first run creates it")
+            findings.add("store", f"{path} does not exist yet; the first run creates it")
         else:
-            reason = f"{path}: does not exist yet, and {folder} cannot be written"
+            reason = f"{path} does not exist yet, and {folder} cannot be written"
             findings.add("store", reason, wrong=True)
         return
 

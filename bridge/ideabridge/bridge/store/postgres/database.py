@@ -221,7 +221,7 @@ class PostgresDatabase(Database):
         if connection.info.server_version < OLDEST:
             version = connection.info.server_version // 10_000
             connection.close()
-            raise StoreVersionError(f"{self.path}: PostgreSQL {version}: expected 14 or later")
+            raise StoreVersionError(f"{self.path} runs PostgreSQL {version}; expected 14 or later")
 
         settings = (
             f"SET search_path TO {self._schema}; SET idle_in_transaction_session_timeout = '60s'"
@@ -255,8 +255,8 @@ class PostgresDatabase(Database):
             version = 0 if row is None else int(row[0])
             if version > schema.VERSION:
                 raise StoreVersionError(
-                    f"{self.path}: written by a newer ideabridge (store version {version}; this "
-                    f"one reads {schema.VERSION}): upgrade ideabridge, or name another store"
+                    f"{self.path} was written by a newer ideabridge (store version {version}; "
+                    f"this one reads {schema.VERSION}): upgrade ideabridge, or name another store"
                 )
             for step in range(version, schema.VERSION):
                 for statement in schema.MIGRATIONS[step]:

@@ -204,16 +204,16 @@ class SqliteDatabase(Database):
         version = self.number("PRAGMA user_version")
         if version > schema.VERSION:
             raise StoreVersionError(
-                f"{self.path}: written by a newer ideabridge (store version {version}; this one "
-                f"reads {schema.VERSION}): upgrade ideabridge, or name another store"
+                f"{self.path} was written by a newer ideabridge (store version {version}; this "
+                f"one reads {schema.VERSION}): upgrade ideabridge, or name another store"
             )
 
         if version > 0 and not schema.can_migrate(version):
             raise StoreVersionError(
-                f"{self.path}: written by an earlier ideabridge (store version {version}; this "
-                f"one reads {schema.VERSION}), from before the first release: export its ideas "
-                "with the ideabridge that wrote it (`ideas export`) and import them into a new "
-                "store, or name another store"
+                f"{self.path} was written by an earlier ideabridge (store version {version}; "
+                f"this one reads {schema.VERSION}), from before the first release: export its "
+                "ideas with the ideabridge that wrote it (`ideas export`) and import them into "
+                "a new store, or name another store"
             )
 
         return version

@@ -343,7 +343,7 @@ def read_host_text(
     except TrustError as error:
         raise HostFileError(str(error)) from None
     except OSError as error:
-        raise HostFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise HostFileError(f"{path} cannot be read: {error.strerror or error}") from None
     return text_of_bytes(path, format, data)
 
 
@@ -357,20 +357,20 @@ def text_of_bytes(path: Path, format_name: FileFormat, data: bytes | None) -> Ho
     try:
         text = (data or b"").removeprefix(mark).decode(encoding)
     except UnicodeDecodeError:
-        raise HostFileError(f"{path}: is not UTF-8") from None
+        raise HostFileError(f"{path} is not UTF-8") from None
 
     if format_name == "toml" and len(text) > MAX_TOML:
         raise HostFileError(
-            f"{path}: has {len(text):,} characters of TOML; the limit is {MAX_TOML:,}"
+            f"{path} has {len(text):,} characters of TOML; the limit is {MAX_TOML:,}"
         )
 
     notation = _notation(format_name)
     try:
         content = notation.parse(text) if text.strip() else {}
     except ValueError as error:
-        raise HostFileError(f"{path}: is not {notation.title}: {_where(error)}") from None
+        raise HostFileError(f"{path} is not {notation.title}: {_where(error)}") from None
     except RecursionError:
-        raise HostFileError(f"{path}: is nested too deeply") from None
+        raise HostFileError(f"{path} is nested too deeply") from None
 
     if not isinstance(content, dict):
         raise HostFileError(f"{path}: expected an object")

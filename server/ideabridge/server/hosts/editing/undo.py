@@ -393,10 +393,10 @@ def _read() -> tuple[RecordedEdit, ...]:
         return ()
     except ValidationError:
         raise DamagedNotesError(
-            f"{path}: is damaged, so no command can undo an edit; the backups are next to it"
+            f"{path} is damaged, so no command can undo an edit; the backups are next to it"
         ) from None
     except OSError as error:
-        raise HostFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise HostFileError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def _write(change: Callable[[tuple[RecordedEdit, ...]], tuple[RecordedEdit, ...]]) -> None:
@@ -413,4 +413,4 @@ def _write(change: Callable[[tuple[RecordedEdit, ...]], tuple[RecordedEdit, ...]
 
             write_own(path, _EDITS.dump_json(change(edits)[-_MOST_EDITS:], indent=1))
     except OSError as error:
-        raise HostFileError(f"{path}: cannot be written to: {error.strerror or error}") from None
+        raise HostFileError(f"{path} cannot be written to: {error.strerror or error}") from None

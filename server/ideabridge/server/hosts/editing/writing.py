@@ -92,7 +92,7 @@ def replace_file(
                 if backup is not None:
                     backup.unlink()
     except OSError as error:
-        raise HostFileError(f"{path}: cannot be written to: {error.strerror or error}") from None
+        raise HostFileError(f"{path} cannot be written to: {error.strerror or error}") from None
 
     raise HostFileError(
         f"{path}: another program keeps writing to it; close that program and run the command again"
@@ -107,7 +107,7 @@ def check_place(path: Path, project: Path | None) -> None:
     if link is not None:
         where = "" if link == path else f" by the link {link}"
         raise HostFileError(
-            f"{path}: leads out of the project{where}, to {os.path.realpath(path)}, so it was not "
+            f"{path} leads out of the project{where}, to {os.path.realpath(path)}, so it was not "
             "written to; expected a file in the project's folder"
         )
 
