@@ -56,7 +56,7 @@ def test_a_person_gets_a_tool_and_a_rule_at_once(
     terminal.read_until("Publish it? [y/N]: ")
     terminal.type("y")
     terminal.read_until("in this workspace? [y/N]:")
-    assert "where_and_save is a tool now" in terminal.seen
+    assert "where_and_save is now a tool" in terminal.seen
     assert "maps: save" in terminal.seen
     terminal.type("y")
     assert terminal.end()[0] == 0

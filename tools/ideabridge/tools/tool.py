@@ -78,7 +78,7 @@ def changes_of_essence(then: JSON, now: JSON) -> list[str]:
     was true, now absent`.
     """
     lines = [
-        f"{show_path(place)} was {was}, now {is_now}"
+        f"{show_path(place)}: was {was}, now {is_now}"
         for place, was, is_now in _differences(then, now, ())
     ]
     if len(lines) > _MAX_DIFFERENCES:
