@@ -98,6 +98,17 @@ def test_signing_out_deletes_the_tokens_and_ends_the_connection(page: Page, site
         assert "You were not signed in to tickets." in again.text
 
 
+def test_signing_out_reaches_the_connections_of_other_processes(tmp_path: Path, site: str) -> None:
+    page = "/ui/modules/tickets"
+    with client(site) as http:
+        send(http, f"{PAGE}/paste", page=PAGE, address=arrives_at(began(http)))
+        wait_until(lambda: "You are signed in." in http.get(page).text)
+        with served(tmp_path) as second, client(second) as elsewhere:
+            wait_until(lambda: "You are signed in." in elsewhere.get(page).text)
+            send(http, f"{page}/sign-out", page=PAGE)
+            wait_until(lambda: "tickets needs you to sign in." in elsewhere.get(page).text)
+
+
 def test_only_who_signed_in_signs_out(tmp_path: Path, site: str) -> None:
     with client(site) as owner, stranger(site) as reader:
         send(owner, f"{PAGE}/paste", page=PAGE, address=arrives_at(began(owner)))

@@ -27,6 +27,8 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, ConfigurationError, user_file
 from ideabridge.bridge.modules.modules import SecretState, secret_states
 from ideabridge.bridge.modules.settings import secrets_named
+from ideabridge.bridge.modules.sign_ins import folder as folder_of_sign_ins
+from ideabridge.bridge.modules.sign_ins import sign_in_files
 from ideabridge.bridge.store.configuration_log import ChangeStatus, LoggedChange
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.users import LOCAL
@@ -95,10 +97,13 @@ class Reloading:
         self._tool_states = {file: self._tool_files_of(file) for file in bridge.configuration.tools}
         # For each server, the state of its stored secrets when they were last read.
         self._secret_states: dict[str, frozenset[SecretState]] = {}
+        # The files with sign-ins when they were last listed, each with the name of its server.
+        self._sign_ins: dict[Path, str] = {}
 
     async def run(self) -> None:
         """Follow the files until cancelled."""
         self._secret_states = await self._read_secret_states(self._bridge.configuration)
+        self._sign_ins = await anyio.to_thread.run_sync(sign_in_files)
         await SourceWatch(self.files, self.look, self._is_due).run()
 
     def _is_due(self) -> bool:
@@ -121,7 +126,22 @@ class Reloading:
         if any(secrets_named(entry) for entry in configuration.modules.values()):
             files.add(secrets_path())
 
+        if any(entry.url for entry in configuration.modules.values()):
+            files |= {folder_of_sign_ins(), *self._sign_ins}
+
         return files
+
+    async def _follow_sign_outs(self) -> None:
+        """Connect anew to each server to which somebody has signed out, in whichever process: a
+        connection keeps its tokens in memory.
+        """
+        before = self._sign_ins
+        self._sign_ins = await anyio.to_thread.run_sync(sign_in_files, abandon_on_cancel=True)
+        ended = {before[file] for file in before.keys() - self._sign_ins.keys()}
+        configuration = self._bridge.configuration
+        renewed = sorted(ended & configuration.modules.keys())
+        if renewed:
+            await self._bridge.reconfigure(configuration, renewed=renewed)
 
     async def _read_secret_states(
         self, configuration: Configuration
@@ -149,6 +169,8 @@ class Reloading:
             logger.error("changes to the configuration cannot be applied: %s", trace)
 
     async def _look(self) -> None:
+        # Do this even if the configuration cannot be followed.
+        await self._follow_sign_outs()
         before = self._bridge.configuration
         try:
             read = await anyio.to_thread.run_sync(self._read, abandon_on_cancel=True)

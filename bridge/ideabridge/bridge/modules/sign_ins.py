@@ -312,6 +312,20 @@ def signed_in_users(module: str) -> list[str]:
     )
 
 
+def sign_in_files() -> dict[Path, str]:
+    """Return the files with sign-ins, each with the name of its module. A file that cannot be read
+    is left out, because the module that needs it reports the reason. This function blocks.
+    """
+    files: dict[Path, str] = {}
+    for path in sorted(folder().glob("*.json")):
+        with suppress(SignInError):
+            head = _read_head(path)
+            if head is not None:
+                files[path] = head.module
+
+    return files
+
+
 def forget_sign_ins(module: str, user: str | None = None) -> list[str]:
     """Remove every sign-in of one person to modules with this name. Return the modules' addresses,
     without credentials.

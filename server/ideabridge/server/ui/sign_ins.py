@@ -193,7 +193,8 @@ class SignInPages:
 
         user = user_of(visitor.caller)
         addresses = await anyio.to_thread.run_sync(forget_sign_ins, name, user)
-        # A connection keeps its tokens in memory.
+        # A connection keeps its tokens in memory. Other processes notice that the file is gone; see
+        # `Reloading`.
         await self._bridge.renew(name)
         self._site.stir()
         page = f"/modules/{quote(name, safe='')}"
