@@ -62,7 +62,7 @@ def test_what_is_not_shown_whole_can_only_be_denied(http: httpx.Client, what: st
 
     card = card_of(http, run_id)
     buttons = re.findall(r'<button name="decision" value="(\w+)"', card)
-    assert buttons == ["deny"]
+    assert set(buttons) == {"deny"}
     assert "Show all" in card
     assert 'name="seal"' not in card
     key = key_of(http, run_id)
@@ -107,7 +107,7 @@ def headers_of(http: httpx.Client) -> dict[str, str]:
 
 def shown_in(card: str) -> dict[str, Any]:
     """The call that a card shows in a table."""
-    tool = re.search('<h3><span class="tool">(.*?)</span>', card)
+    tool = re.search('<h3>.*?<span class="tool">(.*?)</span>', card)
     assert tool is not None
     rows = re.findall(
         '<td><code>(.*?)</code></td><td class="grow"><div[^>]*><pre class="value">(.*?)</pre>',

@@ -125,10 +125,34 @@ _HEADERS: Final = {
 
 _KEEP: Final = "private, max-age=31536000, immutable"
 
-Note = tuple[Literal["good", "ask", "bad", "text"], str]
-"""A message to show on the next page that a visitor opens. An `ask` says that something still has
-to be done. A `text` is for the visitor to copy.
-"""
+
+@dataclass(frozen=True, slots=True)
+class PageLink:
+    """A link to another page.
+
+    Attributes:
+        path: the path of a page after the prefix of the site.
+        label: the text of the link.
+    """
+
+    path: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A message to show on the next page that a visitor opens.
+
+    Attributes:
+        kind: an `ask` says that something still has to be done; a `text` is for the visitor to
+            copy.
+        text: the message.
+        link: where the message leads, or None.
+    """
+
+    kind: Literal["good", "ask", "bad", "text"]
+    text: str
+    link: PageLink | None = None
 
 
 @dataclass(slots=True)

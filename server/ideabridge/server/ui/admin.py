@@ -32,6 +32,7 @@ from ideabridge.server.hosts.table import host_title
 from ideabridge.server.transports.gate import PAGE
 from ideabridge.server.ui.access import (
     FormFields,
+    Note,
     Visitor,
     access_of,
     expect_manager,
@@ -255,8 +256,8 @@ class AdminPages:
         """
         visitor = visitor_of(request)
         note = f"Hand this over to {user.name}. It has the token, which is not shown again:"
-        visitor.notes.append(("good", note))
-        visitor.notes.append(("text", _invitation(request, user, token)))
+        visitor.notes.append(Note("good", note))
+        visitor.notes.append(Note("text", _invitation(request, user, token)))
         return self._site.back(request, _page_of(user.name))
 
     async def back_up(self, request: Request) -> Response:

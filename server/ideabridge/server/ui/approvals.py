@@ -30,7 +30,14 @@ from ideabridge.bridge.store.decisions import Decided
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.users import sees_run_of
-from ideabridge.server.ui.access import FormFields, Visitor, form_of, visitor_of
+from ideabridge.server.ui.access import (
+    FormFields,
+    Note,
+    PageLink,
+    Visitor,
+    form_of,
+    visitor_of,
+)
 from ideabridge.server.ui.call_values import (
     NO_VALUES,
     CallValues,
@@ -39,7 +46,7 @@ from ideabridge.server.ui.call_values import (
     earlier_call,
 )
 from ideabridge.server.ui.forms import number_from
-from ideabridge.server.ui.showing import as_json, in_one_line
+from ideabridge.server.ui.showing import as_json, in_one_line, run_name
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.shown import (
@@ -52,6 +59,7 @@ from ideabridge.server.views.shown import (
     shown_without_ids,
 )
 from ideabridge.server.views.trace import CallBar, Trace
+from ideabridge.tools import Tool
 from ideabridge.tools.encoding import JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import counted, visible
@@ -83,6 +91,9 @@ _MOST_NAMED: Final = 5
 _MOST_VALUES: Final = 3
 _LONGEST_VALUE: Final = 32
 """Maximum length, in characters, of a value in such a call."""
+
+_LONGEST_CLAIM: Final = 140
+"""Maximum length, in characters, of what a card shows from the description of a tool."""
 
 _EDITABLE: Final = 5000
 """Maximum size, in bytes, of a call that can be changed together with others. `MOST` such calls fit
@@ -149,6 +160,12 @@ class Card:
         return f"{why[:1].upper()}{why[1:]}"
 
     @property
+    def claim(self) -> str:
+        """See `claim_of`."""
+        tool = self.pending.question.tool
+        return "" if tool is None else claim_of(tool)
+
+    @property
     def is_undeclared(self) -> bool:
         """Whether the only reason for the question is that the tool does not declare that it is
         read-only.
@@ -194,6 +211,13 @@ class Card:
             server=_named(question.shown, "_module"),
             values=values,
         )
+
+
+def claim_of(tool: Tool) -> str:
+    """Return the first paragraph of the description of a tool, on one line. A server describes its
+    tools itself, so this is a claim.
+    """
+    return in_one_line(tool.description.strip().partition("\n\n")[0], _LONGEST_CLAIM)
 
 
 def oldest_first(decisions: Iterable[Pending]) -> list[Pending]:
@@ -434,7 +458,7 @@ class ApprovalPages:
             )
 
         await compute_in_thread(rules.withdraw, chosen)
-        visitor.notes.append(("good", f"From now on, {chosen.tool.label} asks again."))
+        visitor.notes.append(Note("good", f"From now on, {chosen.tool.label} asks again."))
         return self._site.back(request, "/approvals")
 
     async def show_whole(self, request: Request) -> Response:
@@ -505,9 +529,11 @@ class ApprovalPages:
         )
         await self._take(pending, decision)
         made = _MADE.get("always" if decision.always else name, "decided")
-        visitor_of(request).notes.append(("good", f"1 call {made}."))
         stays = request.headers.get("referer", "").partition("?")[0].endswith("/approvals")
-        return self._site.back(request, "/approvals" if stays else f"/runs/{pending.record.id}")
+        run = f"/runs/{pending.record.id}"
+        link = _link_to([pending]) if stays else None
+        visitor_of(request).notes.append(Note("good", f"1 call {made}.", link))
+        return self._site.back(request, "/approvals" if stays else run)
 
     async def decide_several(self, request: Request) -> Response:
         """Approve or deny each chosen call. A call whose field was changed is edited instead of
@@ -538,10 +564,11 @@ class ApprovalPages:
             checked.append(replace(row, fault=fault))
 
         if any(row.fault for row in checked):
-            visitor.notes.append(("bad", "Nothing was decided."))
+            visitor.notes.append(Note("bad", "Nothing was decided."))
             return await self._list(request, checked)
         if not ready:
-            visitor.notes.append(("bad", "Nothing was decided: select at least one call first."))
+            fault = "Nothing was decided: select at least one call first."
+            visitor.notes.append(Note("bad", fault))
             return await self._list(request, checked)
 
         faults = await self._take_several(ready, visitor)
@@ -588,7 +615,8 @@ class ApprovalPages:
 
         if counts:
             made = [f"{counted(number, 'call')} {verdict}" for verdict, number in counts.items()]
-            visitor.notes.append(("good", f"{', '.join(made)}."))
+            link = _link_to([pending for pending, _ in decisions])
+            visitor.notes.append(Note("good", f"{', '.join(made)}.", link))
         return faults
 
     async def _rows_of_form(self, request: Request) -> list[DecisionRow]:
@@ -628,6 +656,17 @@ class ApprovalPages:
         run = await self._bridge.run(pending.record.id, caller=pending.record.caller)
         self._site.front.running.publish_when_done(run)
         await self._bridge.decide(run, pending.approval, decision)
+
+
+def _link_to(decided: list[Pending]) -> PageLink | None:
+    """Return a link to the run in which the results of decisions appear, or None if they belong to
+    several runs.
+    """
+    records = {pending.record.id: pending.record for pending in decided}
+    if len(records) > 1:
+        return None
+    [record] = records.values()
+    return PageLink(f"/runs/{record.id}", f"See the run {run_name(record)}")
 
 
 def _named(shown: JSONObject, key: str) -> str:

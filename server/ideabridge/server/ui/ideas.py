@@ -45,7 +45,7 @@ from ideabridge.bridge.store.users import (
     person_of,
     sees_run_of,
 )
-from ideabridge.server.ui.access import FormFields, Visitor, form_of, visitor_of
+from ideabridge.server.ui.access import FormFields, Note, Visitor, form_of, visitor_of
 from ideabridge.server.ui.coloured import coloured
 from ideabridge.server.ui.forms import Audience, fields_of, number_from, read_fields
 from ideabridge.server.ui.idea_folder import IdeaFolder
@@ -514,7 +514,8 @@ class IdeaPages:
             # Go to the page of the run, which shows the call even before it has ended.
             return self._site.back(request, f"/runs/{replay.run.id}")
 
-        visitor.notes.append(("good", f"The recorded answer: {in_one_line(replay.output, 2000)}"))
+        answer = in_one_line(replay.output, 2000)
+        visitor.notes.append(Note("good", f"The recorded answer: {answer}"))
         return self._site.back(request, f"/ideas/{publication.name}")
 
     async def verify(self, request: Request) -> Response:

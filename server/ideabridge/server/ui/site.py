@@ -11,7 +11,7 @@ import hashlib
 import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -42,6 +42,7 @@ from ideabridge.server.ui.access import (
     REVISION,
     VISITOR,
     Note,
+    PageLink,
     Visitor,
     access_of,
     cookie,
@@ -68,19 +69,6 @@ _LOOK_SECONDS: Final = 0.3
 
 _REST_SECONDS: Final = 1.0
 """Minimum time, in seconds, between two events on one stream."""
-
-
-@dataclass(frozen=True, slots=True)
-class PageLink:
-    """Where a page that shows nothing leads.
-
-    Attributes:
-        path: the path of a page after the prefix of the site.
-        label: the text of the button.
-    """
-
-    path: str
-    label: str
 
 
 _HOME: Final = PageLink("/home", "Home")
@@ -206,7 +194,7 @@ class Site:
             "root": PAGE,
             "workspace": self.workspace,
             "has_workspaces": self._has_workspaces and owner_of(visitor.caller) == LOCAL,
-            "notes": [[kind, text] for kind, text in notes],
+            "notes": [asdict(note) for note in notes],
             "path": request.url.path,
             "query": request.url.query,
             "waiting": self.waiting(visitor),
@@ -275,7 +263,7 @@ class Site:
             kind: `ask` if the message says that something still has to be done.
         """
         if message:
-            visitor_of(request).notes.append((kind, message))
+            visitor_of(request).notes.append(Note(kind, message))
         return RedirectResponse(f"{self.prefix}{page}", 303)
 
     def changing(self, work: Callable[[Request], Awaitable[Response]]) -> Handler:
@@ -289,7 +277,8 @@ class Site:
             except _UNKNOWN:
                 raise
             except IdeabridgeError as error:
-                visitor_of(request).notes.append(("bad", self.bridge.secrets.mask(str(error))))
+                fault = self.bridge.secrets.mask(str(error))
+                visitor_of(request).notes.append(Note("bad", fault))
                 return RedirectResponse(self._from(request), 303)
 
         return handle

@@ -24,10 +24,10 @@
       const answer = await fetch(url, { headers: { Accept: "text/html", "Ideabridge-Refresh": "1" } });
       if (!answer.ok || answer.redirected) return;
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-      if (shape(fresh) !== shape(document)) become(fresh);
+      if (shape(fresh) !== shape(document)) reshape(fresh);
       for (const old of document.querySelectorAll("[data-live]")) {
         const next = old.id && fresh.getElementById(old.id);
-        if (!next || next.innerHTML === old.innerHTML || busy(old)) continue;
+        if (!next || isSame(old, next) || busy(old)) continue;
         if (old.matches("[data-rows]:hover")) freshenRows(old, next);
         else replace(old, next);
       }
@@ -59,7 +59,7 @@
   }
 
   // The page now has different parts, as Home does once something has run. Replace all of them together.
-  function become(fresh) {
+  function reshape(fresh) {
     const main = document.getElementById("main");
     main.replaceChildren(...document.adoptNode(fresh.getElementById("main").cloneNode(true)).childNodes);
     for (const part of main.querySelectorAll("[data-later]")) complete(part);
@@ -130,8 +130,26 @@
   function freshenCells(shown, row) {
     const fresh = row.querySelectorAll("td[data-fresh]");
     shown.querySelectorAll("td[data-fresh]").forEach((cell, place) => {
-      if (fresh[place] && fresh[place].innerHTML !== cell.innerHTML) cell.replaceChildren(...fresh[place].childNodes);
+      if (fresh[place] && !isSame(cell, fresh[place])) become(cell, fresh[place]);
     });
+  }
+
+  // The attributes that this script sets, which a fresh page does not have.
+  const OWN = ["data-awaits", "aria-busy"];
+
+  function isSame(old, next) {
+    const names = [...next.attributes].map((one) => one.name);
+    const gone = [...old.attributes].some((one) => !names.includes(one.name) && !OWN.includes(one.name));
+    return !gone && names.every((name) => old.getAttribute(name) === next.getAttribute(name)) && next.innerHTML === old.innerHTML;
+  }
+
+  // Gives an element the attributes, such as its class, and the contents of a fresh one.
+  function become(old, next) {
+    for (const one of [...old.attributes]) {
+      if (!next.hasAttribute(one.name) && !OWN.includes(one.name)) old.removeAttribute(one.name);
+    }
+    for (const one of next.attributes) old.setAttribute(one.name, one.value);
+    old.replaceChildren(...next.childNodes);
   }
 
   // Splits a text into its parts. The parts between backquotes become code. If a backquote has no partner, the text
@@ -157,7 +175,7 @@
     const open = [...old.querySelectorAll("details")].map((one) => one.open);
     const scrolled = [...old.querySelectorAll(".scroll, pre, .program")].map((one) => [one.scrollLeft, one.scrollTop]);
     const active = old.contains(document.activeElement) ? pathOf(document.activeElement, old) : null;
-    old.replaceChildren(...next.childNodes);
+    become(old, next);
     old.querySelectorAll("details").forEach((one, place) => {
       if (open[place] !== undefined && open.length === old.querySelectorAll("details").length) one.open = open[place];
     });
@@ -203,7 +221,7 @@
   function freshen(card, now) {
     const fresh = now.querySelectorAll("[data-fresh]");
     card.querySelectorAll("[data-fresh]").forEach((one, place) => {
-      if (fresh[place]) one.replaceChildren(...fresh[place].childNodes);
+      if (fresh[place]) become(one, fresh[place]);
     });
   }
 
@@ -433,7 +451,7 @@
   document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea")) {
       event.preventDefault();
-      const near = event.target.closest("details")?.querySelector("button");
+      const near = event.target.closest(".option, details")?.querySelector("button");
       event.target.form.requestSubmit(near || event.target.form.querySelector("button[data-default]") || undefined);
     }
   });
