@@ -149,7 +149,7 @@ def test_the_namespace_stays_open() -> None:
 # -- the rooms of the house ------------------------------------------------------------------------
 
 LAYERS = (
-    ("command_line", "errors", "keyring", "secrets", "server_entry"),
+    ("command_line", "errors", "keyring", "limits", "secrets", "server_entry"),
     ("data_files", "file_content", "masking"),
     ("trust_snapshot",),
     ("recognising", "trust"),

@@ -11,8 +11,9 @@ import anyio
 import pytest
 
 from ideabridge.bridge import Bridge
-from ideabridge.bridge.configuration import Configuration, Limits, parse_configuration
+from ideabridge.bridge.configuration import Configuration, parse_configuration
 from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.limits import Limits
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject

@@ -4,14 +4,14 @@ schema, in `_meta`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.server.answers import value_answer
+from ideabridge.server.answers import ToolAnswer, value_answer
 from ideabridge.server.assumed import may_assume, reporting_output, with_report
 from ideabridge.server.served_tools import published_description
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -34,11 +34,10 @@ NOTE: JSONObject = {"at": "†input.n", "what": "zero, 0, which no earlier run h
 LINE = "calls.0.limit is 5 (†input.n); it could also be 7 (always 7): its explanations differ"
 
 
-@dataclass
-class Ran:
-    assumed: list[JSON]
-    noted: list[JSON]
-    approved: list[JSON] = field(default_factory=list[JSON])
+def reported(
+    result: ToolAnswer, assumed: list[JSON], noted: list[JSON], approved: Sequence[JSON] = ()
+) -> ToolAnswer:
+    return with_report(result, assumed=assumed, approved=approved, noted=noted)
 
 
 def published(output: JSONObject | None, gave: JSON = None, **more: Any) -> Publication:
@@ -114,10 +113,10 @@ async def test_every_place_has_the_assumptions_and_the_schema_admits_them(
 ) -> None:
     schema, wraps = reporting_output(published(output, recorded))
     plain = await value_answer(value, wrapped=wraps)
-    told = with_report(plain, Ran([ASSUMED], [NOTE]))
+    told = reported(plain, [ASSUMED], [NOTE])
     assert wraps == wrapped
     # An answer without assumptions is the same as ever.
-    assert with_report(plain, Ran([], [])) is plain
+    assert reported(plain, [], []) is plain
     members = dict(told["structuredContent"])
     if schema is not None:
         for one in (plain, told):
@@ -132,14 +131,14 @@ async def test_every_place_has_the_assumptions_and_the_schema_admits_them(
     assert f"- {LINE}" in text
     assert "zero" not in text
     assert told["_meta"] == {"ideabridge/assumed": [ASSUMED], "ideabridge/notes": [NOTE]}
-    noted = with_report(plain, Ran([], [NOTE]))
+    noted = reported(plain, [], [NOTE])
     assert noted == {**plain, "_meta": {"ideabridge/notes": [NOTE]}}
 
 
 @pytest.mark.anyio
 async def test_many_assumptions_take_little_of_an_answer() -> None:
     many: list[JSON] = [{**ASSUMED, "at": f"calls.{place}.limit"} for place in range(500)]
-    told = with_report(await value_answer({"a": 1}, wrapped=False), Ran([ASSUMED, *many], []))
+    told = reported(await value_answer({"a": 1}, wrapped=False), [ASSUMED, *many], [])
     [_, block] = told["content"]
     assert len(block["text"]) < 2200
     assert "more" in told["structuredContent"]["assumed"][-1]
@@ -148,7 +147,7 @@ async def test_many_assumptions_take_little_of_an_answer() -> None:
 
 def test_an_error_keeps_its_structured_content() -> None:
     failed: dict[str, Any] = {"content": [], "structuredContent": {"run": "r"}, "isError": True}
-    told = with_report(failed, Ran([ASSUMED], []))
+    told = reported(failed, [ASSUMED], [])
     assert told["structuredContent"] == {"run": "r"}
     assert LINE in told["content"][0]["text"]
 

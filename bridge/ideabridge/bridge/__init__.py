@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ideabridge.bridge.configuration import ApprovalRules as ApprovalRules
     from ideabridge.bridge.configuration import Configuration as Configuration
     from ideabridge.bridge.configuration import ConfigurationError as ConfigurationError
-    from ideabridge.bridge.configuration import Limits as Limits
     from ideabridge.bridge.configuration import load_configuration as load_configuration
     from ideabridge.bridge.configuration import parse_configuration as parse_configuration
     from ideabridge.bridge.context.assumption import Assumption as Assumption
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.lifting.draft import PlanDraft as PlanDraft
     from ideabridge.bridge.lifting.report import report_lines as report_lines
     from ideabridge.bridge.lifting.report import report_of as report_of
+    from ideabridge.bridge.limits import Limits as Limits
     from ideabridge.bridge.loop.event import ApprovalAsked as ApprovalAsked
     from ideabridge.bridge.loop.event import CallDecided as CallDecided
     from ideabridge.bridge.loop.event import CallFinished as CallFinished
@@ -152,7 +152,6 @@ _HOMES: Final = {
         "ApprovalRules",
         "Configuration",
         "ConfigurationError",
-        "Limits",
         "load_configuration",
         "parse_configuration",
     ),
@@ -208,6 +207,7 @@ _HOMES: Final = {
         "report_lines",
         "report_of",
     ),
+    "limits": ("Limits",),
     "loop.event": (
         "ApprovalAsked",
         "CallDecided",

@@ -13,7 +13,7 @@ schema that might not allow another member.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from ideabridge.bridge.context.assumption import assumption_lines
 from ideabridge.bridge.context.written_call import written_calls
@@ -52,25 +52,6 @@ _EXTENSIBLE: Final = frozenset(
     | {"examples", "deprecated", "$schema", "$id", "$comment", "$defs", "definitions"}
 )
 """Top-level schema keywords that cannot refuse another declared member."""
-
-
-class Doubtful(Protocol):
-    """The part of a `Run` that reports how certain its answer is."""
-
-    @property
-    def assumed(self) -> Sequence[JSON]:
-        """The assumptions that might make the answer wrong."""
-        ...
-
-    @property
-    def approved(self) -> Sequence[JSON]:
-        """The assumptions that might make the answer wrong but that a person has approved."""
-        ...
-
-    @property
-    def noted(self) -> Sequence[JSON]:
-        """The uncertainties that hardly ever make the answer wrong."""
-        ...
 
 
 def may_assume(publication: Publication) -> bool:
@@ -123,7 +104,14 @@ def _is_extensible(schema: JSONObject, recorded: JSON) -> bool:
     )
 
 
-def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> ToolAnswer:
+def with_report(
+    result: ToolAnswer,
+    *,
+    assumed: Sequence[JSON],
+    approved: Sequence[JSON],
+    noted: Sequence[JSON],
+    declared: bool = True,
+) -> ToolAnswer:
     """Add the assumptions of a run to its result, including those that someone approved. The
     assumptions are added to the text, to `_meta` and to the structured content, but not to the
     structured content of an error, which has a form of its own. The notes are added only to
@@ -131,16 +119,18 @@ def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> 
 
     Args:
         result: the result.
-        run: the run.
+        assumed: the assumptions that might make the answer wrong.
+        approved: those that might make it wrong but that a person has approved.
+        noted: the uncertainties that hardly ever make the answer wrong.
         declared: whether the output schema declares the member. If not, the structured content is
             not changed.
     """
     meta: dict[str, Any] = {
         f"ideabridge/{name}": fitting_list([*listed], _META_BYTES)
         for name, listed in (
-            ("assumed", run.assumed),
-            ("approved", run.approved),
-            ("notes", run.noted),
+            ("assumed", assumed),
+            ("approved", approved),
+            ("notes", noted),
         )
         if listed
     }
@@ -148,7 +138,7 @@ def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> 
         return result
 
     changed: ToolAnswer = {**result, "_meta": meta}
-    lines = assumption_lines([*run.assumed, *run.approved])
+    lines = assumption_lines([*assumed, *approved])
     if lines:
         text = "\n".join([_TITLE, *(f"- {line}" for line in lines)])
         changed["content"] = [*result["content"], {"type": "text", "text": text}]

@@ -22,7 +22,7 @@ import dataclasses
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
 
@@ -50,6 +50,7 @@ from ideabridge.server.answers import ToolAnswer, answer
 from ideabridge.server.asking.elicitation import NOBODY_ASKED, ask_once, by_tool, in_form
 from ideabridge.server.asking.forms import publication_form
 from ideabridge.server.asking.rounds import ToolRequest
+from ideabridge.server.catalogue import ToolCatalogue
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.running import WAIT_S, Running
 from ideabridge.server.sharing import Sharing
@@ -122,20 +123,6 @@ class _Judging:
     error: IdeabridgeError | None = None
 
 
-class ListedTools(Protocol):
-    """The part of the list of tools that this module needs; see `ToolCatalogue`."""
-
-    def is_exposed(self, name: str) -> bool:
-        """Return whether an exposed tool has this name."""
-        ...
-
-    def is_crowded_out(self, publication: Publication, caller: str) -> bool:
-        """Return whether a published idea is missing from a caller's list only because the list is
-        full.
-        """
-        ...
-
-
 class Publishing:
     """Answers calls to `publish_idea`.
 
@@ -145,7 +132,7 @@ class Publishing:
         record: the direct calls of clients.
     """
 
-    def __init__(self, running: Running, listed: ListedTools, record: DirectCalls) -> None:
+    def __init__(self, running: Running, listed: ToolCatalogue, record: DirectCalls) -> None:
         self._bridge = running.bridge
         self._listed = listed
         self._record = record

@@ -622,7 +622,11 @@ class PublishedTool:
             # Always report what a person approved, because a person might have been asked about a
             # call in the program even if the program assumes nothing.
             result = with_report(
-                await self._of_value(run.given()), run, declared=may_assume(self.publication)
+                await self._of_value(run.given()),
+                assumed=run.assumed,
+                approved=run.approved,
+                noted=run.noted,
+                declared=may_assume(self.publication),
             )
             if errors and not result.get("isError"):
                 result["content"].append({"type": "text", "text": "\n".join(["errors:", *errors])})
@@ -637,7 +641,10 @@ class PublishedTool:
                     f"{run.id} is {status}{reason}"
                 )
                 result = with_report(
-                    refusal("\n".join([line, *errors]), result["structuredContent"]), run
+                    refusal("\n".join([line, *errors]), result["structuredContent"]),
+                    assumed=run.assumed,
+                    approved=run.approved,
+                    noted=run.noted,
                 )
 
         result["_meta"] = {

@@ -54,7 +54,8 @@ from ideabridge.server.extensions.tasks import (
 )
 from ideabridge.server.offerings import Offerings
 from ideabridge.server.operations.requests import note_failure, note_tool
-from ideabridge.server.own_tools import OWN_NAMES, VIEW_RUN, OwnHandlers
+from ideabridge.server.own_handlers import OwnHandlers
+from ideabridge.server.own_tools import OWN_NAMES, VIEW_RUN
 from ideabridge.server.reloading import Reloading
 from ideabridge.server.running import CANCELLED, Running
 from ideabridge.server.served_tools import PublishedTool

@@ -46,6 +46,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 import anyio
 import anyio.abc
 
+from ideabridge.bridge.limits import Limits
 from ideabridge.bridge.modules.client_session import client_session
 from ideabridge.bridge.modules.connection_pool import ConnectionPool, Owner
 from ideabridge.bridge.modules.errors import (
@@ -84,15 +85,6 @@ seconds.
 """
 
 
-class ModuleLimits(Protocol):
-    """The limits that apply to modules."""
-
-    @property
-    def result_bytes(self) -> int:
-        """Maximum size of one result, in bytes of JSON."""
-        ...
-
-
 class ModuleSource(Protocol):
     """The part of a configuration that `Modules` reads."""
 
@@ -102,7 +94,7 @@ class ModuleSource(Protocol):
         ...
 
     @property
-    def limits(self) -> ModuleLimits:
+    def limits(self) -> Limits:
         """The limits of the configuration."""
         ...
 

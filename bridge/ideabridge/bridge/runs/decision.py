@@ -1,9 +1,10 @@
 """Decision: chooses what happens to a run that someone asks for or a process finds in the store.
 
 A caller looks a run up, a person resumes or ends it, a worker claims it, or a sweep of `Recovery`
-finds it. Each time, `Registry` reads the run's journal, collects the `Facts`, calls `decide_next`,
-and performs the outcome. The rooms of the run follow in the same way. `decide_next` is pure: it has
-no store, no clock and no task.
+finds it. Each time, `Registry.hand_off` collects the `Facts` from the run's journal, calls
+`decide_next`, and performs the outcome. The rooms of the run follow in the same way. `decide_next`
+is pure: it has no store, no clock and no task. A new run needs no decision: its process drives it
+(`Runs.create`) or queues it for a worker (`Run.hand_over`).
 
 The facts can be out of date by the time the outcome is performed. So each outcome that writes takes
 the lease of the run in the same transaction. If another process has taken the lease first, the run

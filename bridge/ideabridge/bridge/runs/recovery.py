@@ -296,7 +296,7 @@ class Recovery:
         root = self._store.runs.get(lease.run.partition(".")[0])
         if record.lease != lease or (root is not None and is_set_aside(root)):
             # Another process has resumed the run, or the run (or its parent) is waiting for a
-            # person.
+            # person. `decide_next` would leave it as it is, but only after its journal was read.
             return None
 
         if root is not None and root.id != record.id and self._goes_on_with(root):
@@ -315,7 +315,7 @@ class Recovery:
 
     def _goes_on_with(self, root: RunRecord) -> bool:
         """Return whether a room continues together with its parent, because a worker takes up
-        both.
+        both. `decide_next` would say the same after the journal of the room was read.
         """
         return self._runs.services.queue.role != "alone" and root.status in ("running", QUEUED)
 

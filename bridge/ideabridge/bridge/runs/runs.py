@@ -365,8 +365,14 @@ class Runs:
     def adopt(self, record: RunRecord) -> None:
         """Let workers of this configuration claim a queued run of another configuration, if the run
         can continue under this configuration.
+
+        The run stays queued. What becomes of it is decided before (`Registry.reach`), and again
+        when a worker claims it.
         """
         run = self.registry.reach(record)
+        if run.machine.ended:
+            return
+
         changed = self._in_force.change_since(run.made_under, run.machine.settings)
         binding = run.runner.binding
         if changed is None or binding is None or binding.why_not_resumable() is not None:
