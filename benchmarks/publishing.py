@@ -33,6 +33,7 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.stretch import EndedCall, ended_run, keep_ended
+from ideabridge.bridge.store.run_record import RunOrigin
 from ideabridge.bridge.store.users import LOCAL
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -132,7 +133,13 @@ def by_hand(bridge: Bridge, calls: int) -> str:
     run_id = f"run_session{calls}"
     ended = ended_run(made, Settings(), "Write notes about crashes", "it is a session")
     keep_ended(
-        bridge.store, run_id, ended, caller=LOCAL, title="Notes", fingerprint="benchmark", origin={}
+        bridge.store,
+        run_id,
+        ended,
+        caller=LOCAL,
+        title="Notes",
+        fingerprint="benchmark",
+        origin=RunOrigin({}),
     )
     return run_id
 

@@ -91,8 +91,7 @@ async def test_a_conversation_becomes_a_run_that_can_be_read_as_a_function(
     assert record is not None
     assert (record.kind, record.status, record.title) == ("session", "done", one.title)
     origin = record.summary.origin
-    assert isinstance(origin, dict)
-    assert (origin["host"], origin["conversation"], origin["lines"]) == (
+    assert (origin.host, origin.conversation, origin.document["lines"]) == (
         "claude-code",
         "about-ann",
         [2, 4, 6],

@@ -27,10 +27,11 @@ from ideabridge.bridge.store.errors import (
     StoreVersionError,
 )
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
-from ideabridge.bridge.store.run_record import StoredSummary
+from ideabridge.bridge.store.run_record import RunOrigin, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.typed import read_as
 from tests.ideas.values import idea_of, publish, said
 from tests.postgres import PostgresServer, check_server, run_sql, server
 from tests.trusting import write_trusted
@@ -251,11 +252,10 @@ def test_nul_and_half_surrogates_in_json_are_kept_and_filtered_by(address: str) 
         assert epoch is not None
         event: JSONObject = {"event": "call_decided", "text": "a\0b \\u0000 \\\\u0000", "call": 1}
         store.runs.append("r", epoch, [event])
-        store.runs.set_status(
-            "r", epoch, "done", StoredSummary(origin={"host": "codex", "path": "a\0b"})
-        )
+        origin = read_as(RunOrigin, {"host": "codex", "path": "a\0b"})
+        store.runs.set_status("r", epoch, "done", StoredSummary(origin=origin))
         assert list(store.runs.events("r")) == [(1, event)]
-        assert store.runs.origins("me", "codex")[0]["host"] == "codex"
+        assert store.runs.origins("me", "codex")[0].host == "codex"
         assert [one.at is not None for one in store.decisions.latest("me")] == [True]
         assert [one.title for one in store.runs.newest("me")] == ["a\ufffdb"]
 

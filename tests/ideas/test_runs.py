@@ -17,13 +17,14 @@ from ideabridge.bridge.store.errors import (
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.journal import OUTLINED, CallMark, RunSource
 from ideabridge.bridge.store.run_filter import RunFilter
-from ideabridge.bridge.store.run_record import Handover, StoredSummary
+from ideabridge.bridge.store.run_record import Handover, RunOrigin, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.tool_memory import ApprovedCall
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.views.records import listed_runs
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import InvalidJSONError
+from ideabridge.tools.typed import read_as
 from tests.ideas.values import VALUES, idea_of, said
 
 FIELD_VALUES: dict[str, Any] = {
@@ -32,7 +33,7 @@ FIELD_VALUES: dict[str, Any] = {
     "int | None": 3,
     "str | None": "text",
     "tuple[str, ...] | None": ("first", "second"),
-    "JSONObject | None": {"member": [1, None, {"inner": "text"}]},
+    "RunOrigin": read_as(RunOrigin, {"host": "codex", "unknown": [1, None, {"inner": "text"}]}),
 }
 """A value of each type that a field of a summary has. None of them is a default."""
 
@@ -272,7 +273,8 @@ def test_runs_are_found_by_the_program_that_asked(store: Store) -> None:
             source=RunSource(client=client),
         )
     epoch = begin(store, "imported", caller="bob")
-    store.runs.set_status("imported", epoch, "done", StoredSummary(origin={"host": "cursor"}))
+    origin = read_as(RunOrigin, {"host": "cursor"})
+    store.runs.set_status("imported", epoch, "done", StoredSummary(origin=origin))
 
     def asked_by(*names: str) -> list[str]:
         chosen = RunFilter(askers=names)

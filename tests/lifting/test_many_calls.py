@@ -19,6 +19,7 @@ from ideabridge.bridge.lifting.search import explain_literal
 from ideabridge.bridge.loop.settings import RULES, Settings
 from ideabridge.bridge.publishing.drafting import draft_of
 from ideabridge.bridge.runs.stretch import EndedCall, ended_run, keep_ended
+from ideabridge.bridge.store.run_record import RunOrigin
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON
@@ -67,7 +68,7 @@ def change(key: str, text: str) -> str:
 def _keep_session(store: Store, made: list[EndedCall], run: str = "run_many") -> None:
     """Store a session of some calls as a run."""
     ended = ended_run(made, Settings(), "x", "nobody")
-    keep_ended(store, run, ended, caller="local", title="x", fingerprint="x", origin={})
+    keep_ended(store, run, ended, caller="local", title="x", fingerprint="x", origin=RunOrigin({}))
 
 
 def test_runs_that_are_long_together_are_not_read_to_be_offered() -> None:

@@ -16,10 +16,11 @@ from mcp.client.streamable_http import streamable_http_client
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.journal import PastEvents
 from ideabridge.bridge.store.publications import Evidence
-from ideabridge.bridge.store.run_record import StoredSummary
+from ideabridge.bridge.store.run_record import RunOrigin, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.typed import read_as
 from tests import preloaded
 from tests.server.serving import BIN, call, configured, listening
 
@@ -204,7 +205,7 @@ async def settle(neighbours: Neighbours) -> None:
             caller="user:alice",
             title=f"imported {MARKER}",
             fingerprint="",
-            summary=StoredSummary(origin={"host": "codex", "log": MARKER}),
+            summary=StoredSummary(origin=read_as(RunOrigin, {"host": "codex", "log": MARKER})),
         )
         values: list[JSON] = [[["calls", "0", "text"], MARKER]]
         record: JSONObject = {

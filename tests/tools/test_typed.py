@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.typed import member, read_as, read_whole
+from ideabridge.tools.typed import member, read_as, read_whole, whole_document
 
 _SIMPLE: st.SearchStrategy[JSON] = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5)
@@ -94,6 +94,31 @@ def test_a_document_without_a_needed_member_is_none() -> None:
     assert read_whole(_Author, {"name": "Ann"}) == _Author("Ann")
     assert read_whole(_Author, {"age": 3}) is None
     assert read_whole(_Author, ["name"]) is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    width: int = 0
+    height: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    document: JSONObject = field(metadata=whole_document())
+    title: str = ""
+    size: _Size = field(default=_Size(), metadata=whole_document())
+    author: _Author | None = field(default=None, metadata=whole_document())
+
+
+def test_a_field_can_be_read_from_the_whole_document() -> None:
+    document: JSONObject = {"title": "Emma", "height": 3, "unknown": [1]}
+    picture = read_whole(_Picture, document)
+    assert picture == _Picture(document, "Emma", _Size(height=3))
+    assert picture is not None
+    assert picture.document is document
+    named: JSONObject = {"name": "Ann"}
+    assert read_whole(_Picture, named) == _Picture(named, author=_Author("Ann"))
+    assert read_whole(_Picture, [document]) is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,9 @@ name:
 
     read_as(Profile, {"title": 3, "tags": ["a", None]})  # Profile(title=None, tags=("a",))
 
+A field with the metadata `whole_document()` is read from the whole document, not from one member.
+If its type is `JSONObject`, it is the document itself, with the members that no field reads.
+
 The dataclass must have slots and no `__post_init__`.
 
 A member of a different type counts as absent, and an element of a different type is left out. Thus,
@@ -63,6 +66,11 @@ def read_whole(document_type: type[DocumentT], document: JSON) -> DocumentT | No
 def member(name: str) -> dict[str, str]:
     """Return the metadata of a field that is read from the member `name`."""
     return {_MEMBER: name}
+
+
+def whole_document() -> dict[str, None]:
+    """Return the metadata of a field that is read from the whole document."""
+    return {_MEMBER: None}
 
 
 @cache
@@ -145,7 +153,13 @@ def _document_reader(document_type: type) -> _Read:
         # Keep this loop fast: logs and lists contain many documents.
         document = new(document_type)
         for name, set_field, read, default, make_default in fields:
-            inner = read(value[name]) if name in value else _ABSENT
+            if name in value:
+                inner = read(value[name])
+            elif name is None:
+                inner = read(value)
+            else:
+                inner = _ABSENT
+
             if inner is _ABSENT:
                 if default is not dataclasses.MISSING:
                     inner = default

@@ -38,8 +38,10 @@ from ideabridge.bridge.runs.stretch import EndedRun, ended_run, keep_ended
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.store.errors import RunExistsError
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
+from ideabridge.bridge.store.run_record import RunOrigin
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.threads import compute_in_thread
+from ideabridge.tools.typed import read_as
 
 _GOES_ON: Final = "its last call is less than 10 minutes old, so it may still continue"
 _RUNS: Final = (
@@ -104,9 +106,9 @@ class HistoryImport:
     def _imported(self) -> set[str]:
         """The digests of the calls in the store."""
         return {
-            str(digest)
+            digest
             for origin in self._store.runs.origins(self._caller, self.logs.name)
-            for digest in list_or_empty(origin.get("calls"))
+            for digest in origin.digests
         }
 
     @cached_property
@@ -334,7 +336,7 @@ class HistoryImport:
         run.events = self._screen.admit(run.events)
         return run
 
-    def _origin(self, stretch: Stretch, recording: Recording) -> JSONObject:
+    def _origin(self, stretch: Stretch, recording: Recording) -> RunOrigin:
         conversation = stretch.conversation
         origin: JSONObject = {
             "host": conversation.host,
@@ -358,7 +360,7 @@ class HistoryImport:
             ]
             origin["incomplete"] = incomplete
 
-        return origin
+        return read_as(RunOrigin, origin)
 
 
 def _iso(seconds: float | None) -> str:

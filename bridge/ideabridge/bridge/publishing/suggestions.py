@@ -278,8 +278,7 @@ def _lines(store: Store, caller: str) -> list[_Line]:
 def _line_of(store: Store, record: RunRecord) -> _Line:
     """Return the successful calls in a run. A run that is part of another run counts as empty."""
     tools: list[str] = []
-    origin = record.summary.origin
-    if origin is None or "run" not in origin:
+    if record.summary.origin.run is None:
         for solution in store.ideas.solutions_of(record.id):
             tools += _tools_of(solution)
 

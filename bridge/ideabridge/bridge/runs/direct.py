@@ -25,10 +25,12 @@ from ideabridge.bridge.runs.stretch import (
     ended_run,
     keep_ended,
     part_id,
+    part_origin,
     store_part,
 )
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import RunExistsError, StoreError
+from ideabridge.bridge.store.run_record import RunOrigin
 from ideabridge.bridge.store.sessions import SessionRow
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.writer import Writer
@@ -36,6 +38,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import IDEA, META_PROPERTIES, Tool
+from ideabridge.tools.typed import read_as
 
 SESSION_PAUSE: Final = 600.0
 """The time, in seconds, after the end of a session's last call at which the session ends."""
@@ -327,7 +330,7 @@ class DirectSessions:
             return self._run_of(self._read(row, first, last)).with_all_calls(first)
 
         run = await compute_in_thread(make)
-        origin: JSONObject = {"run": row.id, "calls": [first, last]}
+        origin = part_origin(row.id, first, last)
         try:
             await self._write(lambda: self._keep(own, row, run, origin))
         except RunExistsError:
@@ -387,7 +390,7 @@ class DirectSessions:
         def keep() -> None:
             # In the meantime, another process that uses this store might have ended the session.
             if run is not None and self._store.sessions.get(row.id) is not None:
-                self._keep(row.id, row, run, origin)
+                self._keep(row.id, row, run, read_as(RunOrigin, origin))
             self._store.sessions.delete(row.id)
 
         await self._write(keep)
@@ -398,7 +401,7 @@ class DirectSessions:
         run.events = self._screen.admit(run.events)
         return run
 
-    def _keep(self, run_id: str, row: SessionRow, run: EndedRun, origin: JSONObject) -> None:
+    def _keep(self, run_id: str, row: SessionRow, run: EndedRun, origin: RunOrigin) -> None:
         keep_ended(
             self._store,
             run_id,
@@ -531,14 +534,17 @@ def _open_info(row: SessionRow) -> SessionInfo:
     )
 
 
-def _ended_info(run: str, origin: JSONObject) -> SessionInfo:
-    tools = cast("list[str]", origin.get("tools", []))
-    began = cast("float", origin["began"])
-    last = cast("float", origin["last"])
-    client = str(origin["client"])
-    session = str(origin["session"])
-    count = cast("int", origin["count"])
-    return SessionInfo(run, client, session, began, last, count, tuple(tools), in_progress=False)
+def _ended_info(run: str, origin: RunOrigin) -> SessionInfo:
+    return SessionInfo(
+        run,
+        origin.client,
+        origin.session,
+        origin.began,
+        origin.last,
+        origin.count,
+        origin.tools,
+        in_progress=False,
+    )
 
 
 def _iso(seconds: float) -> str:

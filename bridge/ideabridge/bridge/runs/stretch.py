@@ -34,15 +34,11 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.runs.recorded import RecordedRun, read_run
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.journal import PastEvents
-from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
+from ideabridge.bridge.store.run_record import RunOrigin, RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import (
-    JSON,
-    JSONObject,
-    content_hash,
-    list_or_empty,
-)
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 from ideabridge.tools.tool import IDEA, Tool
+from ideabridge.tools.typed import read_as
 
 KIND = "session"
 """The kind of these runs."""
@@ -248,7 +244,7 @@ def keep_ended(
     caller: str,
     title: str,
     fingerprint: str,
-    origin: JSONObject,
+    origin: RunOrigin,
 ) -> None:
     """Store a run of ended calls, with one idea whose Solution contains all of these calls. The
     events of the run must already have been screened.
@@ -289,15 +285,14 @@ def part_id(run_id: str, first: int, last: int) -> str:
     return f"run_{sha256(f'{run_id}:{first}-{last}'.encode()).hexdigest()[:16]}"
 
 
+def part_origin(run_id: str, first: int, last: int) -> RunOrigin:
+    """Return the origin of the run that holds some calls from another run."""
+    return read_as(RunOrigin, {"run": run_id, "calls": [first, last]})
+
+
 def unkept(record: RunRecord) -> dict[int, str]:
     """Return the reasons why calls in a session cannot be published, keyed by call number."""
-    origin = record.summary.origin or {}
-    reasons: dict[int, str] = {}
-    for mark in list_or_empty(origin.get("unkept")):
-        if isinstance(mark, dict) and isinstance(mark["call"], int):
-            reasons[mark["call"]] = str(mark["why"])
-
-    return reasons
+    return {mark.call: mark.why for mark in record.summary.origin.unkept}
 
 
 def store_part(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
@@ -339,7 +334,6 @@ def store_part(store: Store, run_id: str, first: int, last: int, caller: str) ->
 
     calls = calls_of(run, range(first, last + 1))
     part = ended_run(calls, run.machine.settings, _task_of(run), f"a part of run {run_id}")
-    origin: JSONObject = {"run": run_id, "calls": [first, last]}
     keep_ended(
         store,
         own,
@@ -347,7 +341,7 @@ def store_part(store: Store, run_id: str, first: int, last: int, caller: str) ->
         caller=caller,
         title=record.title,
         fingerprint=record.fingerprint,
-        origin=origin,
+        origin=part_origin(run_id, first, last),
     )
     return own
 

@@ -19,7 +19,7 @@ from ideabridge.bridge.store.errors import (
 )
 from ideabridge.bridge.store.leases import Leases, number_of, read_holder
 from ideabridge.bridge.store.run_filter import RunFilter
-from ideabridge.bridge.store.run_record import CLIENT, RunRecord, StoredSummary
+from ideabridge.bridge.store.run_record import CLIENT, RunOrigin, RunRecord, StoredSummary
 from ideabridge.bridge.store.search import check_limit, read_cursor
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, only_of, sees_run_of
 from ideabridge.tools.encoding import (
@@ -30,6 +30,7 @@ from ideabridge.tools.encoding import (
     memory_of,
 )
 from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.typed import read_as
 
 _BITS: Final = 32
 """The row number of an event is its run's number, shifted left by this many bits, plus its sequence
@@ -412,10 +413,8 @@ class Journal:
             self.set_status(run_id, epoch, "done", summary)
             self._leases.release(run_id, epoch)
 
-    def origins(self, caller: str, host: str) -> list[JSONObject]:
-        """For each run of a caller that was imported from a host's logs, return the member `origin`
-        of the run's summary.
-        """
+    def origins(self, caller: str, host: str) -> list[RunOrigin]:
+        """Return the origin of each run of a caller that was imported from a host's logs."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT json_extract(summary, '$.origin') FROM runs WHERE caller = ? "
@@ -423,7 +422,7 @@ class Journal:
                 "AND json_extract(summary, '$.origin.host') = ?",
                 (caller, host),
             ).fetchall()
-        return [cast("JSONObject", decode_trusted(row[0])) for row in rows]
+        return [read_as(RunOrigin, decode_trusted(row[0])) for row in rows]
 
     def imported_count(self, caller: str, host: str) -> int:
         """Return how many of a caller's runs were imported from a host's logs."""
@@ -451,10 +450,9 @@ class Journal:
             ).fetchall()
         return {int(row[0]) for row in rows}
 
-    def sessions(self, caller: str, limit: int) -> list[tuple[str, JSONObject]]:
-        """Return `(run, origin)` for a caller's latest sessions that have ended, latest first,
-        where `origin` is a member of the run's summary. Parts of sessions and imported runs are
-        left out.
+    def sessions(self, caller: str, limit: int) -> list[tuple[str, RunOrigin]]:
+        """Return `(run, origin)` for a caller's latest sessions that have ended, latest first.
+        Parts of sessions and imported runs are left out.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -464,7 +462,7 @@ class Journal:
                 "ORDER BY number DESC LIMIT ?",
                 (caller, limit),
             ).fetchall()
-        return [(run, cast("JSONObject", decode_trusted(origin))) for run, origin in rows]
+        return [(run, read_as(RunOrigin, decode_trusted(origin))) for run, origin in rows]
 
     def forks(self, run_id: str) -> list[tuple[str, int]]:
         """Return `(run, event)` for every fork of this run, oldest first. `event` is the number of

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.typed import read_as
+from ideabridge.tools.typed import member, read_as, whole_document
 
 CLIENT: Final[ContextVar[str]] = ContextVar("client", default="")
 """The program on whose behalf the current task creates runs; see `RunRecord.client`. Requests set
@@ -41,6 +41,60 @@ class Handover:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkedCall:
+    """A call about which the origin of a run records a reason.
+
+    Attributes:
+        call: the number of the call.
+        why: the reason.
+    """
+
+    call: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrigin:
+    """Where the calls of a run come from that was stored after they had ended. The origin of any
+    other run is empty.
+
+    Attributes:
+        document: the whole document, which the row of the run stores.
+        host: the host from whose logs the run was imported.
+        conversation: the id of the conversation in these logs.
+        ended: the time of the last imported call, as ISO 8601 in UTC, or "" if it is not known.
+        imported: the time of the import, as ISO 8601 in UTC.
+        digests: the digests of the calls that the import read.
+        incomplete: the imported calls whose results are incomplete.
+        client: the name and version of the client that made the direct calls of a session.
+        session: the hash of the connection of this session, or "" if its transport has no
+            connections.
+        began: the time when the first call of the session arrived, in seconds since 1970.
+        last: the time when the last call of the session ended, in seconds since 1970.
+        count: the number of calls in the session.
+        tools: the names of the tools that the session called, without duplicates.
+        unkept: the calls of the session that cannot be published.
+        run: the run of which this run is a part.
+    """
+
+    document: JSONObject = field(metadata=whole_document())
+    host: str | None = None
+    conversation: str = ""
+    ended: str = ""
+    imported: str = ""
+    digests: tuple[str, ...] = field(default=(), metadata=member("calls"))
+    incomplete: tuple[MarkedCall, ...] = ()
+    client: str = ""
+    session: str = ""
+    began: float = 0.0
+    last: float = 0.0
+    count: int = 0
+    tools: tuple[str, ...] = ()
+    unkept: tuple[MarkedCall, ...] = ()
+    run: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StoredSummary:
     """The summary in the row of a run. Whenever the status is written, the whole summary is
     replaced.
@@ -51,7 +105,7 @@ class StoredSummary:
         denied: the number of these errors that denied calls have caused.
         reason: why the run ended or was interrupted.
         origin: for a run that was stored after it had ended, where its calls come from: imported
-            calls, a session of direct calls, or a part of either.
+            calls, a session of direct calls, or a part of either. Otherwise, it is empty.
         handover: what the next process needs to know about a run that has not ended.
     """
 
@@ -59,15 +113,14 @@ class StoredSummary:
     errors: int = 0
     denied: int = 0
     reason: str | None = None
-    origin: JSONObject | None = None
-    handover: Handover = Handover()
+    origin: RunOrigin = RunOrigin({})
+    # The members of the handover are stored alongside the others.
+    handover: Handover = field(default=Handover(), metadata=whole_document())
 
     @classmethod
     def from_json(cls, stored: JSONObject) -> StoredSummary:
-        """Read the JSON of a row. The JSON contains the members of the handover alongside the
-        others. A member of the wrong type counts as absent.
-        """
-        return replace(read_as(cls, stored), handover=read_as(Handover, stored))
+        """Read the JSON of a row. A member of the wrong type counts as absent."""
+        return read_as(cls, stored)
 
     def to_json(self) -> JSONObject:
         """Return the JSON for the row, leaving out empty members."""
@@ -77,7 +130,7 @@ class StoredSummary:
             "idea": self.idea,
             "errors": self.errors or None,
             "denied": self.denied or None,
-            "origin": self.origin,
+            "origin": self.origin.document or None,
             "needs": needs,
             "taken_up": handover.taken_up,
             "events": handover.events,

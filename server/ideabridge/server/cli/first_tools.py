@@ -85,7 +85,8 @@ def _histories(bridge: Bridge, plan: SetupPlan) -> list[HistoryImport]:
     for host in HISTORIES:
         names = {name: server for name, server in plan.names_in(host).items() if server in modules}
         history = bridge.history(host, modules=names)
-        if modules and history.logs.inventory.files and not bridge.store.runs.origins(LOCAL, host):
+        is_imported = bridge.store.runs.imported_count(LOCAL, host) > 0
+        if modules and history.logs.inventory.files and not is_imported:
             histories.append(history)
 
     return histories

@@ -370,24 +370,15 @@ def _origin_lines(record: RunRecord) -> list[str]:
     incomplete.
     """
     origin = record.summary.origin
-    if origin is None:
-        return []
-
     lines: list[str] = []
-    if "host" in origin:
-        conversation = f"conversation {origin.get('conversation')}"
-        lines.append(f"imported from {origin.get('host')}, {conversation}")
-        imported = str(origin.get("imported"))[:16].replace("T", " ")
+    if origin.host is not None:
+        lines.append(f"imported from {origin.host}, conversation {origin.conversation}")
+        imported = origin.imported[:16].replace("T", " ")
         lines.append(f"imported at {imported} UTC; the times of its calls are those of the log")
 
-    incomplete = origin.get("incomplete")
-    if isinstance(incomplete, list):
-        lines += [
-            f"call {mark.get('call')}: the result is incomplete: {mark.get('why')}"
-            for mark in incomplete
-            if isinstance(mark, dict)
-        ]
-
+    lines += [
+        f"call {mark.call}: the result is incomplete: {mark.why}" for mark in origin.incomplete
+    ]
     return lines
 
 

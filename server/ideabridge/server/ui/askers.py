@@ -70,9 +70,8 @@ class AskingProgram:
         """Return the program that asked for a run, or the host that it was imported from. Return
         None if neither is known.
         """
-        origin = record.summary.origin or {}
-        host = origin.get("host") or origin.get("client")
-        return cls.of(record.client or (host if isinstance(host, str) else ""))
+        origin = record.summary.origin
+        return cls.of(record.client or origin.host or origin.client)
 
 
 def names_given_by(name: str) -> tuple[str, ...]:

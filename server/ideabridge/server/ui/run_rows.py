@@ -89,11 +89,10 @@ def _row(
     record: RunRecord, marks: list[CallMark], tool: str, distinction: Distinction | None
 ) -> RunRow:
     status, reason = run_status(record)
-    origin = record.summary.origin or {}
     seconds = None
     waiting = None
     if status in ENDED:
-        end = _seconds(str(origin.get("ended") or record.updated))
+        end = _seconds(record.summary.origin.ended or record.updated)
         seconds = end - _seconds(record.created)
     elif status == "needs_approval":
         waiting = time.time() - _seconds(record.updated)
