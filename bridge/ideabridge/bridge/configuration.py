@@ -1784,8 +1784,11 @@ def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
     """Return rules under which read-only calls to these modules run, other calls to them ask, and
     calls to all other modules run.
     """
+    if len(modules) > _MAX_STRICT:
+        modules = ("*",)
+
     rules: list[ApprovalRule] = []
-    for name in modules if len(modules) <= _MAX_STRICT else ("*",):
+    for name in modules:
         pattern = name if name == "*" else glob.escape(name)
         reason = (
             f"server {name!r} belongs to the project; it is not the one that your rules refer to"

@@ -665,7 +665,8 @@ def _kind_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
     if known_kind is not None and (known_kind == "stdio") != has_command:
         yield "type", f"{kind!r} requires {other}, which is missing"
 
-    for key in ("headers", "auth") if has_command else ("args", "env", "cwd"):
+    keys_of_other = ("headers", "auth") if has_command else ("args", "env", "cwd")
+    for key in keys_of_other:
         if entry.get(key):
             yield key, f"is allowed only with {other!r}"
 

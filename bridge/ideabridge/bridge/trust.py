@@ -554,8 +554,9 @@ def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention
             else:
                 code.append(text)
 
-    for text in dict.fromkeys(code):
-        for base in dict.fromkeys([folder, *own]) if text else ():
+    code_folders = dict.fromkeys([folder, *own])
+    for text in dict.fromkeys(filter(None, code)):
+        for base in code_folders:
             yield _Mention(base / _filled(text))
 
     for text, place in dict.fromkeys(data):
@@ -570,9 +571,11 @@ def _modules(arguments: list[str], environment: JSONObject) -> Iterator[str]:
     """Yield the files that Python might execute for `-m MODULE`."""
     for number, word in enumerate(arguments):
         option = _MODULE.fullmatch(word)
-        for name in (
-            (option.group(1), *arguments[number + 1 : number + 2]) if option is not None else ()
-        ):
+        if option is None:
+            continue
+
+        names = [option.group(1), *arguments[number + 1 : number + 2]]
+        for name in names:
             inner = name.replace(".", "/")
             for at in (".", *_listed(environment, "PYTHONPATH")):
                 yield from (
@@ -892,10 +895,13 @@ class ProjectTrust:
     @property
     def trusted_content(self) -> TrustedContent | None:
         """The trusted content that matches the file's current content, or None."""
-        for content in self.before.contents if self.before is not None else ():
-            if content.data <= self.found.data_files.keys() and dict(
-                content.digests
-            ) == self.found.covered(content.data):
+        if self.before is None:
+            return None
+
+        for content in self.before.contents:
+            if not content.data <= self.found.data_files.keys():
+                continue
+            if dict(content.digests) == self.found.covered(content.data):
                 return content
         return None
 

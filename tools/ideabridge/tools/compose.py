@@ -622,8 +622,8 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
     label = tool.name if tool.module is None else f"{tool.module}_{tool.name}"
     composed = admitter.within(tool.parameters, label, top=True)
     parameters = object_or_empty(composed)
-    declared = tool.parameters.get("properties")
-    for name in declared if isinstance(declared, dict) else ():
+    declared = object_or_empty(tool.parameters.get("properties"))
+    for name in declared:
         if name in META_PROPERTIES:
             raise ToolDefinitionError(
                 f"tool {tool.name!r}: parameter {name!r} has the name of a meta-property"
@@ -641,7 +641,7 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
         name: True for name in names if name not in own and name not in META_PROPERTIES
     }
     # If the schema lists no properties, any property is accepted.
-    opened |= declared is None and not rest
+    opened |= tool.parameters.get("properties") is None and not rest
     required = parameters.pop("required", None)
     if isinstance(required, list):
         required_names = [name for name in required if isinstance(name, str)]
@@ -773,7 +773,9 @@ def _description(tool: Tool) -> str:
     if not result or result == "any value":
         return tool.description
 
-    line = f"Result: {result if len(result) <= _RESULT else result[:_RESULT] + '…'}"
+    if len(result) > _RESULT:
+        result = f"{result[:_RESULT]}…"
+    line = f"Result: {result}"
     if tool.description.strip():
         return f"{tool.description.rstrip()}\n{line}"
     return line

@@ -364,10 +364,11 @@ def _mismatch(errors: Sequence[ErrorDetails]) -> str:
     lines: list[str] = []
     for error in errors[:_PROBLEMS]:
         path = show_path(tuple(error["loc"]))
-        if error["type"] in ("missing", "extra_forbidden"):
-            lines.append(
-                f"{path}: {'is required' if error['type'] == 'missing' else 'is not a parameter'}"
-            )
+        if error["type"] == "missing":
+            lines.append(f"{path} is required")
+            continue
+        if error["type"] == "extra_forbidden":
+            lines.append(f"{path} is not a parameter")
             continue
 
         try:

@@ -34,17 +34,18 @@ class ArgumentError(IdeabridgeError, TypeError):
     def of(cls, name: str, expected: str, value: object, hint: str = "") -> Self:
         """Return the error for the argument `name`. `hint` says what to pass instead."""
         if isinstance(value, bool | int | float | str | None):
-            text = repr(value)
+            actual = repr(value)
+            if len(actual) > 60:
+                actual = f"{actual[:57]}..."
+        elif isinstance(value, type):
+            actual = f"the class {value.__name__}"
         else:
-            text = ""
+            actual = type(value).__name__
 
-        if isinstance(value, type):
-            kind = f"the class {value.__name__}"
-        else:
-            kind = type(value).__name__
-
-        actual = (text if len(text) <= 60 else f"{text[:57]}...") or kind
-        return cls(f"{name}: expected {expected}, found {actual}{f'; {hint}' if hint else ''}")
+        message = f"{name}: expected {expected}, found {actual}"
+        if hint:
+            message = f"{message}; {hint}"
+        return cls(message)
 
 
 class InvalidJSONError(IdeabridgeError):

@@ -153,7 +153,8 @@ def _expected(error: ValidationError, root: JSON) -> str:
             actual = f", not {len(cast('Any', error.instance)):,}"
         else:
             actual = ""
-        return f"{bound} {limit:,} {singular if limit == 1 else many}{actual}"
+        noun = singular if limit == 1 else many
+        return f"{bound} {limit:,} {noun}{actual}"
 
     match keyword:
         case None:
@@ -161,12 +162,13 @@ def _expected(error: ValidationError, root: JSON) -> str:
         case "required":
             properties = _properties(error)
             name = str(error.path[-1])
-            return (
-                describe(properties[name], root) if name in properties else "a value"
-            ) + _REQUIRED
+            described = describe(properties[name], root) if name in properties else "a value"
+            return described + _REQUIRED
         case "additionalProperties":
             known = _properties(error)
-            return f"no property with this name{f'; {list_names(known)}' if known else ''}"
+            if not known:
+                return "no property with this name"
+            return f"no property with this name; {list_names(known)}"
         case "type" | "const" | "enum":
             return describe({keyword: limit})
         case "pattern":
@@ -442,8 +444,10 @@ def _errors_of_property(
 def _required(
     _: Validator, names: list[str], value: object, __: JSONObject
 ) -> Iterator[ValidationError]:
-    for name in names if isinstance(value, dict) else ():
-        if name not in cast("JSONObject", value):
+    if not isinstance(value, dict):
+        return
+    for name in names:
+        if name not in value:
             yield ValidationError("is missing", path=[name])
 
 

@@ -280,10 +280,17 @@ def _show(value: JSON, left: int, pieces: list[str]) -> int:
 
 
 def _show_parts(value: dict[str, JSON] | list[JSON], left: int, pieces: list[str]) -> int:
-    named = isinstance(value, dict)
-    pieces.append("{" if named else "[")
+    opening = "["
+    closing = "]"
+    members: Iterable[tuple[str | int, JSON]] = enumerate(value)
+    if isinstance(value, dict):
+        opening = "{"
+        closing = "}"
+        members = value.items()
+
+    pieces.append(opening)
     first = True
-    for key, item in value.items() if named else enumerate(value):
+    for key, item in members:
         if not first:
             pieces.append(", ")
 
@@ -299,7 +306,7 @@ def _show_parts(value: dict[str, JSON] | list[JSON], left: int, pieces: list[str
 
         left = _show(item, max(left, 1), pieces) - 2
 
-    pieces.append("}" if named else "]")
+    pieces.append(closing)
     return left
 
 
@@ -442,7 +449,9 @@ class Problem:
     @property
     def message(self) -> str:
         """The problem on one line: `path: found X, expected Y`."""
-        text = f"found {self.found}, expected {self.expected}{'.' + self.hint if self.hint else ''}"
+        text = f"found {self.found}, expected {self.expected}"
+        if self.hint:
+            text = f"{text}.{self.hint}"
         return f"{self.path}: {text}" if self.path else text
 
 
@@ -482,10 +491,11 @@ def all_parameters(schema: JSONObject) -> JSONObject | None:
 def list_names(names: Collection[str]) -> str:
     """List the names of properties in words: `there is 'a'`, `there are 'a', 'b', …`."""
     listed = ", ".join(repr(name[:60]) for name in islice(names, MOST_LISTED))
-    return (
-        f"there {'is' if len(names) == 1 else 'are'} "
-        f"{listed}{', …' if len(names) > MOST_LISTED else ''}"
-    )
+    if len(names) == 1:
+        return f"there is {listed}"
+    if len(names) > MOST_LISTED:
+        return f"there are {listed}, …"
+    return f"there are {listed}"
 
 
 def _describe_types(types: Iterable[str]) -> str:

@@ -499,4 +499,5 @@ def size_text(size: float) -> str:
 
 def counted(number: float, noun: str) -> str:
     """Return a number with its noun: `1 call`, `2 calls`, `1.5 days`."""
-    return f"{number:,.15g} {noun}{'' if number == 1 else 's'}"
+    plural = "" if number == 1 else "s"
+    return f"{number:,.15g} {noun}{plural}"

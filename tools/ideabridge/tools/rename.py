@@ -257,9 +257,10 @@ class ParameterNames:
                 f"a call's parameters go next to _tool, not into a separate object; write {written}"
             )
 
+        names = list_names(self._names)
+        message = f"found {show(value)}, expected no parameter with this name; {names}"
         hint = "" if briefly else did_you_mean(name, self._names)
-        expected = f"{list_names(self._names)}{'.' if hint else ''}{hint}"
-        return f"found {show(value)}, expected no parameter with this name; {expected}"
+        return f"{message}.{hint}" if hint else message
 
 
 def _wrapped(value: JSON) -> JSONObject | None:

@@ -338,8 +338,9 @@ class Repair:
         """Return the repaired form of a schema inside a part. `new` is the path of the schema in
         the new part, by default `steps`.
         """
-        target = (*part.target, *(steps if new is None else new))
-        return self._schema(value, (*part.place, *steps), target)
+        if new is None:
+            new = steps
+        return self._schema(value, (*part.place, *steps), (*part.target, *new))
 
     def _other(self, part: _Part, keyword: str, value: JSON) -> None:
         """Copy a keyword that is unknown or does not constrain anything."""

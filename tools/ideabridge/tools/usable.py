@@ -176,7 +176,8 @@ def _repaired(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None
         notes.append("found false: ignored")
 
     if sent is True:
-        notes.append(f"found true, read as any {'parameters' if of_object else 'value'}")
+        kind = "parameters" if of_object else "value"
+        notes.append(f"found true, read as any {kind}")
 
     if of_object:
         result = _of_object(result, notes)

@@ -148,8 +148,10 @@ class AnswerReader:
             self._end(None)
         elif self._state in (_State.BEFORE, _State.OPENED):
             self._end("it contains no JSON object")
+        elif self._key:
+            self._end(f"it ended {self._state.value} of {self._key!r}")
         else:
-            self._end(f"it ended {self._state.value}{f' of {self._key!r}' if self._key else ''}")
+            self._end(f"it ended {self._state.value}")
 
         return self._pieces
 

@@ -30,7 +30,7 @@ from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.tools.encoding import JSON, JSONObject, decode, list_or_empty, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
-from ideabridge.tools.names import readable_json, visible
+from ideabridge.tools.names import counted, readable_json, visible
 from ideabridge.tools.typed import member, read_as, read_whole
 
 TEXT_BYTES: Final = 2000
@@ -240,7 +240,7 @@ def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
         return ""
 
     runs = max(literal.runs for literal in literals)
-    origin = f" (made from {runs} {'run' if runs == 1 else 'runs'})."
+    origin = f" (made from {counted(runs, 'run')})."
     left = SENTENCE - len(f"May assume  and 9,999 more{origin}")
     listed: list[str] = []
     for place in places:

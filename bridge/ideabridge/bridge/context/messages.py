@@ -497,9 +497,11 @@ def _standing_line(entry: _Standing) -> str:
     head = f"{entry.place} {entry.tool}{where}"
     if entry.of is None or entry.done is None:
         instance = f" in {entry.instance}" if entry.instance is not None else ""
-        return f"{head}: {'done' if entry.is_done else 'not done'}{instance}"
+        status = "done" if entry.is_done else "not done"
+        return f"{head}: {status}{instance}"
     if entry.done in (0, entry.of):
-        return f"{head}: {'done' if entry.done else 'not done'} in all {entry.of:,} instances"
+        status = "done" if entry.done else "not done"
+        return f"{head}: {status} in all {entry.of:,} instances"
 
     names = ", ".join(entry.not_done)
     more = entry.of - entry.done - len(entry.not_done)

@@ -307,7 +307,7 @@ def digest(value: JSON) -> str:
         return f"c{value}"
     if isinstance(value, int | float):
         whole = isinstance(value, float) and value.is_integer()
-        return f"n{int(value) if whole else value!r}"
+        return f"n{int(value)}" if whole else f"n{value!r}"
     if isinstance(value, list):
         return _hash("l", (digest(item) for item in value))
     return _hash("d", (f"{len(key)}:{key}{digest(value[key])}" for key in sorted(value)))

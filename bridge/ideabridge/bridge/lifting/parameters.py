@@ -247,7 +247,8 @@ class Parameter:
             schema["items"] = items
 
         if "description" not in schema and self.tool:
-            schema["description"] = f"{leaf.keys[-1] if leaf.keys else 'a value'} of {self.tool}"
+            name = leaf.keys[-1] if leaf.keys else "a value"
+            schema["description"] = f"{name} of {self.tool}"
 
         if self.source is None:
             return {**schema, "default": self.value}

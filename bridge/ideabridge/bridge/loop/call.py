@@ -445,7 +445,10 @@ def _check_parameters(
 
 
 def _check_queries(call: Call, parameters: JSONObject, catalogue: Catalogue) -> None:
-    for name in catalogue.queries(call.tool) if call.tool is not None else ():
+    if call.tool is None:
+        return
+
+    for name in catalogue.queries(call.tool):
         text = parameters.get(name)
         if isinstance(text, str) and not is_reference(text):
             try:

@@ -22,7 +22,7 @@ from typing import Final
 from ideabridge.bridge.loop.event import CallDecided, Decider, JournalError, rule_text
 from ideabridge.bridge.loop.output import Refusal
 from ideabridge.bridge.loop.progress import Progress
-from ideabridge.tools.encoding import JSON, JSONObject, encode, list_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, encode, list_or_empty, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import ANNOTATIONS, MANY, NAMED, ONE, REFERRING, schemas_in
 from ideabridge.tools.names import did_you_mean
@@ -289,18 +289,15 @@ def _schema_problem(schema: JSONObject, tool: Tool | None) -> str | None:
                 )
 
     parameters = None if tool is None else tool.parameters.get("properties")
-    if isinstance(parameters, dict):
-        named = schema.get("properties")
-        required = schema.get("required")
-        names = [
-            *(named if isinstance(named, dict) else ()),
-            *list_or_empty(required),
-        ]
-        for name in map(str, names):
-            if name not in parameters:
-                return (
-                    f"{name[:100]!r} is not a parameter of "
-                    f"{tool.name if tool else 'it'}.{did_you_mean(name, parameters)}"
-                )
+    if tool is None or not isinstance(parameters, dict):
+        return None
+
+    named = object_or_empty(schema.get("properties"))
+    required = list_or_empty(schema.get("required"))
+    for name in map(str, [*named, *required]):
+        if name not in parameters:
+            return (
+                f"{name[:100]!r} is not a parameter of {tool.name}.{did_you_mean(name, parameters)}"
+            )
 
     return None

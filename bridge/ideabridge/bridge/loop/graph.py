@@ -248,11 +248,14 @@ class Graph:
         )
         look_for_wrong_references(output, "output", self.output_problems)
         computation = self.computations.output
-        for keys in computation.at if computation is not None else ():
-            if not holds(output, keys):
-                self.output_problems.append(f"explained: there is no {'.'.join(('output', *keys))}")
+        lenient: Sequence[str] = ()
+        if computation is not None:
+            lenient = computation.references
+            for keys in computation.at:
+                if not holds(output, keys):
+                    path = ".".join(("output", *keys))
+                    self.output_problems.append(f"explained: there is no {path}")
 
-        lenient = computation.references if computation is not None else ()
         self.output_reads = {
             instance: [
                 *(Read(hole.expression) for hole in self.output_holes),
@@ -305,7 +308,7 @@ class Graph:
                 item.bound = self._bind(item, instance, end)
                 message = None if item.lenient else self._missing(item, instance)
                 if message is not None:
-                    where = f"output{f' of {instance}' if instance else ''}"
+                    where = f"output{of_instance(instance)}"
                     self.output_faults.setdefault(instance, []).append(f"{where}: {message}")
 
         if len(self.output_faults) == len(self.output_reads):
@@ -745,7 +748,8 @@ class Graph:
         """
         indexes: set[int] = set(call.edges or ())
         for item in call.reads:
-            for alternative in item.bound[:1] if certainly else item.bound:
+            alternatives = item.bound[:1] if certainly else item.bound
+            for alternative in alternatives:
                 for operand in alternative:
                     indexes.update(operand or ())
         return indexes
@@ -1047,6 +1051,11 @@ class ListedOrder:
 
 
 # -- cycles ----------------------------------------------------------------------------------------
+
+
+def of_instance(instance: str) -> str:
+    """Return the words that name an instance after a noun, or "" if there are no instances."""
+    return f" of {instance}" if instance else ""
 
 
 def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:

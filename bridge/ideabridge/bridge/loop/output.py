@@ -17,7 +17,7 @@ from ideabridge.bridge.context.references import Expression, Path, fill
 from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.loop.call import Call, ErrorKind, Read
 from ideabridge.bridge.loop.event import JournalError
-from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.loop.graph import Graph, of_instance
 from ideabridge.bridge.loop.initial_documents import InitialDocuments
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.progress import Absent, CallStatus, Item, Judge, Progress, Wait
@@ -394,7 +394,7 @@ class OutputSchema:
         self.memory = size.memory
         if self._by_instance and isinstance(value, dict):
             parts = {
-                instance: self._checked(part, f" of {instance}", faults)
+                instance: self._checked(part, of_instance(instance), faults)
                 for instance, part in value.items()
             }
             good: dict[str, JSON] = {
@@ -435,7 +435,7 @@ class OutputSchema:
 
             value = fill(graph.output, lambda expression, values=values: values[expression.text])
             if not Validator(self._schema, what="the output").is_costly(value):
-                self._checked(value, f" of {instance}" if instance else "", faults)
+                self._checked(value, of_instance(instance), faults)
 
         return faults
 
@@ -454,7 +454,8 @@ class OutputSchema:
                 return normalise(value, what=f"the output{where}")
             Validator(self._schema, what=f"the output{where}").check(value)
         except IdeabridgeError as error:
-            faults.append(f"{error}{_WRAPPED if self._wrapped else ''}")
+            hint = _WRAPPED if self._wrapped else ""
+            faults.append(f"{error}{hint}")
             return MISSING
         return value
 
@@ -467,10 +468,12 @@ def _resolve(
     have faults.
     """
     faults: list[str] = list(graph.output_problems)
+    # An output that is malformed is not resolved for any instance.
+    output_reads = {} if faults else graph.output_reads
     doubts = Doubts()
     values_by_instance: dict[str, JSON] = {}
     size = NO_SIZE
-    for instance, reads in () if faults else graph.output_reads.items():
+    for instance, reads in output_reads.items():
         if instance in graph.output_faults:
             faults.extend(graph.output_faults[instance])
             continue
@@ -479,7 +482,7 @@ def _resolve(
         if any(isinstance(value, Wait) for value in values.values()):
             raise JournalError("the output was read before every call had settled")
 
-        where = f"output{f' of {instance}' if instance else ''}"
+        where = f"output{of_instance(instance)}"
         needed = {read.expression.text for read in reads if not read.lenient}
         missing = [(text, value) for text, value in values.items() if isinstance(value, Absent)]
         absent = [f"{where}: {value.message}" for text, value in missing if text in needed]
@@ -531,9 +534,6 @@ def state_errors(opening: InitialDocuments, memory: Memory) -> list[JSONObject]:
         try:
             schema.check_end(memory.state(instance))
         except ClosedStateError as error:
-            errors.append(
-                error_message(
-                    "output", f"the state{f' of {instance}' if instance else ''}: {error}"
-                )
-            )
+            message = f"the state{of_instance(instance)}: {error}"
+            errors.append(error_message("output", message))
     return errors

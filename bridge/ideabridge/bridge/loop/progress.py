@@ -440,9 +440,7 @@ class Judge:
             if not any(_overlap(path, operand.full) for path in writer.wrote)
         ]
         if untaken and operand.kind != "data":
-            labels = " and ".join(
-                [*untaken[:_MOST_NAMED], *(["others"] if untaken[_MOST_NAMED:] else [])]
-            )
+            labels = _joined(untaken)
             return Absent(
                 "skipped", f"{clipped(operand.text)}: {labels} took another branch or was skipped"
             )
@@ -469,6 +467,14 @@ def _reads_wrapper(operand: Reference, writer: Progress) -> bool:
     )
 
 
+def _joined(labels: list[str]) -> str:
+    """Return the labels of calls as words. Only the first labels are named."""
+    named = labels[:_MOST_NAMED]
+    if len(labels) > _MOST_NAMED:
+        named.append("others")
+    return " and ".join(named)
+
+
 def _unadded(operand: Reference, bound: Sequence[Progress], data: JSONObject) -> Absent:
     """Return why data of a kind is absent: either a call that might have added it failed, or the
     branch was not taken.
@@ -477,10 +483,9 @@ def _unadded(operand: Reference, bound: Sequence[Progress], data: JSONObject) ->
     """
     failed = [writer.call.label for writer in bound if writer.status is CallStatus.FAILED]
     if failed:
-        labels = " and ".join(
-            [*failed[:_MOST_NAMED], *(["others"] if failed[_MOST_NAMED:] else [])]
-        )
+        labels = _joined(failed)
         return Absent("failed", f"{clipped(operand.text)}: no call added it, and {labels} failed")
+
     kinds = did_you_mean(operand.path[0], list(data)) if operand.path else ""
     return Absent(
         "skipped", f"{clipped(operand.text)}: no earlier call added it{kinds and f'.{kinds}'}"

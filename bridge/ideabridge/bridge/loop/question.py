@@ -370,7 +370,8 @@ def read_edit(
 
     # Leave out `_activity`, because it belongs to the previous tool.
     call: JSONObject = {key: value for key, value in edited.items() if key != "_activity"}
-    verdict = judge(policy, [tool, *([] if tool.passes_to is None else [tool.passes_to])], call)
+    judged = [used for used in (tool, tool.passes_to) if used is not None]
+    verdict = judge(policy, judged, call)
     if verdict.verdict == "deny":
         return Refusal(f"denied by policy: {verdict.why or 'no reason given'}")
     return Edit(call, tool)

@@ -67,14 +67,16 @@ def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choic
 
     if mind is not None and requested == mind.name:
         title = _title(mind)
-        return Choice(requested, f"the caller requested it{f': {title}' if title else ''}", limits)
+        suffix = f": {title}" if title else ""
+        return Choice(requested, f"the caller requested it{suffix}", limits)
     if requested == TURNS or (requested == SAMPLING and samples):
         return Choice(requested, "the caller requested it")
 
     available = ["'turns': a client submits the solutions"]
     if mind is not None:
         title = _title(mind)
-        available.append(f"{mind.name!r}: {f'{title}, ' if title else ''}configured here")
+        prefix = f"{title}, " if title else ""
+        available.append(f"{mind.name!r}: {prefix}configured here")
 
     if samples:
         available.append("'sampling': ideabridge asks the client's model")

@@ -85,13 +85,15 @@ class _Brief:
                 if name not in needed:
                     continue
 
-            parameters.append(f"{name}{'' if name in needed else '?'}: {self._field(part, 0)}")
+            mark = "" if name in needed else "?"
+            parameters.append(f"{name}{mark}: {self._field(part, 0)}")
 
         if call.schema.get("additionalProperties") is not False:
             parameters.append("...")
 
+        line = f"- {call.tool}({', '.join(parameters)})"
         text = " ".join((keywords.description or "").split("\n"))
-        return f"- {call.tool}({', '.join(parameters)}){f': {text}' if text else ''}"
+        return f"{line}: {text}" if text else line
 
     def _output(self) -> str:
         description = read_as(SchemaKeywords, self._solution.output).description or ""
@@ -150,11 +152,11 @@ class _Brief:
 
     def _fields(self, schema: JSONObject, depth: int) -> str:
         keywords = read_as(SchemaKeywords, schema)
-        fields = [
-            f"{encode_text(name)}{'' if name in keywords.required else '?'}: "
-            f"{self._field(part, depth)}"
-            for name, part in keywords.properties.items()
-        ]
+        fields: list[str] = []
+        for name, part in keywords.properties.items():
+            mark = "" if name in keywords.required else "?"
+            fields.append(f"{encode_text(name)}{mark}: {self._field(part, depth)}")
+
         rest = schema.get("additionalProperties", True)
         if isinstance(rest, dict) and rest:
             fields.append(f"[name]: {self._type(rest, depth + 1)}")

@@ -484,8 +484,11 @@ class ModelMind:
         url = self.configuration.base_url
         if url is None and self.configuration.name.partition(":")[0] in OPENAI:
             url = os.environ.get(OPENAI_URL)
+        title = self.configuration.name
         place = host_and_port(url)
-        return self._secrets.mask(f"{self.configuration.name}{f' at {place}' if place else ''}")
+        if place:
+            title = f"{title} at {place}"
+        return self._secrets.mask(title)
 
     @property
     def shown_limits(self) -> Mapping[str, int]:

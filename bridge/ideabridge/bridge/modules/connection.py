@@ -574,7 +574,11 @@ class Connection:
         """Human-readable notes about the module's tools, about output that is not a message, and
         about dropped notifications.
         """
-        notes = [*(self.listing.notes if self.listing is not None else ()), *self.oddities.lines]
+        notes: list[str] = []
+        if self.listing is not None:
+            notes += self.listing.notes
+
+        notes += self.oddities.lines
         if self.list_fault is not None:
             notes.append(self.list_fault)
 
@@ -800,10 +804,11 @@ class Connection:
         if not (tools or prompts or resources):
             return
 
-        events = [
-            *([PromptsListChanged()] if prompts else []),
-            *([ResourcesListChanged()] if resources else []),
-        ]
+        events: list[PromptsListChanged | ResourcesListChanged] = []
+        if prompts:
+            events.append(PromptsListChanged())
+        if resources:
+            events.append(ResourcesListChanged())
 
         def begun(*, again: bool) -> None:
             # Changes before the subscription were not reported, so treat everything as changed.

@@ -591,8 +591,9 @@ class Modules:
         """Wait until each module (or only the module `name`) has failed, is disabled, or has known
         tools. Return False after `timeout` seconds.
         """
+        modules = list(self._modules.values()) if name is None else [self[name]]
         with anyio.move_on_after(timeout):
-            for module in list(self._modules.values()) if name is None else [self[name]]:
+            for module in modules:
                 await module.know()
             return True
         return False

@@ -115,10 +115,8 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
             fixed["content"] = [_text(json_of(strange))]
             fixed["isError"] = True
 
-        repair.note(
-            "content",
-            f"{'is missing' if 'content' not in members else 'expected a list, got null'}",
-        )
+        is_absent = "content" not in members
+        repair.note("content", "is missing" if is_absent else "expected a list, got null")
     elif isinstance(content, dict):
         fixed["content"] = [content]
         repair.note("content", "expected a list, got an object; taken as its only block")

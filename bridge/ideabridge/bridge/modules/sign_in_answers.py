@@ -144,7 +144,8 @@ def _repaired(content: bytes, model: type[BaseModel], what: str, note: Note) -> 
             )
         elif is_absent or name not in _DECIDES:
             del document[name]
-            note(f"left out {name!r} in {what}: it is {'empty' if is_absent else kind_of(value)}")
+            kind = "empty" if is_absent else kind_of(value)
+            note(f"left out {name!r} in {what}: it is {kind}")
 
     return orjson.dumps(document)
 

@@ -54,8 +54,11 @@ class ModuleLists:
         Args:
             names: the names of the modules, or None for all.
         """
+        if names is None:
+            names = self._fingerprints
+
         secrets = self._modules.secrets
-        for name in self._fingerprints if names is None else names:
+        for name in names:
             fingerprint = self._fingerprints.get(name)
             if fingerprint is None:
                 continue

@@ -318,7 +318,8 @@ class _Program:
 
 def _shown(call: ast.Call) -> str:
     """Return the name of a call for messages, without its arguments."""
-    return f"{ast.unparse(call.func)}({'...' if call.args or call.keywords else ''})"
+    arguments = "..." if call.args or call.keywords else ""
+    return f"{ast.unparse(call.func)}({arguments})"
 
 
 def _at(node: ast.expr, text: str) -> Unawaited:

@@ -554,10 +554,12 @@ def _imported(names: str, servers: Mapping[str, str]) -> str | None:
     pairs = [pair.split() for pair in names.split(",")]
     if any(name not in servers for name, *_ in pairs):
         return None
-    return (
-        "import "
-        f"{', '.join(f'{servers[name]} as {more[-1] if more else name}' for name, *more in pairs)}"
-    )
+
+    imports: list[str] = []
+    for name, *more in pairs:
+        local_name = more[-1] if more else name
+        imports.append(f"{servers[name]} as {local_name}")
+    return f"import {', '.join(imports)}"
 
 
 _IMPORT_LINE: Final = re.compile(

@@ -531,17 +531,18 @@ class _Types:
         ]
         if any(len(key) > _LONGEST_NAME for key, _ in fields):
             return whole
+        members: list[str] = []
         if self._form == "brief":
-            members = [
-                f"{_brief(key)}{'' if key in required else '?'}: {kind}" for key, kind in fields
-            ]
+            for key, kind in fields:
+                mark = "" if key in required else "?"
+                members.append(f"{_brief(key)}{mark}: {kind}")
             return f"{{{', '.join(members)}}}"
 
         optional = self._named("NotRequired")
-        text = ", ".join(
-            f"{key!r}: {kind if key in required else f'{optional}[{kind}]'}" for key, kind in fields
-        )
-        return self._class(name, f"{{{text}}}")
+        for key, kind in fields:
+            member_kind = kind if key in required else f"{optional}[{kind}]"
+            members.append(f"{key!r}: {member_kind}")
+        return self._class(name, f"{{{', '.join(members)}}}")
 
     def _class(self, name: str, fields: str) -> str:
         class_name = self._made.get(fields)

@@ -290,7 +290,10 @@ def _described(
     """Describe a run in at most `room` tokens: all calls with the longest previews that fit. If not
     all calls fit, describe the first calls and the last call with the shortest previews.
     """
-    for length in _PREVIEWS if len(results.calls) <= _MOST_CALLS else ():
+    if len(results.calls) > _MOST_CALLS:
+        return _shortened(beginning, results, names, room)
+
+    for length in _PREVIEWS:
         lines = [*beginning, *(_call(names, call, length) for call in results.calls)]
         lines.append(_output(results, 2 * length))
         text = "\n".join(lines)
@@ -337,7 +340,8 @@ def _beginning(number: int, function: Function, first: Function) -> list[str]:
         if message.type == "text" and isinstance(message.value, str):
             text = _cut(message.value, _LONGEST_TASK)
             if text not in in_front:
-                lines.append(f"{'task' if message.role == 'user' else message.role}: {text}")
+                label = "task" if message.role == "user" else message.role
+                lines.append(f"{label}: {text}")
         elif message.type in ("data", "state"):
             label = " ".join(filter(None, (message.type, message.kind)))
             lines.append(

@@ -328,15 +328,12 @@ class _Reproduction:
             free = listed[0]
 
         if free is None:
-            attempt = (
-                f"{call.get('_tool') if tool is None else tool.label} "
-                f"{show(parameters, _SHOWN_CHARACTERS)}"
-            )
-            reason = "more often than the run did" if listed else self._nearest(tool)
-            self._differs(
-                f"its call {number}, {attempt}, "
-                f"{'is made ' if listed else 'is not in the run; '}{reason}"
-            )
+            label = call.get("_tool") if tool is None else tool.label
+            attempt = f"its call {number}, {label} {show(parameters, _SHOWN_CHARACTERS)},"
+            if listed:
+                self._differs(f"{attempt} is made more often than the run did")
+            else:
+                self._differs(f"{attempt} is not in the run; {self._nearest(tool)}")
             return
 
         free.is_used = True
@@ -510,9 +507,9 @@ def named_tools(functions: Sequence[Function], program: str) -> JSONObject:
 def declared_calls(names: JSONObject, program: str) -> list[JSON]:
     """Return the tools that a published program can call, each as a call without parameters."""
     keys: set[tuple[str, str]] = set()
-    modules = names.get("modules")
-    for tools in modules.values() if isinstance(modules, dict) else ():
-        for key in tools.values() if isinstance(tools, dict) else ():
+    modules = object_or_empty(names.get("modules"))
+    for tools in modules.values():
+        for key in object_or_empty(tools).values():
             match key:
                 case [None | str() as module, str(name)] | [str() as module, str(name), dict()]:
                     keys.add((module or "", name))

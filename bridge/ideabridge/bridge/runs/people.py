@@ -475,13 +475,10 @@ def _decided_outcome(
     if decision.decision == "retry":
         return events.OutcomeDecided(*place, "retry", by, question.item, reason)
     if decision.decision == "skip":
-        error: JSONObject = {
-            "kind": "unknown",
-            "message": (
-                f"{unknown(cut_off, question.hints)}; skipped by "
-                f"{by}{f': {reason}' if reason else ''}"
-            ),
-        }
+        message = f"{unknown(cut_off, question.hints)}; skipped by {by}"
+        if reason:
+            message = f"{message}: {reason}"
+        error: JSONObject = {"kind": "unknown", "message": message}
         return events.OutcomeDecided(*place, "skip", by, question.item, reason, error=error)
 
     if isinstance(value, Missing):
@@ -516,7 +513,8 @@ def _answered_form(
 
 def _checked_result(question: Question, raw: object) -> JSON:
     tool = question.tool
-    description = f"the result of {tool.name if tool is not None else 'the call'}"
+    label = "the call" if tool is None else tool.name
+    description = f"the result of {label}"
     with _explained("the value cannot be used as the call's result"):
         value = normalise(raw, what=description)
         size = len(encode(value))

@@ -441,7 +441,8 @@ class Ways:
         not contain that run's journal.
         """
         named = publication.origin.run
-        for run_id in [named] if named else self._store.ideas.runs_of(publication.idea_id):
+        runs = [named] if named else self._store.ideas.runs_of(publication.idea_id)
+        for run_id in runs:
             recorded = read_run(self._store, run_id)
             if recorded is not None:
                 return recorded.machine.catalogue

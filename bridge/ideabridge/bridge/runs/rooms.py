@@ -223,8 +223,9 @@ class Rooms:
             if room is not None and not is_following:
                 self._cancel(run, room, "the call that this room answers was cancelled")
         elif isinstance(event, RunEnded):
-            for room in [] if is_following else list(run.rooms.values()):
-                self._cancel(run, room, "the run of this room has ended")
+            if not is_following:
+                for room in list(run.rooms.values()):
+                    self._cancel(run, room, "the run of this room has ended")
             run.rooms.clear()
 
         if parent is None:

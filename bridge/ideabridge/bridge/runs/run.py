@@ -331,7 +331,10 @@ class Run:
         closed.
         """
         yield self
-        for room in (*self.rooms.values(), *self.ending) if ending else self.rooms.values():
+        rooms = list(self.rooms.values())
+        if ending:
+            rooms += self.ending
+        for room in rooms:
             yield from room.with_rooms(ending=ending)
 
     @property
@@ -496,8 +499,11 @@ class Run:
         if not self.machine.has_output and (status != "done" or self.errors()):
             errors = self.errors()
             reason = self.runner.lost or self.machine.reason
-            why = f"{WITHOUT_RESULT.get(status, status)}{f': {reason}' if reason else ''}"
-            text = "\n".join([f"run {self.id}: {why}", *([rejection(errors)] if errors else [])])
+            text = f"run {self.id}: {WITHOUT_RESULT.get(status, status)}"
+            if reason:
+                text = f"{text}: {reason}"
+            if errors:
+                text = f"{text}\n{rejection(errors)}"
             raise RunFailedError(text, self.id, status, [dict(error) for error in errors])
 
         return self.given() if model is None else values.typed(self.given(), model)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Final
+from typing import Any, Final
 
 from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.run_filter import ASKER, HAS_FAILED, RunFilter
@@ -275,15 +275,19 @@ class DailyUse:
             for number, day in enumerate(days)
             for bound in (number, _seconds(day), _seconds(day + timedelta(days=1)))
         ]
+        parameters: list[Any] = [*bounds]
         only = only_of(caller)
-        of_caller = "" if only is None else "WHERE caller = ? "
+        of_caller = ""
+        if only is not None:
+            of_caller = "WHERE caller = ? "
+            parameters.append(only)
         with self._database.guard:
             rows = self._database.execute(
                 f"WITH days(number, begins, ends) AS (VALUES {periods}) "  # noqa: S608 - only ?
                 "SELECT days.number, outcome, count(*) FROM days "
                 "JOIN direct_calls ON at >= begins AND at < ends "
                 f"{of_caller}GROUP BY 1, 2",
-                [*bounds, *([] if only is None else [only])],
+                parameters,
             ).fetchall()
         counts = _Counts()
         for number, outcome, count in rows:

@@ -48,9 +48,11 @@ class EvidenceTable:
             return {}
 
         marks = ", ".join("?" for _ in names)
+        parameters: list[str] = [*names]
         only = only_of(caller)
         of_caller = ""
         if only is not None:
+            parameters.append(only)
             of_caller = (
                 "AND EXISTS (SELECT 1 FROM runs WHERE runs.id = "
                 "json_extract(evidence.record, '$.run') AND runs.caller = ?) "
@@ -62,6 +64,6 @@ class EvidenceTable:
                 "AND publications.version = names.version "
                 "JOIN evidence ON evidence.publication = publications.number "
                 f"WHERE names.name IN ({marks}) {of_caller}GROUP BY names.name",
-                [*names, *([] if only is None else [only])],
+                parameters,
             ).fetchall()
         return {name: int(count) for name, count in rows}

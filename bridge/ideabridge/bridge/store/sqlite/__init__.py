@@ -90,4 +90,5 @@ def checkpoint_locked(address: str) -> None:
 
 def described() -> str:
     """Return the library in use, in the form `SQLite 3.53.4 of pysqlite3`."""
-    return f"SQLite {sqlite3.sqlite_version} of {'Python' if sqlite3 is _standard else 'pysqlite3'}"
+    origin = "Python" if sqlite3 is _standard else "pysqlite3"
+    return f"SQLite {sqlite3.sqlite_version} of {origin}"

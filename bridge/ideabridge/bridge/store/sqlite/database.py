@@ -148,14 +148,16 @@ class SqliteDatabase(Database):
                 f"(journal mode is {mode})"
             )
 
-        run(f"PRAGMA synchronous={'FULL' if durability == 'full' else 'NORMAL'}")
+        synchronous = "FULL" if durability == "full" else "NORMAL"
+        run(f"PRAGMA synchronous={synchronous}")
         run("PRAGMA foreign_keys=ON")
         run("PRAGMA temp_store=MEMORY")
         run("PRAGMA cache_size=-8000")
         # A checkpoint waits for the disk. With SQLite's default of 1,000 pages, there would be one
         # at every hundredth save. If SQLite has the WAL-reset bug, `committed` makes the
         # checkpoints instead.
-        run(f"PRAGMA wal_autocheckpoint={4000 if IS_FIXED else 0}")
+        checkpoint_pages = 4000 if IS_FIXED else 0
+        run(f"PRAGMA wal_autocheckpoint={checkpoint_pages}")
         run("PRAGMA journal_size_limit=67108864")
 
     def _refuse_foreign(self) -> None:

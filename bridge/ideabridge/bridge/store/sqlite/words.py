@@ -83,4 +83,6 @@ class SqliteWords(WordIndex):
 
 def _match(words: Sequence[str], *, every: bool = True, begins: bool = False) -> str:
     # A word consists only of letters and digits, so it can safely be put in quotes.
-    return (" AND " if every else " OR ").join(f'"{word}"{"*" if begins else ""}' for word in words)
+    operator = " AND " if every else " OR "
+    wildcard = "*" if begins else ""
+    return operator.join(f'"{word}"{wildcard}' for word in words)
