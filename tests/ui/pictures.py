@@ -155,6 +155,13 @@ def use(http: httpx.Client) -> dict[str, str]:
     write_idea(http, WRITTEN, "with_tax")
     write_idea(http, PROGRAM, "longest_words")
     whole = key_of(http, asking)
+    tried = send(
+        http,
+        "/ui/ideas/largest_order/call",
+        "/ui/playground?tool=ideas%2Flargest_order",
+        **{"from": "playground", "p.customer": "c1", "p.id": "c1"},
+    )
+    result = tried.url.query.decode()
     return {
         "home": "home",
         "runs": "runs",
@@ -182,6 +189,10 @@ def use(http: httpx.Client) -> dict[str, str]:
         "write": "write",
         **SERVERS_OF_IT,
         "playground": "playground",
+        "playground-result": f"playground?{result}",
+        "playground-plan": "playground?kind=plan",
+        "playground-program": "playground?kind=program",
+        "tool-made": "ideas/largest_order?made",
         "admin": "admin",
         "admin-users": "admin?show=users",
         "admin-limits": "admin?show=limits",

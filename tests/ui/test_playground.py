@@ -13,10 +13,13 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from ideabridge.server.ui.playground import ToolChoices
 from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.tool import Tool
 from tests.seeds.examples import INSTANCES, MESSAGES
 from tests.ui.serving import client, send, served
 from tests.ui.test_servers import OWN, configured
+from tests.ui.test_tools import WRITTEN, words_of, write_idea
 
 
 @pytest.fixture
@@ -95,13 +98,66 @@ def test_code_in_the_description_of_a_tool_is_code(page: Page, site: str) -> Non
 def test_a_tool_is_chosen_filled_in_and_run(page: Page, site: str) -> None:
     page.goto(f"{site}playground")
     expect(page.get_by_role("link", name="One tool")).to_have_attribute("aria-current", "page")
-    page.locator("select[name=tool]").select_option("find_customer")
-    page.get_by_role("button", name="Fill in its fields").click()
+    tools = page.get_by_role("navigation", name="Tools", exact=True)
+    tools.get_by_role("link", name="find_customer").click()
     form = page.locator("#call-form")
     form.get_by_label(re.compile("^id")).fill("c1")
     form.get_by_role("button", name="Run").click()
+
+    # What was entered stays, and the result is below it.
+    trial = page.locator("#trial")
+    expect(trial.locator(".status")).to_have_text("done")
+    expect(trial.locator(".tree")).to_contain_text("Customer c1")
+    expect(form.get_by_label(re.compile("^id"))).to_have_value("c1")
+    trial.get_by_role("link", name="The run, step by step").click()
     expect(page.locator("#head .status")).to_have_text("done")
-    expect(page.locator("#result")).to_contain_text("Customer c1")
+
+
+def test_a_tool_that_was_made_here_is_tried(http: httpx.Client) -> None:
+    write_idea(http, WRITTEN, "with_tax")
+    path = "/ui/playground?tool=ideas%2Fwith_tax"
+    assert "Tools made here 1 with_tax" in words_of(http.get(path).text)
+    fields = {"from": "playground", "p.net": "7"}
+    tried = send(http, "/ui/ideas/with_tax/call", path, **fields)
+    assert tried.url.path == "/ui/playground"
+    assert 'name="p.net" type="number" value="7"' in tried.text
+    assert "14" in words_of(tried.text.partition('id="trial"')[2])
+
+
+def test_a_trial_says_what_it_waits_for_and_what_went_wrong(http: httpx.Client) -> None:
+    path = "/ui/playground?tool=modules%2Ftools%2Ftools%2Frefund"
+    fields = {"from": "playground", "tool": "refund", "p.order": "1", "p.amount": "2.5"}
+    asking = send(http, "/ui/modules/tools/call", path, **fields).text
+    assert "waits until a person approves it" in words_of(asking.partition('id="trial"')[2])
+    assert 'type="number" value="2.5"' in asking
+
+    path = "/ui/playground?tool=modules%2Ftools%2Ftools%2Ffind_customer"
+    fields = {"from": "playground", "tool": "find_customer", "p.id": "c9"}
+    failed = send(http, "/ui/modules/tools/call", path, **fields).text
+    assert "there is no customer c9" in words_of(failed.partition('id="trial"')[2])
+    assert http.get("/ui/playground?run=run_of_nobody").status_code == 404
+
+
+def test_the_tools_to_choose_from_are_grouped_counted_and_searched(http: httpx.Client) -> None:
+    shown = words_of(http.get("/ui/playground").text)
+    count = re.search(r"(\d+) tools? ", shown)
+    assert count is not None
+    assert f"Built-in tools {count[1]}" in shown
+    found = words_of(http.get("/ui/playground?q=REFUND").text)
+    assert f"1 of {count[1]} tools has these words." in found
+    assert "find_customer" not in found
+    nothing = words_of(http.get("/ui/playground?q=no+such+tool").text)
+    assert f"0 of {count[1]} tools have these words." in nothing
+
+
+def test_more_tools_than_fit_are_counted() -> None:
+    tools = [Tool(f"tool_{number:03}", "A tool.", {}, module="many") for number in range(300)]
+    choices = ToolChoices.of([(tool, tool.name) for tool in tools], "")
+    [group] = choices.groups
+    assert (choices.total, choices.found, group.count) == (300, 300, 300)
+    assert len(group.tools) + choices.left_out == 300
+    assert choices.left_out > 0
+    assert ToolChoices.of([(tool, tool.name) for tool in tools], "tool_29").left_out == 0
 
 
 def test_run_is_the_first_button_and_checking_the_second(page: Page, site: str) -> None:

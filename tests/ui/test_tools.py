@@ -117,7 +117,7 @@ def test_a_draft_names_runs_by_their_titles_and_says_each_value_once(
     assert "run_" not in page.get_by_role("main").inner_text()
     form.get_by_label("Name", exact=True).first.fill("some_orders")
     form.get_by_role("button").click()
-    expect(page.get_by_role("heading", name="some_orders version 1")).to_be_visible()
+    expect(page.get_by_role("heading", name="some_orders", exact=True)).to_be_visible()
     page.get_by_role("link", name="Change its parameters").click()
     expect(page.get_by_role("heading", name="Change some_orders")).to_be_visible()
 
@@ -153,7 +153,7 @@ def test_parameters_with_the_same_value_become_one(
     expect(page.get_by_label("id: the same as who")).to_be_checked()
     page.get_by_label("Always use this value").check()
     page.get_by_role("button", name="Save as the next version").click()
-    expect(page.get_by_role("heading", name="person version 2")).to_be_visible()
+    expect(page.locator(".facts")).to_contain_text("version 2")
     expect(page.locator("#call-form")).to_contain_text("It takes no input.")
     page.get_by_role("link", name="Change its parameters").click()
     for name in ("customer", "id"):
@@ -182,7 +182,9 @@ def test_places_with_the_same_value_are_separated(
     page.get_by_role("button", name="Make the tool").click()
     form = page.locator("#call-form")
     expect(form.locator("input[name='p.customer']")).to_have_attribute("required", "")
-    expect(form.locator("input[name='p.id']")).to_have_attribute("placeholder", "default: c1")
+    expect(form.locator("input[name='p.id']")).to_have_accessible_description(
+        re.compile("Empty means c1")
+    )
 
 
 def test_numbers_that_are_equal_stay_apart_until_a_person_joins_them(
@@ -252,7 +254,7 @@ def test_a_tool_shows_its_parameters_once(page: Page, site: str, http: httpx.Cli
     write_idea(http, WRITTEN.replace("input: {", "required: [net]\n    input: {"), "with_tax")
     page.goto(f"{site}ideas/with_tax")
     field = page.locator("#call-form").get_by_label(re.compile("net"))
-    expect(field).to_have_attribute("placeholder", "for example: 100")
+    expect(field).to_have_accessible_description(re.compile("a number · required For example: 100"))
     expect(page.get_by_role("main").get_by_role("table")).to_have_count(0)
     field.fill("7")
     page.get_by_role("button", name="Run", exact=True).click()
@@ -396,4 +398,9 @@ def test_a_suggestion_becomes_a_tool_with_one_click(
     name = card.get_by_label("Name").input_value()
     expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
     card.get_by_role("button", name="Make it a tool").click()
-    expect(page.get_by_role("heading", name=re.compile(f"{name} version 1"))).to_be_visible()
+    expect(page.get_by_role("heading", name=name, exact=True)).to_be_visible()
+    # The page says how assistants see the new tool, and leads to its form.
+    made = page.locator(".made")
+    expect(made).to_contain_text(f"mcp__ideabridge__{name}")
+    made.get_by_role("link", name="Try it").click()
+    expect(page.locator("#call-form")).to_be_in_viewport()

@@ -17,7 +17,20 @@ from ideabridge.tools.typed import read_as
 
 _INPUTS: Final = {"integer": "number", "number": "number", "string": "text"}
 _LONG: Final = 80
-_JSON: Final = "JSON"
+_TAKES: Final = {
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "text",
+    "boolean": "yes or no",
+    "array": "a list, as JSON",
+    "object": "an object, as JSON",
+}
+_FORMATS: Final = {
+    "date": "a date",
+    "date-time": "a date and a time, such as 2026-01-31T12:00:00Z",
+    "email": "an e-mail address",
+    "uri": "an address, such as https://example.com",
+}
 _DATES: Final = {"date": "date", "email": "email", "uri": "url"}
 
 
@@ -28,14 +41,16 @@ class Field:
     Attributes:
         kind: `text`, `number`, `choice`, `flag`, `long` (several lines of text) or `json`.
         type: the type of the HTML input.
+        takes: what kind of value the field takes, in words, for example `a number`.
         choices: the values of a `choice`, each as text and as JSON.
         value: the initial content of the field.
-        hint: a text that says what the field can contain.
+        hint: sentences with an example, and about what an empty field means, or "".
     """
 
     name: str
     kind: str
     type: str
+    takes: str
     required: bool
     description: str
     choices: list[tuple[str, str]]
@@ -87,8 +102,8 @@ def fields_of(schema: JSONObject | None, examples: Mapping[str, JSON] | None = N
 
     Args:
         schema: the JSON Schema of the object.
-        examples: a value for each member that has one. The field of a member without a default
-            shows it.
+        examples: a value for each member that has one. The hint of a member without a default
+            names it.
     """
     takes = read_as(SchemaKeywords, schema)
     fields = [
@@ -99,42 +114,72 @@ def fields_of(schema: JSONObject | None, examples: Mapping[str, JSON] | None = N
 
 
 def _with_example(field: Field, examples: Mapping[str, JSON]) -> Field:
-    if field.name not in examples or field.kind == "choice" or field.hint not in ("", _JSON):
+    if field.name not in examples or field.kind == "choice" or field.hint:
         return field
+    return replace(field, hint=f"For example: {in_one_line(examples[field.name], _LONG)}")
 
-    example = f"for example: {in_one_line(examples[field.name], _LONG)}"
-    return replace(field, hint=f"{field.hint}, {example}" if field.hint else example)
+
+def with_values(fields: list[Field], values: Mapping[str, JSON]) -> list[Field]:
+    """Return fields that contain these values of an earlier call."""
+    return [
+        replace(field, value=_as_written(field, values[field.name]))
+        if field.name in values
+        else field
+        for field in fields
+    ]
+
+
+def _as_written(field: Field, value: JSON) -> str:
+    """Return a value as a person writes it into a field."""
+    return _plain(value) if field.kind in ("text", "long") else as_json(value)
 
 
 def _field(name: str, schema: JSONObject, required: bool) -> Field:
     keywords = read_as(SchemaKeywords, schema)
     kind = keywords.type
     default = schema.get("default")
-    has_default = "default" in schema
+    hint = ""
+    if "default" in schema and not required:
+        hint = f"Empty means {_default_in_words(default)}"
     field = Field(
         name,
         kind="json",
         type="",
+        takes=_TAKES.get(kind, "any value, as JSON") if isinstance(kind, str) else "JSON",
         required=required,
         description=keywords.description or "",
         choices=[],
         value="",
-        hint=f"default: {_plain(default)}" if has_default and not required else "",
+        hint=hint,
     )
     if keywords.enum is not None:
         choices = [(_plain(option), as_json(option)) for option in keywords.enum]
-        value = as_json(default) if has_default else ""
-        return replace(field, kind="choice", choices=choices, value=value)
+        takes = f"one of {len(choices)}"
+        return replace(field, kind="choice", takes=takes, choices=choices)
 
     if kind == "boolean":
-        hint = field.hint and f"default: {'yes' if default is True else 'no'}"
-        return replace(field, kind="choice", choices=[("yes", "true"), ("no", "false")], hint=hint)
+        return replace(field, kind="choice", choices=[("yes", "true"), ("no", "false")])
 
     if isinstance(kind, str) and kind in _INPUTS:
-        html = _DATES.get(str(schema.get("format")), _INPUTS[kind])
-        return replace(field, kind=_kind_of_text(html, default), type=html)
+        form = str(schema.get("format"))
+        html = _DATES.get(form, _INPUTS[kind])
+        takes = _FORMATS.get(form, field.takes)
+        return replace(field, kind=_kind_of_text(html, default), type=html, takes=takes)
 
-    return replace(field, hint=field.hint or _JSON)
+    return field
+
+
+def _default_in_words(default: JSON) -> str:
+    """Return what a field that stays empty stands for."""
+    if default is True:
+        return "yes"
+    if default is False:
+        return "no"
+    if default is None:
+        return "nothing"
+    if default == "":
+        return "an empty text"
+    return in_one_line(default, _LONG)
 
 
 def _kind_of_text(html: str, default: JSON) -> str:

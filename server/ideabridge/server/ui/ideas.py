@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 from starlette.requests import Request
@@ -60,6 +60,7 @@ from ideabridge.server.ui.showing import (
     title_names_tools,
 )
 from ideabridge.server.ui.site import Site
+from ideabridge.server.ui.trials import page_after
 from ideabridge.server.views.shown import plan_without_ids
 from ideabridge.server.views.text import source_text
 from ideabridge.server.views.value_table import tool_of
@@ -104,6 +105,13 @@ _ANSWERS: Final[tuple[tuple[Answer, str], ...]] = (
     ("recorded", "by the recording: the same output, for the same input only"),
     ("solve", "by a model each time, with this run as an example"),
 )
+_SEEN_AS: Final = (
+    ("Claude Code, Codex", "mcp__ideabridge__{}"),
+    ("opencode", "ideabridge_{}"),
+    ("Gemini CLI", "mcp_ideabridge_{}"),
+)
+"""The name under which the model of a host sees a tool, as docs/hosts.md has it."""
+
 _VIEWS: Final = ("published", "suggested", "written", "saved")
 
 
@@ -457,6 +465,8 @@ class IdeaPages:
             confirmed=len(evidence),
             origin=record,
             words_of_assistant=publication.is_by_assistant,
+            is_made="made" in request.query_params,
+            seen_as=[(title, shape.format(name)) for title, shape in _SEEN_AS],
         )
 
     def _uses(self, name: str, visitor: Visitor) -> list[ToolUse]:
@@ -505,14 +515,15 @@ class IdeaPages:
         """Call the tool with the fields of the form, as an assistant would."""
         publication = self._publication(request)
         visitor = visitor_of(request)
-        arguments = read_fields(publication.input_schema, form_of(request))
+        form = form_of(request)
+        arguments = read_fields(publication.input_schema, form)
         version = publication.version if "version" in request.query_params else None
         replay = await self._bridge.start_idea(
             publication.name, arguments, caller=visitor.caller, version=version
         )
         if replay.run is not None:
-            # Go to the page of the run, which shows the call even before it has ended.
-            return self._site.back(request, f"/runs/{replay.run.id}")
+            page = f"ideas/{quote(publication.name, safe='')}"
+            return self._site.back(request, await page_after(replay.run, form, page))
 
         answer = in_one_line(replay.output, 2000)
         visitor.notes.append(Note("good", f"The recorded answer: {answer}"))
@@ -826,7 +837,7 @@ class IdeaPages:
 
         self._site.front.announcements.poke()
         message = _became(publication, typed)
-        return self._site.back(request, f"/ideas/{publication.name}", message)
+        return self._site.back(request, f"/ideas/{publication.name}?made", message)
 
     def _refused_name(self, name: str, replaces: str, visitor: Visitor) -> RefusedName | None:
         """Return the reason why a visitor cannot publish a tool with this name, or None if the

@@ -27,6 +27,7 @@ from ideabridge.server.ui.forms import fields_of, number_from, read_fields
 from ideabridge.server.ui.server_forms import LatestChange, is_changed_here, latest_change
 from ideabridge.server.ui.showing import light
 from ideabridge.server.ui.site import Site
+from ideabridge.server.ui.trials import page_after
 from ideabridge.server.views.text import parameters_text
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import UnknownToolError
@@ -311,7 +312,9 @@ class ModulePages:
             caller=visitor.caller,
             title=f"test of {tool.name}",
         )
-        return self._site.back(request, f"/runs/{run.id}")
+        name = request.path_params["name"]
+        page = f"modules/{quote(name, safe='')}/tools/{quote(tool.name, safe='')}"
+        return self._site.back(request, await page_after(run, form, page))
 
     async def retry(self, request: Request) -> Response:
         """Immediately try again to connect to a server that has failed."""

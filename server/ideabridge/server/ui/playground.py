@@ -5,6 +5,7 @@ it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -23,10 +24,11 @@ from ideabridge.bridge.programs.stubs import first_line_of
 from ideabridge.bridge.runs.run import Run
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import FormFields, form_of, visitor_of
-from ideabridge.server.ui.forms import Field, fields_of
+from ideabridge.server.ui.forms import Field, fields_of, with_values
 from ideabridge.server.ui.modules import OWN
 from ideabridge.server.ui.showing import as_json, in_one_line
 from ideabridge.server.ui.site import Site
+from ideabridge.server.ui.trials import trial_of
 from ideabridge.server.views.text import message_of
 from ideabridge.tools.documents import read_written
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text, object_or_empty
@@ -139,18 +141,97 @@ class ToolForm:
     fields: list[Field]
 
 
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """A tool that can be chosen.
+
+    Attributes:
+        page: the path of the tool's own page, below the path of all pages.
+        name: the name of the tool.
+        about: the first words of its description.
+    """
+
+    page: str
+    name: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolGroup:
+    """The tools of one server that a person can choose from.
+
+    Attributes:
+        name: the name of the server, or words for the tools that are made here or built in.
+        tools: the tools that are shown.
+        count: the number of its tools that have the words of the search.
+    """
+
+    name: str
+    tools: list[ToolChoice]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoices:
+    """The tools that a person can choose from, by server.
+
+    Attributes:
+        words: the words that a person searches for, or "".
+        groups: the groups of tools.
+        total: the number of all tools.
+        found: the number of tools that have the words.
+        left_out: the number of these tools that the page does not show.
+    """
+
+    words: str
+    groups: list[ToolGroup]
+    total: int
+    found: int
+    left_out: int
+
+    @classmethod
+    def of(cls, tools: list[tuple[Tool, str]], words: str) -> ToolChoices:
+        """Return the choices among tools, each with the path of its page."""
+        by_group: dict[str, list[ToolChoice]] = {}
+        for tool, page in tools:
+            about = _first_words(first_line_of(tool.description))
+            if words.casefold() in f"{tool.name} {tool.module} {tool.description}".casefold():
+                choice = ToolChoice(page, tool.name, about)
+                by_group.setdefault(_group_of(tool), []).append(choice)
+
+        groups: list[ToolGroup] = []
+        room = _MOST_CHOICES
+        for name in sorted(by_group, key=lambda name: (_ORDER.get(name, 1), name)):
+            members = sorted(by_group[name], key=attrgetter("name"))
+            groups.append(ToolGroup(name, members[:room], len(members)))
+            room -= len(groups[-1].tools)
+
+        found = sum(group.count for group in groups)
+        return cls(words, groups, len(tools), found, found - _MOST_CHOICES + room)
+
+
+_MADE_HERE: Final = "Tools made here"
+_BUILT_IN: Final = "Built-in tools"
+_ORDER: Final = {_MADE_HERE: 0, _BUILT_IN: 2}
+"""The places of the groups that are no servers, which have the place 1."""
+
+_MOST_CHOICES: Final = 120
+"""Maximum number of tools to choose from on one page."""
+
+
 def _group_of(tool: Tool) -> str:
     """Return the heading under which a tool can be chosen."""
     if tool.module is None:
-        return "Built-in tools"
-    return "Tools made here" if tool.module.startswith(IDEA) else tool.module
+        return _BUILT_IN
+    return _MADE_HERE if tool.module.startswith(IDEA) else tool.module
 
 
-def _tool_form(tool: Tool, page: str) -> ToolForm:
-    """Return the form of a tool, given the path of its page."""
+def _tool_form(tool: Tool, page: str, values: JSONObject) -> ToolForm:
+    """Return the form of a tool, given the path of its page and the values that it contains."""
     # All tools of a server have one address for calls. A published tool has its own.
     action = f"{page.rsplit('/tools/', 1)[0]}/call"
-    return ToolForm(tool.name, page, action, tool.description, fields_of(tool.parameters))
+    fields = with_values(fields_of(tool.parameters), values)
+    return ToolForm(tool.name, page, action, tool.description, fields)
 
 
 class Playground:
@@ -176,7 +257,7 @@ class Playground:
         if kind not in _EXAMPLES and request.method == "POST":
             kind = "plan"
         if kind not in _EXAMPLES:
-            return self._one_tool(request)
+            return await self._one_tool(request)
 
         examples = self._examples(kind, visitor_of(request).caller)
         asked = request.query_params.get("example", "")
@@ -222,26 +303,29 @@ class Playground:
             **values,
         )
 
-    def _one_tool(self, request: Request) -> Response:
-        """Show the tools to choose from, and the form of the chosen one."""
-        catalogue = TaskTools(self._bridge.offer, None, caller=visitor_of(request).caller).present()
-        asked = request.query_params.get("tool", "")
-        groups: dict[str, list[tuple[str, str]]] = {}
-        chosen: ToolForm | None = None
-        for tool in catalogue.tools:
-            page = self._page_of(tool)
-            if not page:
-                continue
-            groups.setdefault(_group_of(tool), []).append((page, tool.name))
-            if page == asked:
-                chosen = _tool_form(tool, page)
-
-        return self._site.page(
+    async def _one_tool(self, request: Request) -> Response:
+        """Show the tools to choose from and, if one is chosen, its form. With `run`, show what a
+        call of it returned.
+        """
+        query = request.query_params
+        caller = visitor_of(request).caller
+        catalogue = TaskTools(self._bridge.offer, ("*", f"{IDEA}*"), caller=caller).present()
+        tools = [(tool, self._page_of(tool)) for tool in catalogue.tools]
+        tools = [(tool, page) for tool, page in tools if page]
+        asked = query.get("tool", "")
+        run = query.get("run", "")
+        trial = await trial_of(self._site, request, run) if run else None
+        values = {} if trial is None else trial.values
+        chosen = next(
+            (_tool_form(tool, page, values) for tool, page in tools if page == asked), None
+        )
+        return await self._site.page_beside(
             request,
             "playground_tool.html",
             kind="tool",
-            groups=sorted(groups.items()),
+            choices=ToolChoices.of(tools, query.get("q", "").strip()),
             chosen=chosen,
+            trial=trial,
         )
 
     def _examples(self, kind: str, caller: str) -> list[Example]:
@@ -325,6 +409,7 @@ def _completion(tool: Tool, names: ProgramNames, page: str) -> JSONObject:
         "name": tool.name,
         "program": "" if place is None else ".".join(place),
         "description": _first_words(first_line_of(tool.description)),
+        "group": _group_of(tool),
         "page": page,
         "parameters": parameters,
     }

@@ -1,0 +1,95 @@
+"""Trials: runs of one tool that a person starts in the playground, beside the form that started
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+
+from ideabridge.bridge.context.payloads import without_payloads
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.run_record import RunRecord
+from ideabridge.server.ui.access import FormFields
+from ideabridge.server.ui.outputs import ShownOutput, shown_output
+from ideabridge.server.ui.site import Site
+from ideabridge.server.views.records import input_of, run_status
+from ideabridge.server.views.text import message_of
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.threads import compute_in_thread
+
+_AWAITED_SECONDS: Final = 5.0
+"""Time, in seconds, for which the page waits for the end of a run that a person has started."""
+
+_MOST_ERRORS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A run of one tool, as the playground shows it.
+
+    Attributes:
+        record: the run.
+        status: the status of the run.
+        values: the parameters that the tool was called with.
+        errors: the first errors of the run.
+        output: the output of the run, or None if it has none.
+        shown_output: the output as a page shows it, or None if the run has no output, or if the
+            page of the run alone can show it, because its journal is large.
+    """
+
+    record: RunRecord
+    status: str
+    values: JSONObject
+    errors: tuple[str, ...]
+    output: JSON
+    shown_output: ShownOutput | None
+
+
+async def page_after(run: Run, form: FormFields, page: str) -> str:
+    """Return the path of the page that shows a run which a form has started: the playground, if the
+    form stands there, and otherwise the page of the run.
+
+    Args:
+        run: the run.
+        form: the fields of the form.
+        page: the path of the tool's own page, below the path of all pages.
+    """
+    if form.get("from") != "playground":
+        # The page of a run shows it even before it has ended.
+        return f"/runs/{run.id}"
+
+    await run.wait(_AWAITED_SECONDS)
+    return f"/playground?{urlencode({'tool': page, 'run': run.id})}#trial"
+
+
+async def trial_of(site: Site, request: Request, run_id: str) -> Trial:
+    """Return the run with this id.
+
+    Raises:
+        UnknownRunError: no run has this id, or the visitor is not allowed to see it.
+    """
+    record = site.record(request, run_id)
+    async with site.histories.reading(record.id) as read:
+        bars = read.trace.bars
+        values = await compute_in_thread(input_of, site.bridge.store, record.id)
+        if not values and bars:
+            values = {
+                name: value for name, value in bars[0].call.items() if not name.startswith("_")
+            }
+
+        errors: tuple[str, ...] = ()
+        output: JSON = None
+        shown: ShownOutput | None = None
+        if read.history is not None:
+            machine = read.history.machine
+            errors = tuple(message_of(error.get("error")) for error in machine.errors)
+            if machine.has_output:
+                output = without_payloads(machine.output)
+                shown = await compute_in_thread(shown_output, output)
+
+    status, _ = run_status(record)
+    return Trial(record, status, values, errors[:_MOST_ERRORS], output, shown)
