@@ -155,7 +155,12 @@ def test_a_run_of_many_tools_is_named_after_the_first_ones(http: httpx.Client) -
     assert name_of(http, many) == "list_orders + find_customer + photograph + 2 more"
     assert f'title="{whole} + read_review"' in http.get("/ui/runs").text
     page = without_breaks(http.get(f"/ui/runs/{many}").text)
-    assert f"<h1>{whole} + read_review</h1>" in page
+    # The run has the same name everywhere, and its details have the whole title.
+    name = "list_orders + find_customer + photograph + 2 more"
+    assert f"<h1>{name}</h1>" in page
+    assert f'<li aria-current="page">{name}</li>' in page
+    assert f"<title>{name} · ideabridge</title>" in page
+    assert f'Title <span class="title">{whole} + read_review</span>' in page
 
 
 def test_a_program_is_named_after_its_tools(http: httpx.Client) -> None:
@@ -186,6 +191,27 @@ def test_a_call_of_a_tool_leads_to_the_tool(http: httpx.Client) -> None:
         '<a class="sub dim" href="/ui/ideas/orders">the tool orders</a>'
         in http.get("/ui/runs").text
     )
+    # The run of which it was made leads to it, too. Another tool can still be made of the run.
+    page = http.get(f"/ui/runs/{made}").text
+    assert '<a href="/ui/ideas/orders">The tool orders</a>' in page
+    assert "Make it a tool" not in page
+    assert re.search(r'<div class="rare"><a [^>]*>Make another tool</a>', page)
+
+
+def test_a_run_that_asks_says_what_waits_since_when(http: httpx.Client) -> None:
+    run_id = ask(http, ORDERS, {"_tool": "refund", "order": 1, "amount": 5})
+    key_of(http, run_id)
+    head = text_of(http.get(f"/ui/runs/{run_id}").text.partition("</h1>")[2].partition("</p>")[0])
+    assert re.match(r"needs approval refund waits for you , asked (just now|\d+ s ago) plan", head)
+
+
+def test_a_filtered_list_says_how_many_runs_match(http: httpx.Client) -> None:
+    for run_id in [ask(http, ORDERS) for _ in range(3)]:
+        ended(http, run_id)
+    page = http.get("/ui/runs?tool=list_orders&status=done").text
+    matches = page.partition('<p class="matches">')[2].partition("</p>")[0]
+    assert text_of(matches) == "3 runs with these filters Clear"
+    assert '<p class="matches">' not in http.get("/ui/runs").text
 
 
 def row_of(http: httpx.Client, run_id: str) -> str:

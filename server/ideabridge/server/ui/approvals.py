@@ -741,7 +741,11 @@ def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
     """Return the decision on one question, as a form contains it. `plan` says whether the question
     is about a plan.
     """
-    reason = form.get("reason").strip() or None
+    reason = None
+    if name in REFUSING:
+        # The field for the reason is part of the option to refuse.
+        reason = form.get("reason").strip() or None
+
     text = form.get("value").strip()
     if name == "value":
         if not text:

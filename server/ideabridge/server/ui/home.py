@@ -29,7 +29,7 @@ from ideabridge.tools.names import counted
 from ideabridge.tools.threads import compute_in_thread
 
 _DAYS: Final = 7
-_SHOWN_RUNS: Final = 10
+_SHOWN_RUNS: Final = 8
 _SHOWN_DECISIONS: Final = 5
 _SHOWN_SERVERS: Final = 12
 _SHOWN_TOOLS: Final = 5

@@ -45,6 +45,7 @@ from ideabridge.server.views.text import skipped_line
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import LimitExceededError
+from ideabridge.tools.names import counted
 from ideabridge.tools.syntax import parse_python
 
 MOST_DRAWN: Final = 40
@@ -107,6 +108,7 @@ class About:
         draws_all: whether the graph is drawn even if there are many calls.
         is_own: whether the run belongs to the visitor.
         ui: the path that the addresses of all pages begin with.
+        tool: the published tool that was called with this run, or "".
         at: the event after which the run is shown.
         last: the last event of the run.
     """
@@ -120,6 +122,7 @@ class About:
     draws_all: bool
     is_own: bool
     ui: str
+    tool: str = ""
     at: int = 0
     last: int = 0
 
@@ -176,6 +179,9 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "input": run_input,
         "asked_for": _asked_for(record, trace, run_input),
         "is_own": about.is_own,
+        "tool": about.tool,
+        "waits_for": _waits_for(trace) if is_now and about.status == "needs_approval" else "",
+        "waits_since": _waits_since(trace) or record.updated,
         **(_UNFOLDED if history is None else _folded_values(history, trace, about, record)),
     }
 
@@ -245,6 +251,20 @@ def _folded_values(
         "shown_output": shown_output(output),
         "images": _shown(_images(machine.output), f"{about.ui}/runs/{record.id}/images/"),
     }
+
+
+def _waits_for(trace: Trace) -> str:
+    """Return what the decision is about that a run waits for, in a few words."""
+    names = [bar.name for bar in trace.bars if bar.status == "asking"]
+    if not names:
+        return "A plan" if trace.plan_asked is not None else "A call"
+    return names[0] if len(names) == 1 else counted(len(names), "call")
+
+
+def _waits_since(trace: Trace) -> float | None:
+    """Return when the oldest open question of a run was asked, or None if another run asks it."""
+    asked = [bar.asked for bar in trace.bars if bar.status == "asking" and bar.asked is not None]
+    return min(asked, default=trace.plan_asked)
 
 
 def _asked_for(record: RunRecord, trace: Trace, run_input: JSONObject) -> list[tuple[str, str]]:

@@ -68,21 +68,24 @@ class RunRows:
         thread.
         """
         outlines = self._bridge.store.runs.outlines([record.id for record in records])
-        titles = {record.title for record in records}
-        tools = {title for title in titles if self._is_tool(title, visitor)}
+        tools = {record.title: self.tool_of(record, visitor) for record in records}
         distinctions = self.distinctions.of(records)
         rows: list[RunRow] = []
         for record in records:
-            tool = record.title if record.title in tools else ""
+            tool = tools[record.title]
             distinction = distinctions.get(record.id)
             rows.append(_row(record, outlines[record.id], tool, distinction))
         return rows
 
-    def _is_tool(self, title: str, visitor: Visitor) -> bool:
-        """Return whether a title is the name of a tool that is published to a visitor."""
+    def tool_of(self, record: RunRecord, visitor: Visitor) -> str:
+        """Return the published tool that was called with a run, or "" if the run has another title
+        or the visitor does not see the tool.
+        """
+        title = record.title
         if not title.isidentifier():
-            return False
-        return self._bridge.store.publications.find(title, None, visitor.scope) is not None
+            return ""
+        is_published = self._bridge.store.publications.find(title, None, visitor.scope) is not None
+        return title if is_published else ""
 
 
 def _row(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, cast, get_args
 from urllib.parse import urlencode
 
@@ -142,13 +143,11 @@ class RunPages:
         asker = query.get("assistant", "")
         after = query.get("after") or None
 
-        # Read one more run than the page shows, to find out whether there is an older page.
-        records = listed_runs(
+        select = partial(
+            listed_runs,
             store,
             user if user and visitor.manages else visitor.scope,
-            PAGE + 1,
             status=next((listed for listed in STATUSES if listed == status), None),
-            after=after,
             chosen=RunFilter(
                 tool=conditions["tool"] or None,
                 since=conditions["since"] or None,
@@ -158,8 +157,15 @@ class RunPages:
                 failed=status == _ANY_FAILURE,
             ),
         )
+        # Read one more run than the page shows, to find out whether there is an older page.
+        records = select(limit=PAGE + 1, after=after)
         following = records[PAGE - 1].id if len(records) > PAGE else None
         filters = {key: value for key, value in query.items() if key != "after" and value}
+        matches = 0
+        if filters:
+            counted = await compute_in_thread(partial(select, limit=_MOST_COUNTED))
+            matches = len(counted)
+
         rows = await compute_in_thread(self._rows.of, records[:PAGE], visitor)
         askers = await compute_in_thread(self._askers, visitor)
         return self._site.page(
@@ -177,6 +183,8 @@ class RunPages:
             askers=sorted({*askers, asker} - {""}, key=str.lower),
             callers=_callers(store, visitor),
             filtered=bool(filters),
+            matches=matches,
+            are_more=matches == _MOST_COUNTED,
             newest=f"?{urlencode(filters)}" if after else "",
             older=f"?{urlencode({**filters, 'after': following})}" if following else "",
         )
@@ -299,7 +307,21 @@ class RunPages:
             draws_all=query.get("graph", "") == "all",
             is_own=sees_run_of(visitor_of(request).caller, record.caller),
             ui=self._site.prefix,
+            tool=self._tool_of(record, visitor_of(request)),
         )
+
+    def _tool_of(self, record: RunRecord, visitor: Visitor) -> str:
+        """Return a published tool that was called with a run, or made of it, or "" if the visitor
+        sees none.
+        """
+        called = self._rows.tool_of(record, visitor)
+        if called:
+            return called
+
+        store = self._bridge.store
+        names = [name for idea in store.ideas.of_run(record.id) for name in idea.names]
+        scope = visitor.scope
+        return next((name for name in names if store.publications.find(name, None, scope)), "")
 
     async def _page_of(
         self,
