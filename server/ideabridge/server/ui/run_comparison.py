@@ -83,7 +83,7 @@ class ComparedCall:
         sent, result: the beginning of its parameters, and the beginning of its result or error, as
             indented JSON.
         sent_digest, result_digest: the hashes of the whole values.
-        fields: the first fields in its result.
+        sent_fields, fields: the first fields in its parameters, and in its result.
     """
 
     number: int = 0
@@ -94,6 +94,7 @@ class ComparedCall:
     result: str = ""
     sent_digest: str = ""
     result_digest: str = ""
+    sent_fields: tuple[ComparedField, ...] = ()
     fields: tuple[ComparedField, ...] = ()
 
 
@@ -131,7 +132,8 @@ class ComparedPair:
 
     Attributes:
         sent, result: the lines that differ, as a unified diff without its header.
-        changes: the fields in which the results differ, if they are few.
+        sent_changes, changes: the fields in which the parameters differ, and those in which the
+            results differ, if they are few.
     """
 
     before: ComparedCall | None
@@ -139,6 +141,7 @@ class ComparedPair:
     difference: Difference
     sent: tuple[str, ...] = ()
     result: tuple[str, ...] = ()
+    sent_changes: tuple[FieldChange, ...] = ()
     changes: tuple[FieldChange, ...] = ()
 
 
@@ -193,6 +196,7 @@ def compared_run(record: RunRecord, read: KeptJournal) -> ComparedRun:
                 _beginning(result),
                 content_hash(sent),
                 content_hash(result),
+                _fields_of(sent),
                 _fields_of(result),
             )
         )
@@ -288,14 +292,18 @@ def _that_fit(pairs: list[ComparedPair]) -> list[ComparedPair]:
     room = _MOST_CHARACTERS
     for pair in pairs:
         room -= sum(map(len, pair.sent)) + sum(map(len, pair.result))
-        shown.append(pair if room >= 0 else replace(pair, sent=(), result=(), changes=()))
+        if room < 0:
+            pair = replace(pair, sent=(), result=(), sent_changes=(), changes=())
+        shown.append(pair)
     return shown
 
 
 def _pair(before: ComparedCall, now: ComparedCall) -> ComparedPair:
     sent: tuple[str, ...] = ()
+    sent_changes: tuple[FieldChange, ...] = ()
     if before.sent_digest != now.sent_digest:
         sent = _differing_lines(before.sent, now.sent)
+        sent_changes = _changes(before.sent_fields, now.sent_fields)
 
     result: tuple[str, ...] = ()
     changes: tuple[FieldChange, ...] = ()
@@ -304,7 +312,8 @@ def _pair(before: ComparedCall, now: ComparedCall) -> ComparedPair:
         changes = _changes(before.fields, now.fields)
 
     is_same = before.status == now.status and not sent and not result
-    return ComparedPair(before, now, "same" if is_same else "changed", sent, result, changes)
+    difference = "same" if is_same else "changed"
+    return ComparedPair(before, now, difference, sent, result, sent_changes, changes)
 
 
 def _differing_lines(before: str, now: str) -> tuple[str, ...]:
