@@ -15,6 +15,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -329,6 +330,9 @@ def _methods(value: Any) -> Iterator[tuple[str, Any]]:
         return
     for key, one in vars(value).items():
         raw: Any = getattr(one, "__func__", one)
+        if isinstance(one, cached_property):
+            # Callers read it like any other property.
+            raw = property(one.func)
         if (
             not key.startswith("_")
             and (inspect.isfunction(raw) or isinstance(raw, property))

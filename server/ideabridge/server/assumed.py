@@ -59,13 +59,12 @@ def may_assume(publication: Publication) -> bool:
     followed values or watches what it reads, if its program has recorded defaults, or if it can
     call an idea, because it inherits the assumptions of the called idea.
     """
-    plan = publication.plan or {}
-    modules = [call.module for call in written_calls(publication.plan_parts.calls)]
+    plan = publication.plan_parts
+    modules = [call.module for call in written_calls(plan.calls)]
     modules += [module for module, _ in publication.guide_parts.origins]
     named = any(module is not None and module.startswith(IDEA) for module in modules)
     return publication.answer != "recorded" and (
-        named
-        or any(plan.get(key) for key in ("explained", "seen", "decisions", "recorded_defaults"))
+        named or bool(plan.explained or plan.seen or plan.decisions or plan.recorded_defaults)
     )
 
 

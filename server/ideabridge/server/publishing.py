@@ -295,7 +295,7 @@ class Publishing:
             dataclasses.replace(publish_request, by=by)
         )
         self._running.published()
-        is_open = bool(publication.report and publication.report.get("open"))
+        is_open = bool(publication.report_parts.open)
         if (
             program_seconds is None
             or not is_open
@@ -528,8 +528,8 @@ class Publishing:
         """Return whether this client's model can be asked, and whether it is the mind that answered
         the published run.
         """
-        lifted = (publication.report or {}).get("run")
-        if not request.samples or not isinstance(lifted, str):
+        lifted = publication.report_parts.run
+        if not request.samples or lifted is None:
             return False
         run = await self._bridge.run(lifted, caller=request.caller)
         return run.turns.mind == SAMPLING

@@ -826,7 +826,7 @@ class Running:
             "answer": publication.answer,
             "description": publication.description,
         }
-        if (publication.report or {}).get("open") and self.bridge.configuration.programs:
+        if publication.report_parts.open and self.bridge.configuration.programs:
             saved["needs_program"] = _NEEDS_PROGRAM
 
         return saved

@@ -49,7 +49,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.publications import Evidence
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, owner_of
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.keywords import show
 
 Kind: TypeAlias = Literal["run", "person", "assistant"]
@@ -302,15 +302,14 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
         The record, with what all records together teach, or None if the record adds nothing or the
         version has no explained values.
     """
-    explained = explained_in(published.plan)
+    explained = explained_in(published.plan_parts.explained)
     if not explained:
         return None
 
     earlier = [
         read_record(record, where=f"evidence.{number}") for number, record in enumerate(records)
     ]
-    seen = object_or_empty((published.plan or {}).get("seen"))
-    profiles = {text: profile for text, profile in seen.items() if isinstance(profile, dict)}
+    profiles = published.plan_parts.seen
     # Store a run that was named even if it shows nothing new, because the published explanations
     # are based on it.
     if new.kind != "run" and not is_worth_keeping(explained, profiles, earlier, new):
@@ -322,13 +321,12 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
     )
 
 
-def explained_in(plan: JSONObject | None) -> list[Explained]:
-    """Return the explained literals of a published plan.
+def explained_in(listed: Sequence[JSON]) -> list[Explained]:
+    """Read the explained literals of a published plan: its member `explained`.
 
     Raises:
         ExplanationError: a literal is malformed; the message says where and what was expected.
     """
-    listed = list_or_empty((plan or {}).get("explained"))
     return [
         read_explained(literal, where=f"explained.{number}")
         for number, literal in enumerate(listed)
@@ -364,7 +362,7 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     if owner_of(stored.caller) != (published.owner or LOCAL):
         return None
 
-    explained = explained_in(published.plan)
+    explained = explained_in(published.plan_parts.explained)
     if not explained:
         return None
 

@@ -23,8 +23,9 @@ from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.lifting.evidence import explained_in
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.tools.encoding import JSONObject, encode_text, list_or_empty, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, object_or_empty
 from ideabridge.tools.keywords import SchemaKeywords
+from ideabridge.tools.reading import Solution
 from ideabridge.tools.typed import read_as
 
 REQUIRED: Final = "required"
@@ -81,7 +82,7 @@ def rows_of(
         explained: the literals that have several possible explanations.
         plan: the plan's calls and output.
     """
-    tools = _tools_of(plan)
+    tools = _tools_of(read_as(Solution, plan).calls)
     others: dict[str, list[Explanation]] = {}
     reasons: dict[str, str] = {}
     values: list[ReportRow] = []
@@ -111,7 +112,8 @@ def publication_rows(publication: Publication) -> list[ReportRow]:
     """Return the table of a published tool, based on its current evidence."""
     plan = publication.present_plan or {}
     arguments = publication.recording.input or {}
-    return rows_of(publication.input_schema or {}, arguments, explained_in(plan), plan)
+    explained = explained_in(publication.present_plan_parts.explained)
+    return rows_of(publication.input_schema or {}, arguments, explained, plan)
 
 
 def publication_notes(publication: Publication) -> list[str]:
@@ -119,21 +121,21 @@ def publication_notes(publication: Publication) -> list[str]:
     make an answer wrong: limits that the search reached, keys that might be data, calls that might
     have been decisions, and sources whose kind of value is checked.
     """
-    plan = publication.present_plan or {}
+    plan = publication.present_plan_parts
     notes: list[str] = []
-    for literal in explained_in(plan):
+    for literal in explained_in(plan.explained):
         at = ".".join(literal.at)
         if literal.cut:
             notes.append(f"{at}: {CUT}")
         if literal.why in NOTED:
             notes.append(f"{at}: {literal.why}")
 
-    tools = _tools_of(plan)
-    for place in list_or_empty(plan.get("decisions")):
-        if isinstance(place, int) and place < len(tools):
+    tools = _tools_of(plan.calls)
+    for place in plan.decisions:
+        if place < len(tools):
             notes.append(f"calls.{place} ({tools[place]}): {DECISION}")
 
-    sources = [source_in_words(reference, tools) for reference in object_or_empty(plan.get("seen"))]
+    sources = [source_in_words(reference, tools) for reference in plan.seen]
     if sources:
         notes.append(f"a value of another kind than before, in {joined(sources, _MOST_SOURCES)}")
 
@@ -259,8 +261,7 @@ def joined(texts: Sequence[str], most: int) -> str:
     return ", ".join(texts[:most]) + more
 
 
-def _tools_of(plan: JSONObject) -> list[str]:
-    calls = list_or_empty(plan.get("calls"))
+def _tools_of(calls: list[JSON]) -> list[str]:
     return [call.tool for call in written_calls(calls)]
 
 

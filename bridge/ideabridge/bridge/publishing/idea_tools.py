@@ -54,11 +54,9 @@ def evidence_of(publication: Publication) -> str:
     """Return a sentence that says how many runs support an idea's plan, and what they leave open;
     see `evidence_sentence`.
     """
-    explained = (publication.learned or publication.plan or {}).get("explained")
-    if not isinstance(explained, list):
-        return ""
-    tools = [call.tool for call in written_calls(publication.plan_parts.calls)]
-    return evidence_sentence(explained, tools)
+    plan = publication.present_plan_parts
+    tools = [call.tool for call in written_calls(plan.calls)]
+    return evidence_sentence(plan.explained, tools)
 
 
 _DEEPEST: Final = 50

@@ -967,9 +967,9 @@ class Publisher:
         Only the plan's run shows these notes, so a migration could not add them to plans whose run
         is gone.
         """
-        plan = publication.plan or {}
+        plan = publication.plan_parts
         origin = publication.origin
-        if "program" in plan or publication.learned is not None:
+        if plan.program is not None or publication.learned is not None:
             return []
         if origin.run is None or self.store.runs.get(origin.run) is None:
             return []
@@ -980,12 +980,12 @@ class Publisher:
                 publication.owner or caller,
                 choices=origin.choices,
                 parameters=origin.parameters,
-                strict=plan.get("strict") is True,
+                strict=plan.strict,
             )
         except IdeabridgeError as error:
             return [f"its run can no longer become this plan: {error}"]
 
-        return silent_defaults(plan, draft.plan)
+        return silent_defaults(plan, read_as(PublishedPlan, draft.plan))
 
     async def _reproduce(
         self, publication: Publication, plan: Plan, caller: str, verdict: Verdict

@@ -48,7 +48,7 @@ class Teaching:
 
     def expect(self, run: Run, publication: Publication) -> None:
         """Register a replay of a version, so that it is examined once it has ended."""
-        if (publication.plan or {}).get("explained") and len(self._open) < _MOST_REPLAYS:
+        if publication.plan_parts.explained and len(self._open) < _MOST_REPLAYS:
             self._open.append((run, publication))
 
     async def learn(self) -> None:
@@ -159,7 +159,7 @@ def without_claims(document: JSON, before: Publication | None) -> JSON:
     listed = list_or_empty(plan.get("explained"))
     if not listed:
         return document
-    if before is not None and (before.plan or {}).get("explained") == listed:
+    if before is not None and before.plan_parts.explained == listed:
         return document
 
     return with_plan_in_document(document, {**plan, "explained": [*map(_unproved, listed)]})

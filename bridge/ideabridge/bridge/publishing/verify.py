@@ -20,6 +20,7 @@ from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.replay import plan_of
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.published import PublishedPlan
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
@@ -55,8 +56,7 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
     verdict = Verdict(publication.name, publication.version, publication.answer)
     verdict.faults += checked.faults
     verdict.notes += checked.notes
-    plan = publication.plan
-    if plan is None:
+    if publication.plan is None:
         solved = publication.guide is not None
         verdict.notes.append(
             "a mind is asked each time; nothing is run"
@@ -65,7 +65,7 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
         )
         return verdict
 
-    if verdict.faults or "program" in plan or not publication.recording.has_output:
+    if verdict.faults or publication.program is not None or not publication.recording.has_output:
         # A publication without a recorded output does not come from a run. Programs are checked by
         # `Publisher.verify`, which runs them in the sandbox.
         return verdict
@@ -134,7 +134,7 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
     return inconsistency(run, plan_of(publication, publication.recording.input or {}), places)
 
 
-def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:
+def silent_defaults(published: PublishedPlan, lifted: PublishedPlan) -> list[str]:
     """Return a sentence for each recorded default that a plan uses without reporting it even though
     part of the value was copied from an earlier string. Earlier versions of ideabridge published
     such plans.
@@ -143,10 +143,10 @@ def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:
         published: the published plan.
         lifted: the plan that its run becomes today, with the same choices.
     """
-    reported = {literal.at for literal in explained_in(published)}
+    reported = {literal.at for literal in explained_in(published.explained)}
     silent = [
         literal
-        for literal in explained_in(lifted)
+        for literal in explained_in(lifted.explained)
         if literal.why == COPIED_PART and literal.at not in reported
     ]
     return [

@@ -18,6 +18,7 @@ from ideabridge.bridge.store.published import (
     PublishedGuide,
     PublishedPlan,
     PublishedRecording,
+    PublishedReport,
 )
 from ideabridge.tools.composed import SolutionSchema
 from ideabridge.tools.encoding import JSON, JSONObject, encode
@@ -278,9 +279,10 @@ class Repeated:
     times: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class NewPublication:
-    """The content of the next version of a name.
+    """The content of the next version of a name. Its documents are stored as they are, and each is
+    read once, on first access, because lists of publications use few of them.
 
     Attributes:
         name: the name of the tool.
@@ -316,12 +318,12 @@ class NewPublication:
         """
         return self.recording.guide
 
-    @property
+    @cached_property
     def plan_parts(self) -> PublishedPlan:
         """The parts of `plan`, which are empty if it is None."""
         return read_as(PublishedPlan, self.plan)
 
-    @property
+    @cached_property
     def guide_parts(self) -> PublishedGuide:
         """The parts of `guide`, which are empty if it is None."""
         return read_as(PublishedGuide, self.guide)
@@ -340,13 +342,13 @@ class NewPublication:
         """The text of the publication's program, or None if calls do not run a program."""
         return self.plan_parts.program
 
-    @property
+    @cached_property
     def recording(self) -> PublishedRecording:
         """The recorded input and output of the publication's run."""
         return PublishedRecording.of(self.recorded)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Publication(NewPublication):
     """One version of a published name: what was published, and its current state.
 
@@ -375,15 +377,25 @@ class Publication(NewPublication):
         """
         return self.origin.words_of == "assistant"
 
-    @property
+    @cached_property
     def origin(self) -> PlanOrigin:
         """The origin of the publication's plan."""
         return read_as(PlanOrigin, (self.plan or {}).get("lifting"))
 
-    @property
+    @cached_property
     def present_plan(self) -> JSONObject | None:
         """The plan that runs now: the published plan, updated by the current evidence."""
         return None if self.plan is None else {**self.plan, **(self.learned or {})}
+
+    @cached_property
+    def present_plan_parts(self) -> PublishedPlan:
+        """The parts of `present_plan`, which are empty if it is None."""
+        return read_as(PublishedPlan, self.present_plan)
+
+    @cached_property
+    def report_parts(self) -> PublishedReport:
+        """The parts of `report`, which are empty if it is None."""
+        return read_as(PublishedReport, self.report)
 
 
 @dataclass(frozen=True, slots=True)

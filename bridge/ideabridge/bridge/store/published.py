@@ -131,6 +131,11 @@ class PublishedPlan(Solution):
         recorded_defaults: the members of the input whose defaults are values of one recorded run,
             and which the author of the program does not call constant.
         pins: the pins of the tools that it calls, or None; see `runs/pins.py`.
+        explained: the values that a run copied, each in the form of `Explained.to_json`.
+        seen: what earlier runs read, keyed by reference.
+        decisions: the places of the calls that might have been decisions.
+        strict: whether the plan asks about values that were copied.
+        copied: the number of runs in which a mind copied values, or None for a program.
     """
 
     instances: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
@@ -141,6 +146,11 @@ class PublishedPlan(Solution):
     names: JSONObject | None = None
     recorded_defaults: tuple[str, ...] = ()
     pins: list[JSON] | None = None
+    explained: list[JSON] = field(default_factory=list[JSON])
+    seen: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
+    decisions: tuple[int, ...] = ()
+    strict: bool = False
+    copied: int | None = None
 
     @property
     def definitions(self) -> tuple[JSONObject, ...]:
@@ -151,6 +161,20 @@ class PublishedPlan(Solution):
     def defined(self) -> frozenset[str]:
         """The names of the tools that the plan and its context define."""
         return _names(self.definitions)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedReport:
+    """The report on a new version, `Publication.report`, without the members that people and models
+    read; see `ToolReport` for these.
+
+    Attributes:
+        run: the run that was lifted, or None if none was.
+        open: what the run leaves open; see `read_open`.
+    """
+
+    run: str | None = None
+    open: list[JSON] = field(default_factory=list[JSON])
 
 
 PlanOrGuide: TypeAlias = PublishedPlan | PublishedGuide

@@ -627,7 +627,7 @@ def _say_open(publication: Publication, ref: str) -> None:
     """Show what the copied values leave open, and the commands that settle it with a program."""
     from ideabridge.bridge.lifting.plain import read_open
 
-    points = read_open((publication.report or {}).get("open"))
+    points = read_open(publication.report_parts.open)
     if not points:
         return
     say("this works, but the run leaves open what it does for different input:", "yellow")

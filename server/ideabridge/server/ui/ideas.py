@@ -35,6 +35,7 @@ from ideabridge.bridge.store.idea import (
     StoredIdea,
 )
 from ideabridge.bridge.store.portable import without_recorded_output
+from ideabridge.bridge.store.published import PublishedPlan
 from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.users import (
@@ -876,9 +877,9 @@ def _what_a_call_does(publication: Publication) -> str:
         return "It gives the recorded answer for the recorded input."
     if publication.answer == "solve" or publication.plan is None:
         return "A model solves its task again each time, with this run as an example."
-    if "program" in publication.plan:
+    if publication.program is not None:
         return "It runs its program again, without a model."
-    calls = len(list_or_empty(publication.plan.get("calls")))
+    calls = len(publication.plan_parts.calls)
     return f"It runs its {counted(calls, 'step')} again, without a model."
 
 
@@ -1162,7 +1163,8 @@ def _choices_in(draft: Drafted, words: ReferenceWords) -> list[CopiedValue]:
     value.
     """
     plan: JSONObject = {"calls": draft.calls}
-    return [_choice(literal, plan, words) for literal in explained_in(draft.plan)]
+    explained = read_as(PublishedPlan, draft.plan).explained
+    return [_choice(literal, plan, words) for literal in explained_in(explained)]
 
 
 def _choices_of(publication: Publication) -> list[CopiedValue]:
@@ -1170,8 +1172,8 @@ def _choices_of(publication: Publication) -> list[CopiedValue]:
     the current evidence.
     """
     plan = publication.plan or {}
-    literals = explained_in(publication.learned or plan)
-    words = _words_of(list_or_empty(plan.get("calls")))
+    literals = explained_in(publication.present_plan_parts.explained)
+    words = _words_of(publication.plan_parts.calls)
     return [_choice(literal, plan, words) for literal in literals]
 
 

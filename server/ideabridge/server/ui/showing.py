@@ -294,7 +294,7 @@ def answered(publication: Publication) -> str:
         return "the recording"
     if publication.answer == "solve" or publication.plan is None:
         return "a model"
-    return "a program" if "program" in publication.plan else "a plan"
+    return "a program" if publication.program is not None else "a plan"
 
 
 _MINDS: Final = {
