@@ -130,7 +130,9 @@ def test_the_menu_leads_to_the_assistants_that_called(
         bytes_out=2,
     )
     page.goto(f"{site}modules")
-    page.get_by_role("navigation").get_by_role("link", name="Assistants").first.click()
+    menu = page.get_by_role("navigation", name="Pages")
+    menu.get_by_text("More", exact=True).click()
+    menu.get_by_role("link", name="Assistants").click()
     expect(page.get_by_text("No assistant has called yet.")).to_be_visible()
     with Store.open(tmp_path / "ideas.sqlite") as store:
         store.direct_calls.add([call], call.at)

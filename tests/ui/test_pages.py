@@ -309,6 +309,39 @@ def test_no_page_is_wider_than_a_small_phone(browser: Browser, shop_site: tuple[
         assert {path: width for path, width in widths.items() if width > 320} == {}
 
 
+def test_the_head_names_the_page_and_folds_its_actions_on_a_phone(
+    page: Page, shop_site: tuple[str, str]
+) -> None:
+    url, _ = shop_site
+    page.goto(f"{url}modules/own")
+    above = page.get_by_role("navigation", name="Pages above")
+    expect(above.get_by_role("link")).to_have_text(["Servers"])
+    expect(above.locator("[aria-current=page]")).to_have_text("own")
+    log = page.get_by_role("link", name="Log", exact=True)
+    expect(log).to_be_visible()
+    expect(page.get_by_role("button", name="Remove")).to_be_hidden()
+
+    page.set_viewport_size({"width": 390, "height": 800})
+    expect(log).to_be_hidden()
+    page.get_by_role("main").get_by_text("More", exact=True).click()
+    expect(log).to_be_visible()
+    expect(page.get_by_role("button", name="Remove")).to_be_visible()
+
+
+def test_rooms_of_everyday_work_are_in_the_menu_and_others_below_more(
+    page: Page, shop_site: tuple[str, str]
+) -> None:
+    url, _ = shop_site
+    page.goto(f"{url}home")
+    menu = page.get_by_role("navigation", name="Pages")
+    rooms = ["Home", "Approvals", "Runs", "Tools", "Servers"]
+    expect(menu.get_by_role("link")).to_have_text([re.compile(f"^{room}") for room in rooms])
+    menu.get_by_text("More", exact=True).click()
+    expect(menu.locator("details").get_by_role("link")).to_have_text(
+        ["Assistants", "Playground", "Admin", "Documentation"]
+    )
+
+
 @pytest.mark.parametrize("has_scripts", [True, False])
 def test_titles_are_searched_together_with_the_other_filters(
     browser: Browser, shop_site: tuple[str, str], *, has_scripts: bool

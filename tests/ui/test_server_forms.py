@@ -385,6 +385,9 @@ def edit(http: httpx.Client, name: str, **fields: str) -> httpx.Response:
         if field not in ("secret", "remove")
     }
     filled |= re.findall(r'type="radio" name="([^"]+)" value="([^"]+)" checked', shown)
+    command = re.search(r'<textarea [^>]*name="command"[^>]*>\n([^<]*)</textarea>', shown)
+    if command is not None:
+        filled["command"] = html.unescape(command[1])
     return send(http, "/ui/servers/edited", page=page, **{**filled, **fields})
 
 

@@ -7,14 +7,19 @@ import random
 import pytest
 
 from ideabridge.server.ui import showing
+from ideabridge.server.ui.rendering import FILES
 from ideabridge.server.ui.showing import (
     age,
     bounded,
     breakable,
     coded,
+    commands,
+    hue,
     in_one_line,
+    letters,
     omitted,
     text_of,
+    until,
 )
 from ideabridge.server.views import text as texts
 from ideabridge.server.views.text import shortened_json
@@ -132,5 +137,53 @@ def test_a_line_writes_no_more_of_a_large_value(
 def test_a_relative_time_has_the_exact_one() -> None:
     shown = age("2026-11-22T10:15:03.120+00:00", 1_795_342_563.12)
     assert 'title="2026-11-22 10:15:03 UTC"' in shown
+    assert 'datetime="2026-11-22T10:15:03Z"' in shown
     assert ">1 min ago<" in shown
     assert age(None, 1_795_342_563.12) == ""
+
+
+def test_the_time_until_a_moment_is_rounded_up_and_ends_as_an_age() -> None:
+    at = "2026-11-22T10:15:03+00:00"
+    moment = 1_795_342_503.0
+    shown = until(at, moment - 89.5 * 86_400)
+    assert 'datetime="2026-11-22T10:15:03Z"' in shown
+    assert ">in 90 days<" in shown
+    # The script lets ages grow, so it must not find this text.
+    assert "data-age" not in shown
+    assert ">1 min ago<" in until(at, moment + 60)
+    assert until(None, moment) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Claude Code", "CC"),
+        ("cursor", "Cu"),
+        ("largest_order", "LO"),
+        ("github.search", "GS"),
+        ("x", "X"),
+        ("été", "Ét"),
+        ("--", "--"),
+        ("", ""),
+    ],
+)
+def test_a_tile_has_the_first_letters_of_a_name(name: str, expected: str) -> None:
+    assert letters(name) == expected
+    assert 1 <= hue(name) <= 8
+
+
+def test_every_colour_of_a_tile_is_in_the_style_sheet() -> None:
+    styles = (FILES / "static" / "ui.css").read_text("utf-8")
+    used = {hue(f"server {number}") for number in range(200)}
+    assert {number for number in used if f".hue-{number} " not in styles} == set()
+    assert len(used) == 8
+
+
+def test_the_commands_in_a_sentence_are_parts_of_their_own() -> None:
+    parts = commands("Run `ideabridge doctor`, and correct `model`.")
+    assert [(part.text, part.is_command) for part in parts] == [
+        ("Run ", False),
+        ("ideabridge doctor", True),
+        (", and correct `model`.", False),
+    ]
+    assert commands("") == []

@@ -10,9 +10,10 @@ returns JSON text that is safe to show to people anywhere.
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from heapq import nlargest
@@ -469,15 +470,24 @@ def age_text(seconds: float) -> str:
     """Return the time since a moment in one unit: `just now`, `5 s ago`, `3 min ago`, `2 h ago`, `4
     days ago`.
     """
-    if seconds < 1:
-        return "just now"
+    return "just now" if seconds < 1 else f"{_in_one_unit(seconds, math.floor)} ago"
+
+
+def until_text(seconds: float) -> str:
+    """Return the time until a moment in one unit, rounded up: `now`, `in 5 s`, `in 3 min`, `in 2
+    h`, `in 4 days`.
+    """
+    return "now" if seconds < 1 else f"in {_in_one_unit(seconds, math.ceil)}"
+
+
+def _in_one_unit(seconds: float, whole: Callable[[float], int]) -> str:
     if seconds < 60:
-        return f"{int(seconds)} s ago"
+        return f"{whole(seconds)} s"
     if seconds < 3600:
-        return f"{int(seconds // 60)} min ago"
+        return f"{whole(seconds / 60)} min"
     if seconds < 86_400:
-        return f"{int(seconds // 3600)} h ago"
-    return f"{counted(int(seconds // 86_400), 'day')} ago"
+        return f"{whole(seconds / 3600)} h"
+    return counted(whole(seconds / 86_400), "day")
 
 
 def size_text(size: float) -> str:

@@ -71,7 +71,7 @@ MOST: Final = 200
 MOST_CARDS: Final = 20
 """Maximum number of open decisions on a page."""
 
-_ROOM: Final = 6_000
+_ROOM: Final = 5_500
 """Number of characters after which no further decision is added to a page. In its forms, a card
 contains the text of its call up to four times.
 """

@@ -39,6 +39,9 @@ OWN = "tools"
 _MOST_TOOLS: Final = 100
 """Maximum number of a server's tools on one page."""
 
+_NAMED_TOOLS: Final = 12
+"""Maximum number of a server's tools that the list of servers names."""
+
 _MOST_LINES: Final = 100
 """Maximum number of lines of a log on one page."""
 
@@ -70,6 +73,7 @@ class ServerRow:
 
     Attributes:
         status: the state of the server.
+        tools: the names of the server's first tools.
         latency: the time that calls to the server take, in seconds, or None before the first call.
         used: the time at which one of the visitor's latest runs or direct calls used the server, in
             seconds since 1970, or None if none of them did.
@@ -77,6 +81,7 @@ class ServerRow:
     """
 
     status: ModuleStatus
+    tools: list[str]
     latency: float | None
     used: float | None
     is_changed_here: bool
@@ -165,6 +170,7 @@ class ModulePages:
         rows = [
             ServerRow(
                 status,
+                [tool.name for tool in self._tools(status.name, visitor)[:_NAMED_TOOLS]],
                 self._bridge.modules[status.name].latency,
                 used.get(status.name),
                 visitor.manages and is_changed_here(self._bridge.configuration, status.name),

@@ -6,6 +6,7 @@ import difflib
 import re
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -26,6 +27,7 @@ from ideabridge.tools.names import (
     printable,
     readable_json,
     size_text,
+    until_text,
     visible,
     whole_duration_text,
 )
@@ -59,8 +61,21 @@ def age(at: float | str | None, now: float) -> Markup:
     if not at:
         return Markup()
     seconds = max(0, int(now - _seconds(at)))
-    element = Markup('<time data-age="{}" title="{} UTC">{}</time>')
-    return element.format(seconds, moment(at), ago(at, now))
+    element = Markup('<time data-age="{}" title="{} UTC" datetime="{}">{}</time>')
+    return element.format(seconds, moment(at), machine_moment(at), ago(at, now))
+
+
+def until(at: float | str | None, now: float) -> Markup:
+    """Return the time until a moment, such as `in 3 days`, or its age if it is over, in an element
+    with the exact time.
+    """
+    if not at:
+        return Markup()
+    seconds = _seconds(at) - now
+    if seconds <= 0:
+        return age(at, now)
+    element = Markup('<time title="{} UTC" datetime="{}">{}</time>')
+    return element.format(moment(at), machine_moment(at), until_text(seconds))
 
 
 def _seconds(at: float | str) -> float:
@@ -73,6 +88,11 @@ def _seconds(at: float | str) -> float:
 def moment(at: float | str | None) -> str:
     """Return a time in UTC as text, such as `2026-11-22 10:15:03`, or "" for None."""
     return exact_moment(at).partition(".")[0]
+
+
+def machine_moment(at: float | str) -> str:
+    """Return a time in UTC as HTML writes it, such as `2026-11-22T10:15:03Z`."""
+    return f"{moment(at).replace(' ', 'T')}Z"
 
 
 def exact_moment(at: float | str | None) -> str:
@@ -180,6 +200,29 @@ def coded(text: str) -> Markup:
         for place, part in enumerate(parts)
     ]
     return Markup().join(shown)
+
+
+_COMMAND: Final = re.compile(r"`((?:ideabridge|pip) [^`]+)`")
+
+
+@dataclass(frozen=True, slots=True)
+class AdvicePart:
+    """A part of a sentence that advises a person.
+
+    Attributes:
+        text: the part. A command is without its backticks.
+        is_command: whether the part is a command for a terminal.
+    """
+
+    text: str
+    is_command: bool
+
+
+def commands(sentence: str) -> list[AdvicePart]:
+    """Divide a sentence at the commands that it quotes between backticks."""
+    pieces = _COMMAND.split(sentence)
+    parts = [AdvicePart(piece, place % 2 == 1) for place, piece in enumerate(pieces)]
+    return [part for part in parts if part.text]
 
 
 def words(status: str) -> str:
@@ -316,9 +359,11 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "whole_seconds": whole_duration_text,
     "breakable": breakable,
     "coded": coded,
+    "commands": commands,
     "size": size,
     "age": age,
     "ago": ago,
+    "until": until,
     "moment": moment,
     "exact_moment": exact_moment,
     "json": as_json,

@@ -71,6 +71,9 @@ _REST_SECONDS: Final = 1.0
 """Minimum time, in seconds, between two events on one stream."""
 
 
+_DOCUMENTATION: Final = "https://github.com/ideabridge/ideabridge/blob/main/docs/index.md"
+"""The page with all documents, as `pyproject.toml` names it."""
+
 _HOME: Final = PageLink("/home", "Home")
 
 _LISTS: Final[dict[type[IdeabridgeError], PageLink]] = {
@@ -200,6 +203,7 @@ class Site:
             "waiting": self.waiting(visitor),
             "failing": sum(light(status) == "failing" for status in self.servers(visitor)),
             "revision": request.scope[REVISION],
+            "documentation": _DOCUMENTATION,
             "link_command": self.front.running.deciding.commands.link,
             "now": time.time(),
         }

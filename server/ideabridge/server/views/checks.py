@@ -113,7 +113,7 @@ def check_interpreter(findings: Findings) -> None:
             "interpreter",
             str(error),
             wrong=True,
-            hint="`pip install pydantic-monty`; only plans that use compute need it",
+            hint="Run `pip install pydantic-monty` if your plans use compute.",
         )
 
 
@@ -129,8 +129,8 @@ def check_sqlite(findings: Findings) -> None:
         f"{described()}, which has the WAL-reset bug; ideabridge works around it, but some writes "
         "take longer",
         hint=(
-            f"for a fixed version (SQLite {FIXED_IN}): `pip install pysqlite3`, or a Python "
-            "with one"
+            f"To get a fixed version (SQLite {FIXED_IN}), run `pip install pysqlite3`, or use a "
+            "Python that has one."
         ),
     )
 
@@ -141,8 +141,8 @@ def check_configuration(findings: Findings, configuration: Configuration) -> Non
 
     if configuration.source is None and configuration.untrusted is None:
         hint = (
-            "`ideabridge servers import HOST --write` creates one from the servers that a host "
-            "already has"
+            "Run `ideabridge servers import HOST --write` to create one from the servers that an "
+            "assistant already has."
         )
         findings.add(
             "configuration",
@@ -219,7 +219,7 @@ def check_store(findings: Findings, configuration: Configuration) -> None:
     rescued = [] if is_server else rescued_of(Path(path))
     if rescued:
         names = ", ".join(file.name for file in rescued)
-        hint = f"to use one, move it to {path} while nothing uses the store; otherwise delete it"
+        hint = f"To use one, move it to {path} while nothing uses the store. Otherwise, delete it."
         findings.add(
             "store", f"saved from a store that was deleted while in use: {names}", hint=hint
         )
@@ -405,7 +405,7 @@ async def check_mind(findings: Findings, configuration: Configuration) -> None:
         try:
             names = await mind.models()
         except IdeabridgeError as error:
-            hint = hint or "start the server, or correct `model` in the configuration"
+            hint = hint or "Start the server, or correct `model` in the configuration."
             findings.add("mind", f"{error} ({text})", wrong=True, hint=hint)
             return
 
@@ -450,8 +450,8 @@ def check_hosts(findings: Findings, project: Path) -> None:
             findings.add(f"client {host.name}", f"has ideabridge in {', '.join(found.ours)}")
         elif found.others:
             hint = (
-                f"`ideabridge servers import {host.name} --move`, then `ideabridge "
-                f"install {host.name} --write`"
+                f"Run `ideabridge servers import {host.name} --move`, and then `ideabridge "
+                f"install {host.name} --write`."
             )
             findings.add(
                 f"client {host.name}",
@@ -477,7 +477,7 @@ def check_hosts(findings: Findings, project: Path) -> None:
             "folder that the client starts it in",
         )
     if absent:
-        hint = "`ideabridge install CLIENT` sets one up"
+        hint = "Run `ideabridge install CLIENT` to set one up."
         text = f"not set up: {', '.join(absent)}"
         findings.add("other clients", text, hint=hint, unused=True)
 
@@ -553,7 +553,7 @@ def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer
                 f"{server.file} starts ideabridge with {server.program}, which does not exist, is "
                 "not executable, or is not on this PATH",
                 wrong=True,
-                hint=f"`ideabridge install {host.name} --write` names an existing program",
+                hint=f"Run `ideabridge install {host.name} --write` to name an existing program.",
             )
 
     others = [server.shown for server in missing if server.name != SERVER_NAME]

@@ -433,6 +433,32 @@
     for (const menu of document.querySelectorAll("details.more[open]")) menu.open = menu.contains(event.target);
   });
 
+  // -- copying ------------------------------------------------------------------------------------------------------
+
+  // Browsers let a page write to the clipboard only at a secure address. Elsewhere, copy a selection, as before.
+  async function copyText(text) {
+    if (navigator.clipboard) return navigator.clipboard.writeText(text);
+    const field = document.createElement("textarea");
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    await copyText(button.dataset.copy);
+    const label = button.getAttribute("aria-label");
+    button.classList.add("is-copied");
+    button.setAttribute("aria-label", "Copied");
+    setTimeout(() => {
+      button.classList.remove("is-copied");
+      button.setAttribute("aria-label", label);
+    }, 2000);
+  });
+
   // -- choosing several ---------------------------------------------------------------------------------------------
 
   document.addEventListener("change", (event) => {
