@@ -15,6 +15,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
+from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from heapq import nlargest
 from importlib import import_module
@@ -505,6 +506,11 @@ def size_text(size: float) -> str:
         size /= 1024
 
     return f"{size:,.1f}".removesuffix(".0") + f" {unit}"
+
+
+def matches_any(name: str, patterns: Iterable[str]) -> bool:
+    """Return whether a name matches one of the patterns, which can contain `*`, `?` and `[abc]`."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def counted(number: float, noun: str) -> str:

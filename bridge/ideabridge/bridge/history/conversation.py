@@ -17,7 +17,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -36,6 +35,7 @@ from ideabridge.tools.encoding import (
     nests_deeper,
 )
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import matches_any
 
 MAX_LINE: Final = 32 * 1024 * 1024
 """Maximum length of a line, in bytes. Hosts write pictures into lines."""
@@ -608,7 +608,7 @@ def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) 
         names = {entry.name for entry in entries}
         for entry in entries:
             plain = entry.name.removesuffix(COMPRESSED)
-            is_log = any(fnmatchcase(plain, pattern) for pattern in patterns)
+            is_log = matches_any(plain, patterns)
             if entry.is_symlink():
                 links += is_log or entry.is_dir()
             elif entry.is_dir(follow_symlinks=False):

@@ -45,7 +45,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Final, NamedTuple, cast
 
 from ideabridge.bridge.context.computed import Computations, holds
@@ -75,7 +74,7 @@ from ideabridge.bridge.loop.settings import ModuleOrder, Settings
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
-from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.names import did_you_mean, matches_any
 from ideabridge.tools.tool import EVERY_MODULE, META_PROPERTIES, Order, Tool
 
 
@@ -972,11 +971,9 @@ class ListedOrder:
     def _reads(self, tool: Tool) -> bool:
         own = self._modules.get(tool.module or "", _DEFAULT)
         name = tool.name_in_module
-        if any(fnmatchcase(name, pattern) for pattern in own.changes):
+        if matches_any(name, own.changes):
             return False
-        if tool.annotations.read_only is True:
-            return True
-        return any(fnmatchcase(name, pattern) for pattern in own.reads)
+        return tool.annotations.read_only is True or matches_any(name, own.reads)
 
     def may_change(self, call: Call) -> bool:
         """Return whether a call might change something. If so, later calls wait for it, and the

@@ -4,7 +4,6 @@ omitted tool.
 
 from __future__ import annotations
 
-import fnmatch
 import re
 import time
 from collections.abc import Iterable
@@ -21,7 +20,7 @@ from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.keywords import DEFINITIONS, SchemaKeywords, references_in, show
-from ideabridge.tools.names import folded, known_as
+from ideabridge.tools.names import folded, known_as, matches_any
 from ideabridge.tools.rename import rename_meta_parameters
 from ideabridge.tools.tool import Annotations, SentSchema, Tool
 from ideabridge.tools.typed import read_as
@@ -170,16 +169,15 @@ def is_allowed(module: str, name: str, configuration: ModuleConfiguration) -> bo
     name of the tool. `deny` must match none of the names by which the tool can be called
     (`known_as`).
     """
-    names = known_as(name, None, module) if configuration.deny else ()
-    for pattern in configuration.deny:
-        if fnmatch.fnmatchcase(name, pattern):
-            return False
-        if any(fnmatch.fnmatchcase(callable_name, folded(pattern)) for callable_name in names):
+    if matches_any(name, configuration.deny):
+        return False
+    if configuration.deny:
+        folded_patterns = [folded(pattern) for pattern in configuration.deny]
+        names = known_as(name, None, module)
+        if any(matches_any(callable_name, folded_patterns) for callable_name in names):
             return False
 
-    if configuration.allow is None:
-        return True
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in configuration.allow)
+    return configuration.allow is None or matches_any(name, configuration.allow)
 
 
 def _short(name: str) -> str:
