@@ -20,7 +20,7 @@ from ideabridge.server.ui.distinctions import Distinction, Distinctions
 from ideabridge.server.views.records import CallOutcomes, errors_of, run_status
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RunRow:
     """A row in the list of runs.
 
@@ -44,11 +44,11 @@ class RunRow:
     errors: int
     seconds: float | None
     waiting: float | None
-    asker: AskingProgram | None = None
-    tool: str = ""
-    dots: CallDots | None = None
-    distinction: Distinction | None = None
-    calls: CallOutcomes | None = None
+    asker: AskingProgram | None
+    tool: str
+    dots: CallDots | None
+    distinction: Distinction | None
+    calls: CallOutcomes | None
 
 
 class RunRows:
@@ -100,22 +100,21 @@ def _row(
     elif status == "needs_approval":
         waiting = time.time() - _seconds(record.updated)
 
+    has_ended = status in ENDED or status == "interrupted"
+    # The marks do not cover all events of a long run, so its calls cannot be counted.
+    is_cut = record.last_event > OUTLINED
     return RunRow(
-        record,
-        status,
-        reason,
-        errors_of(record),
-        seconds,
-        waiting,
-        AskingProgram.of_run(record),
-        tool,
-        call_dots(
-            marks,
-            has_ended=status in ENDED or status == "interrupted",
-            is_cut=record.last_event > OUTLINED,
-        ),
-        distinction,
-        _outcomes(record, marks),
+        record=record,
+        status=status,
+        reason=reason,
+        errors=errors_of(record),
+        seconds=seconds,
+        waiting=waiting,
+        asker=AskingProgram.of_run(record),
+        tool=tool,
+        dots=call_dots(marks, has_ended=has_ended, is_cut=is_cut),
+        distinction=distinction,
+        calls=None if is_cut else _outcomes(marks),
     )
 
 
@@ -124,13 +123,8 @@ def _seconds(moment: str) -> float:
     return datetime.fromisoformat(moment).timestamp()
 
 
-def _outcomes(record: RunRecord, marks: list[CallMark]) -> CallOutcomes | None:
-    """Return how many calls of a run ended and how many of them have no result. Return None for a
-    long run, because `marks` does not cover all its events.
-    """
-    if record.last_event > OUTLINED:
-        return None
-
+def _outcomes(marks: list[CallMark]) -> CallOutcomes:
+    """Return how many calls of a run ended and how many of them have no result."""
     failures: dict[int, CallFailure | None] = {}
     for mark in marks:
         if mark.event == "call_finished" or mark.failure is not None:
