@@ -312,7 +312,8 @@ class Finding:
                     refused.append({"tool": name, "why": reason})
             return refused[:_QUESTIONS]
 
-        for owner in self._bridge.modules.names if module is None else [module]:
+        owners = self._bridge.modules.names if module is None else [module]
+        for owner in owners:
             owner_module = self._bridge.modules[owner]
             for name in owner_module.refused:
                 if name in names:

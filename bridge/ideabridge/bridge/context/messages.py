@@ -94,7 +94,7 @@ class Message:
         value: the text of a text message, or the typed value of any other message.
         kind: the kind of a `data` message, which can be the name of a registered type. For other
             messages, the same as `type`.
-        instance: `_instance`, or "" if there is none.
+        instance: `_instance`, or "".
         schema, description: the members of the same names.
     """
 

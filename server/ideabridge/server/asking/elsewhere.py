@@ -97,7 +97,11 @@ class CallsElsewhere:
 
     def _look(self, about: set[str] | None) -> None:
         keys = {key for key in self._held_keys() if about is None or key in about}
-        for row, value in self._bridge.store.settings.under(f"{_TOPIC} ").items() if keys else ():
+        if not keys:
+            return
+
+        rows = self._bridge.store.settings.under(f"{_TOPIC} ")
+        for row, value in rows.items():
             key = row.removeprefix(f"{_TOPIC} ").partition(".")[0]
             question = cast("JSONObject", decode_trusted(value))
             if key in keys and "responses" in question and row not in self._serving:

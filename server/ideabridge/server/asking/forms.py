@@ -367,11 +367,10 @@ def message(
     If the parameters do not fit, the message contains the start, the end, the length and the
     SHA-256 of each long value, and a command that shows everything.
     """
-    lines = [
-        _headline(request),
-        *([f"The last answer was not accepted: {clipped_for_form(fault)}"] if fault else []),
-        "",
-    ]
+    lines = [_headline(request)]
+    if fault:
+        lines.append(f"The last answer was not accepted: {clipped_for_form(fault)}")
+    lines.append("")
     if request.inquiry is not None:
         lines += _words_of_module(request.inquiry)
         lines[-1] += " The call that asks:"

@@ -100,6 +100,16 @@ def say(text: str, style: str | None = None) -> None:
     err().print(printable(text), style=style)
 
 
+def say_wrapped(text: str, style: str | None = None, *, further: str = "") -> None:
+    """Print a line for the person on standard error, wrapped to the width of the terminal.
+    Continuation lines begin with `further`.
+    """
+    width = terminal_width(of_errors=True)
+    lines = [text] if width is None else wrapped(text, width, further=further)
+    for line in lines:
+        say(line, style)
+
+
 def report(message: str) -> None:
     """Print an error on standard error, with one line for each problem."""
     console = err()

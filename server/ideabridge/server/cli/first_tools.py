@@ -14,9 +14,8 @@ from ideabridge.server.cli.console import (
     read_line,
     report,
     say,
-    terminal_width,
+    say_wrapped,
     working,
-    wrapped,
 )
 from ideabridge.server.cli.options import Options
 from ideabridge.server.cli.publishing import publish_suggestion
@@ -142,9 +141,12 @@ async def _offer_tools(options: Options, bridge: Bridge, record: SetupRecord) ->
         _tell(f"{number}. {suggestion.signature}, done {counted(suggestion.times, 'time')}", "bold")
         effect = "may change something" if suggestion.changes else "only reads"
         _tell(f"   {' → '.join(suggestion.tools)} ({effect}): {suggestion.title}", "dim")
-        for point in suggestion.open[:1]:
+        if suggestion.open:
+            text = f"   open: {suggestion.open[0].line}"
             more = len(suggestion.open) - 1
-            _tell(f"   open: {point.line}{f' (and {more} more)' if more else ''}", "yellow")
+            if more:
+                text = f"{text} (and {more} more)"
+            _tell(text, "yellow")
 
     await let_read()
     for suggestion in await _ask_which(suggestions):
@@ -256,6 +258,4 @@ def _is_approved(tool: Tool, approved: dict[str, tuple[str, ...]]) -> bool:
 
 
 def _tell(text: str, style: str | None = None) -> None:
-    width = terminal_width(of_errors=True)
-    for line in [text] if width is None else wrapped(text, width, further="   "):
-        say(line, style)
+    say_wrapped(text, style, further="   ")

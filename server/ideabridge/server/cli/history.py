@@ -314,7 +314,11 @@ def _counts(logs: HostLogs, report: HistoryReport) -> list[str]:
     unread = ", ".join(
         f"{counted(count, 'line')} {why}" for why, count in report.unread.most_common()
     )
-    lines = [f"{counted(report.logs, 'log')} read{f'; left out: {unread}' if unread else ''}"]
+    read = f"{counted(report.logs, 'log')} read"
+    if unread:
+        read = f"{read}; left out: {unread}"
+
+    lines = [read]
     if report.repaired:
         lines.append(f"{counted(report.repaired, 'damaged line')} repaired")
 

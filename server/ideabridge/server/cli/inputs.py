@@ -185,9 +185,13 @@ def expect_names(arguments: JSONObject, names: Collection[str], taker: str) -> N
     for name in arguments:
         if name in names:
             continue
+        problem = f"--input: {taker} has no parameter {name[:60]!r}"
+        if not names:
+            raise UsageError(f"{problem}; it takes no input")
+
+        message = f"{problem}; {list_names(names)}"
         hint = did_you_mean(name, names)
-        taken = f"{list_names(names)}{'.' if hint else ''}{hint}" if names else "it takes no input"
-        raise UsageError(f"--input: {taker} has no parameter {name[:60]!r}; {taken}")
+        raise UsageError(f"{message}.{hint}" if hint else message)
 
 
 def expect_parameters(arguments: JSONObject, schema: JSONObject, taker: str) -> None:

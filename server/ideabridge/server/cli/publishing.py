@@ -654,10 +654,10 @@ def _audience_text(name: str, shares: tuple[str, ...]) -> str:
 
     if not shares:
         return f"only its owner can use {name}"
-    return (
-        f"{name} is shared with "
-        f"{'everybody' if EVERYBODY in shares else ', '.join(map(person_of, shares))}"
-    )
+    if EVERYBODY in shares:
+        return f"{name} is shared with everybody"
+    people = ", ".join(map(person_of, shares))
+    return f"{name} is shared with {people}"
 
 
 @app.command("share")

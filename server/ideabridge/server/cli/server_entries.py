@@ -21,9 +21,7 @@ from ideabridge.server.cli.console import (
     UsageError,
     at_terminal,
     print_json,
-    say,
-    terminal_width,
-    wrapped,
+    say_wrapped,
 )
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.servers import app
@@ -156,7 +154,8 @@ def add_server(
         return ExitCode.DONE
 
     _tell(f"{name} is in {file.title}", "green")
-    _tell(f"  {'it starts' if 'command' in entry else 'its address'}: {started_by(entry)}")
+    label = "it starts" if "command" in entry else "its address"
+    _tell(f"  {label}: {started_by(entry)}")
     _say_backup(outcome)
     _say_secrets(addition, stored_in)
     _say_unfound(entry)
@@ -680,8 +679,5 @@ def _tell(text: str, style: str | None = None) -> None:
     """Report a line, wrapped to the width of the terminal. Continuation lines are indented
     further.
     """
-    width = terminal_width(of_errors=True)
-    indent = " " * (len(text) - len(text.lstrip()) + 2)
-    lines = [text] if width is None else wrapped(text, width, further=indent)
-    for line in lines:
-        say(line, style)
+    indent = len(text) - len(text.lstrip()) + 2
+    say_wrapped(text, style, further=" " * indent)

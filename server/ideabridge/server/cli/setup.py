@@ -17,6 +17,7 @@ from ideabridge.server.cli.console import (
     read_line,
     report,
     say,
+    say_wrapped,
     show_line,
     terminal_width,
     wrapped,
@@ -203,12 +204,12 @@ def _show(plan: SetupPlan, write: Callable[[str], None], width: int | None) -> N
 
     rows = pages.server_rows(plan)
     of_project = pages.project_rows(plan)
-    for line in (
-        wrapped_table(pages.TITLES, rows, width)
-        if rows
-        else ["Your clients have no servers of their own."]
-    ):
-        write(line)
+    if rows:
+        for line in wrapped_table(pages.TITLES, rows, width):
+            write(line)
+    else:
+        write("Your clients have no servers of their own.")
+
     if of_project:
         write("")
         write("Servers of this project, chosen by the author of its files:")
@@ -238,7 +239,8 @@ def _section(
     if not lines:
         return
     write("")
-    for part in [title] if width is None else wrapped(title, width):
+    parts = [title] if width is None else wrapped(title, width)
+    for part in parts:
         write(part)
 
     for line in lines:
@@ -259,7 +261,7 @@ async def _ask(plan: SetupPlan) -> Choice | None:
         return "copy" if confirm("Do this?") else None
 
     say("")
-    _tell(
+    say_wrapped(
         "Copied servers also stay in their clients. Each of them then starts twice: for the "
         "client, and behind ideabridge. Moved servers are removed from your own files of the "
         "clients."
@@ -325,10 +327,10 @@ def _say_done(outcome: SetupOutcome) -> None:
 
     for place in dict.fromkeys(place for _, place in outcome.secrets):
         names = [name for name, stored_in in outcome.secrets if stored_in == place]
-        _tell(f"{listed_words(names)}: in {place}", further="  ")
+        say_wrapped(f"{listed_words(names)}: in {place}", further="  ")
 
     files = listed_words([near(path) for path in outcome.written])
-    _tell(f"written: {files}", "green", further="  ")
+    say_wrapped(f"written: {files}", "green", further="  ")
 
 
 def _say_next(plan: SetupPlan) -> None:
@@ -339,26 +341,21 @@ def _say_next(plan: SetupPlan) -> None:
     say("")
     if titles and plan.service is not None:
         text = f"1. Restart {listed_words(titles)}. They connect to the service then."
-        _tell(text, further="   ")
+        say_wrapped(text, further="   ")
     elif titles:
-        _tell(f"1. Restart {listed_words(titles)}. They start ideabridge then.", further="   ")
+        say_wrapped(
+            f"1. Restart {listed_words(titles)}. They start ideabridge then.", further="   "
+        )
     else:
-        _tell("1. No client was found yet. `ideabridge install HOST` prints what a client needs.")
-    _tell(
+        say_wrapped(
+            "1. No client was found yet. `ideabridge install HOST` prints what a client needs."
+        )
+    say_wrapped(
         "2. `ideabridge servers list` shows which servers can be reached, and why others cannot.",
         further="   ",
     )
-    _tell('3. Ask one of the clients: "Which tools can ideabridge call?"')
-    _tell("4. `ideabridge setup --undo` restores everything.")
-
-
-def _tell(text: str, style: str | None = None, further: str = "") -> None:
-    """Report a line, wrapped to the width of the terminal. Continuation lines begin with
-    `further`.
-    """
-    width = terminal_width(of_errors=True)
-    for line in [text] if width is None else wrapped(text, width, further=further):
-        say(line, style)
+    say_wrapped('3. Ask one of the clients: "Which tools can ideabridge call?"')
+    say_wrapped("4. `ideabridge setup --undo` restores everything.")
 
 
 # -- undo ------------------------------------------------------------------------------------------
@@ -386,7 +383,7 @@ def _undo(options: Options, *, dry_run: bool, yes: bool) -> int:
         print_json({"done": True, "steps": [step.to_json() for step in undone]})
     else:
         for step in undone:
-            _tell(step.text, _STYLES[step.result], further="  ")
+            say_wrapped(step.text, _STYLES[step.result], further="  ")
     return ExitCode.FAILED if any(step.result == "failed" for step in undone) else ExitCode.DONE
 
 
@@ -408,7 +405,7 @@ def _undo_refusal(
 
     say("These will be restored:")
     for line in lines:
-        _tell(f"  {line}", further="    ")
+        say_wrapped(f"  {line}", further="    ")
     return None if confirm("Restore them?") else ("nothing was changed", ExitCode.FAILED)
 
 

@@ -184,11 +184,10 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool)
         name = _file_name(document, ref)
         write_text(folder / f"{name}.json", _text(document), "--folder", named=False)
 
-    say(
-        f"{counted(len(refs) - refused, 'idea')} written to "
-        f"{folder}{f', {refused} refused' if refused else ''}",
-        "green",
-    )
+    text = f"{counted(len(refs) - refused, 'idea')} written to {folder}"
+    if refused:
+        text = f"{text}, {refused} refused"
+    say(text, "green")
     return 1 if refused else 0
 
 

@@ -107,17 +107,9 @@ class Repository:
 
         Return None if git cannot compare, because a shallow clone does not have the parent.
         """
-        has_parent = (
-            "\nparent " in _git(self.root, "cat-file", "commit", "HEAD").split("\n\n", 1)[0]
-        )
-        words = [
-            "diff-tree",
-            "-r",
-            "-M",
-            "--no-commit-id",
-            *(["HEAD^1"] if has_parent else ["--root"]),
-            "HEAD",
-        ]
+        header, _, _ = _git(self.root, "cat-file", "commit", "HEAD").partition("\n\n")
+        before = "HEAD^1" if "\nparent " in header else "--root"
+        words = ["diff-tree", "-r", "-M", "--no-commit-id", before, "HEAD"]
         try:
             numbers, _, patch = _git(self.root, *words, "--numstat", "--patch").partition("\n\n")
         except DemoSetupError:

@@ -244,9 +244,8 @@ class IdeaSkills:
             publication.description.strip(),
             "",
         ]
-        lines.append(
-            f"Call the tool `{publication.name}` of this server. {_READS if reads else _CHANGES}"
-        )
+        effect = _READS if reads else _CHANGES
+        lines.append(f"Call the tool `{publication.name}` of this server. {effect}")
         step: JSONObject = {"_tool": publication.name, "_module": f"idea:{publication.name}"}
         lines.append(
             "If your list of tools does not contain it, call `run_plan` with the call "

@@ -587,7 +587,8 @@ def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
     do.
     """
     place_list = _line(", ".join(places), _MOST_REASON)
-    holds = f"{place_list} {'contains' if len(places) == 1 else 'contain'} what looks like a secret"
+    verb = "contains" if len(places) == 1 else "contain"
+    holds = f"{place_list} {verb} what looks like a secret"
     problem = f"{holds}, and {adoption.target.file} may be in a repository"
     return f"{problem}. Write ${{VAR}} in its place in {adoption.file}, and set the variable"
 

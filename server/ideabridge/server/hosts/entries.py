@@ -460,13 +460,10 @@ def _settings(entry: JSONObject) -> dict[str, str]:
     """Return each setting of an entry as text."""
     settings: dict[str, str] = {}
     if "command" in entry or "url" in entry:
-        words = entry.get("args")
-        start = [
-            entry.get("command", entry.get("url")),
-            *(words if isinstance(words, list) else []),
-        ]
         name = "starts" if "command" in entry else "calls"
-        settings[name] = shlex.join(map(str, start)) if len(start) > 1 else str(start[0])
+        start = str(entry.get("command", entry.get("url")))
+        words = list_or_empty(entry.get("args"))
+        settings[name] = shlex.join([start, *map(str, words)]) if words else start
 
     for key, value in entry.items():
         if key in ("command", "args", "url"):

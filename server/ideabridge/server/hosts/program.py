@@ -124,8 +124,11 @@ def _source(*, shared: bool) -> tuple[str, str]:
 
     repository = origin.get("vcs_info")
     if isinstance(repository, dict):
+        package = f"{repository.get('vcs')}+{url}"
         revision = repository.get("requested_revision") or repository.get("commit_id")
-        return f"{repository.get('vcs')}+{url}{f'@{revision}' if revision else ''}", ""
+        if revision:
+            package = f"{package}@{revision}"
+        return package, ""
     if not url.startswith("file:"):
         return url, ""
     if shared:

@@ -385,7 +385,8 @@ class _Translator:
     def _pass_on(self, key: str, value: JSON) -> None:
         """Read a list of variables whose values the host passes on from its own environment."""
         names: dict[str, str] = {}
-        for item in value if isinstance(value, list) else [value]:
+        items = value if isinstance(value, list) else [value]
+        for item in items:
             if isinstance(item, dict) and item.get("source") == "remote":
                 self._note(f"'{key}' names a variable of another machine, which is left out")
                 continue

@@ -163,9 +163,8 @@ class RequestWatch:
             method = scope["method"]
             path = f"/{scope['path'].strip('/').partition('/')[0]}"
             method = method if method in _HTTP_METHODS else "unknown"
-            served = scope[_KEY] = ServedRequest(
-                f"{method} {path if path in _PATHS else 'elsewhere'}"
-            )
+            path = path if path in _PATHS else "elsewhere"
+            served = scope[_KEY] = ServedRequest(f"{method} {path}")
             done = False
 
             async def watched_send(message: Message) -> None:

@@ -240,7 +240,8 @@ class SetupPlan:
             )
             places.setdefault(place.path, (planned.host, place))
 
-        for source in self.movable() if choice == "move" else ():
+        removable = self.movable() if choice == "move" else []
+        for source in removable:
             place = source.adoption.place
             edits.setdefault(place.path, []).append(
                 EntryEdit(place.keys, source.adoption.name, None, place.is_list)

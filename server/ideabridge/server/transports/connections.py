@@ -456,7 +456,8 @@ class GuardedProtocol(H11Protocol):
         body = self.conn.their_state is h11.SEND_BODY
         # Without a request, or after an answer has begun, close the connection without a message.
         if not self.cycle.response_started if body else self._arrived:
-            text = f"the {'body' if body else 'headers'} of the request did not arrive in time".encode()
+            part = "body" if body else "headers"
+            text = f"the {part} of the request did not arrive in time".encode()
             self.transport.write(
                 b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\nconnection: close\r\n"
                 b"content-length: %d\r\n\r\n%b" % (len(text), text)

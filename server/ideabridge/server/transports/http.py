@@ -140,7 +140,12 @@ def bind_socket(host: str, port: int, *, token: str | None, guarded: bool = Fals
 def url_of(listening: socket.socket) -> str:
     """Return the URL for clients."""
     host, port = cast("tuple[str, int]", listening.getsockname()[:2])
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}{CALLS}"
+    return f"http://{_in_address(host)}:{port}{CALLS}"
+
+
+def _in_address(host: str) -> str:
+    """Return a host as it stands in an address: an IPv6 address is put in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def reachable(url: str, names: tuple[str, ...]) -> str:
@@ -161,12 +166,9 @@ def host_names_of(host: str, allowed: tuple[str, ...]) -> HostNames:
     """
     names = list(_LOOPBACK_NAMES)
     if not is_loopback(host):
-        host_in_address = f"[{host}]" if ":" in host else host
-        names += [
-            *(() if host in _EVERYWHERE else (host_in_address,)),
-            socket.gethostname(),
-            socket.getfqdn(),
-        ]
+        names += [socket.gethostname(), socket.getfqdn()]
+        if host not in _EVERYWHERE:
+            names.append(_in_address(host))
     return HostNames((*names, *allowed))
 
 

@@ -103,10 +103,14 @@ def call_dots(
 
     numbers = Counter(outcomes)
     parts = [f"{numbers[name]} {words}" for name, words in _WORDS.items() if numbers[name]]
+    label = f"{counted(len(calls), 'call')}: {', '.join(parts)}"
+    if is_cut:
+        label = f"the first {label}"
+
     shown = outcomes[:_MOST_DOTS]
     return CallDots(
         outcomes=tuple(shown),
         more=len(outcomes) - len(shown),
         is_cut=is_cut,
-        label=f"{'the first ' if is_cut else ''}{counted(len(calls), 'call')}: {', '.join(parts)}",
+        label=label,
     )

@@ -42,7 +42,7 @@ class IdeaFile:
         name: the name of the file.
         tool: the name of the tool in the file, or "" if the file cannot be read.
         state: see `FileState`.
-        why: the reason for the state, or "" if there is none.
+        why: the reason for the state, or "".
         is_written: whether a person wrote the file, so that it can be opened in the editor. A file
             that comes from a run is saved with a command instead.
     """

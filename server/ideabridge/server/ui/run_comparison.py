@@ -105,7 +105,7 @@ class ComparedRun:
     Attributes:
         calls: the first calls of the run.
         omitted: the number of further calls in the run.
-        output: the beginning of its output as indented JSON, or "" if it has none.
+        output: the beginning of its output as indented JSON, or "".
         output_digest: the hash of the whole output.
         fields: the first fields in its output.
     """

@@ -553,7 +553,8 @@ class ServerForms:
         planned = self._planned(name, typed, before, chosen)
         stored_in = planned.store_secrets()
         edited = planned.file.write(name, planned.entry)
-        self._record(f"{name} was {'added' if before is None else 'changed'}", edited)
+        change = "added" if before is None else "changed"
+        self._record(f"{name} was {change}", edited)
         if before is not None:
             carry_secrets(planned.file, name, before, planned.entry)
         return _written(planned, stored_in)
@@ -900,7 +901,8 @@ def _words_of(edit: RecordedEdit) -> str:
     names = ", ".join(entries)
     if edit.command.startswith(_IMPORTS):
         host = host_title(edit.command.removeprefix(_IMPORTS))
-        return f"{names} {'was' if len(entries) == 1 else 'were'} imported from {host}"
+        verb = "was" if len(entries) == 1 else "were"
+        return f"{names} {verb} imported from {host}"
     return f"{edit.command} ({names})"
 
 

@@ -109,7 +109,7 @@ class SettingField:
         label: the name of the setting as people see it.
         hint: a text that explains the setting.
         text: the value of the setting, or "" for the default.
-        default: the default as text, or "" if there is none.
+        default: the default as text, or "".
         choices: the (value, words) of a `choice`.
     """
 
@@ -580,7 +580,8 @@ def _masked_line(kind: _LineKind, line: str) -> str:
     if pair is None:
         return MASK if line else ""
     name, value = pair
-    return f"{name}{kind.separator}{MASK if value else ''}"
+    shown_value = MASK if value else ""
+    return f"{name}{kind.separator}{shown_value}"
 
 
 def _unmasked_line(kind: _LineKind, line: str, known: Mapping[str, str]) -> str:

@@ -106,7 +106,7 @@ class _Authorizer:
     """Allows or refuses each action of a statement while SQLite compiles it.
 
     Attributes:
-        refused: the first refusal, worded as the end of a sentence, or "" if there was none.
+        refused: the first refusal, worded as the end of a sentence, or "".
     """
 
     def __init__(self) -> None:
