@@ -76,6 +76,8 @@ SERVERS_OF_IT: Final = {
     "server-failing": "modules/broken",
     "server-tool": "modules/own/tools/save",
     "server-log": "modules/own/log",
+    "tools-of-servers": "ideas?show=servers",
+    "tools-found": "ideas?q=e",
     "server-add": "servers/add",
     "server-edit": "servers/edit?name=own",
     "server-import": "servers/import?host=cursor",

@@ -114,6 +114,41 @@ def test_the_tools_of_a_server_are_a_table_with_a_page_for_each(page: Page, site
     expect(page.get_by_label("The output of the run")).to_contain_text("hello there")
 
 
+def test_a_tool_that_its_server_calls_read_only_asks_if_a_person_chooses_so(
+    page: Page, site: str
+) -> None:
+    page.goto(f"{site}modules/own")
+    speak = page.get_by_role("row").filter(has=page.get_by_role("link", name="speak", exact=True))
+    expect(speak).to_contain_text("because the server says that it only reads")
+    expect(page.get_by_role("button", name="Ask first: save")).to_have_count(0)
+    speak.get_by_role("button", name="Ask first").click()
+    expect(page.get_by_role("status")).to_contain_text("speak of own asks first.")
+    expect(speak).to_contain_text("asks a person")
+    expect(speak).to_contain_text("because you chose it")
+    where = page.get_by_role("row").filter(has=page.get_by_role("link", name="where", exact=True))
+    expect(where).to_contain_text("runs without asking")
+
+    page.goto(f"{site}modules/own/tools/speak")
+    page.get_by_role("button", name="Follow the server").click()
+    expect(page.get_by_role("status")).to_contain_text("speak of own follows its server again.")
+    expect(speak).to_contain_text("runs without asking")
+
+
+def test_the_tools_of_servers_are_among_the_tools(page: Page, site: str) -> None:
+    page.goto(f"{site}ideas")
+    page.get_by_role("link", name="From servers").click()
+    table = page.get_by_role("table", name="Tools from servers")
+    speak = table.get_by_role("row", name=re.compile("^speak"))
+    expect(speak).to_contain_text("own")
+    expect(speak).to_contain_text("says that it only reads")
+
+    page.get_by_label("Search all tools and saved runs").fill("standard ERROR")
+    page.keyboard.press("Enter")
+    expect(table.locator("tbody tr")).to_have_count(1)
+    table.get_by_role("link", name="speak").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("speak")
+
+
 def test_the_log_is_searched_by_words_and_by_level(page: Page, site: str) -> None:
     page.goto(f"{site}modules/own")
     expect(page.get_by_role("table", name="Tools of own")).to_be_visible()

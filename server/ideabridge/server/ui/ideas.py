@@ -50,6 +50,7 @@ from ideabridge.server.ui.access import FormFields, Note, Visitor, form_of, visi
 from ideabridge.server.ui.coloured import coloured
 from ideabridge.server.ui.forms import Audience, fields_of, number_from, read_fields
 from ideabridge.server.ui.idea_folder import IdeaFolder
+from ideabridge.server.ui.modules import tool_row
 from ideabridge.server.ui.reference_words import ReferenceWords, ShownParameter
 from ideabridge.server.ui.run_rows import RunRow, RunRows
 from ideabridge.server.ui.showing import (
@@ -78,6 +79,7 @@ from ideabridge.tools.encoding import (
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import counted, name_from, safe_name
 from ideabridge.tools.threads import compute_in_thread
+from ideabridge.tools.tool import Tool
 from ideabridge.tools.typed import read_as
 
 PAGE: Final = 50
@@ -113,7 +115,10 @@ _SEEN_AS: Final = (
 )
 """The name under which the model of a host sees a tool, as docs/hosts.md has it."""
 
-_VIEWS: Final = ("published", "suggested", "written", "saved")
+_VIEWS: Final = ("published", "suggested", "written", "saved", "servers")
+
+_BESIDE: Final = 10
+"""Number of tools of servers that the results of a search show. A link leads to the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +258,8 @@ class IdeaPages:
     # -- lists -------------------------------------------------------------------------------------
 
     async def list(self, request: Request) -> Response:
-        """Show the published tools; with `show`, suggestions or every saved idea; with `q`, the
-        results of a search for these words.
+        """Show the published tools; with `show`, suggestions, every saved idea, or the tools of
+        servers; with `q`, the results of a search for these words.
         """
         query = request.query_params
         visitor = visitor_of(request)
@@ -275,7 +280,8 @@ class IdeaPages:
             "files": [],
         }
         following: str | None = None
-        if words:
+        values |= await self._of_servers(request, view, words)
+        if words and view != "servers":
             values["ideas"] = store.ideas.search(words, PAGE, caller=visitor.scope)
         elif view == "suggested":
             suggest = partial(self._bridge.suggest, caller=visitor.caller)
@@ -289,7 +295,7 @@ class IdeaPages:
                 # The newest ideas that this caller is allowed to see.
                 values["ideas"] = store.ideas.search("", PAGE, caller=visitor.scope)
 
-        else:
+        elif view != "servers":
             tools = store.publications.page(
                 PAGE, after, caller=visitor.scope, by_hand=view == "written"
             )
@@ -308,6 +314,39 @@ class IdeaPages:
             values["older"] = f"?{urlencode({'show': view, 'after': following})}"
 
         return self._site.page(request, "ideas.html", view=view, words=words, **values)
+
+    async def _of_servers(self, request: Request, view: str, words: str) -> dict[str, Any]:
+        """Return what the list shows about tools of servers: a page of them in their own view, and
+        the first ones beside other results of a search.
+        """
+        if not words and view != "servers":
+            return {"server_tools": [], "server_tools_found": 0}
+
+        first = number_from(request.query_params.get("first", "")) or 0
+        most = PAGE if view == "servers" else _BESIDE
+        known = await compute_in_thread(self._server_tools, words, visitor_of(request))
+        shown = [tool_row(self._bridge, tool) for tool in known[first : first + most]]
+        values: dict[str, Any] = {"server_tools": shown, "server_tools_found": len(known)}
+        if view == "servers" and len(known) > first + most:
+            query = {"show": view, "q": words, "first": first + most}
+            values["older"] = f"?{urlencode(query)}"
+        return values
+
+    def _server_tools(self, words: str, visitor: Visitor) -> list[Tool]:
+        """Return the tools of servers that have these words and that the visitor may call, by
+        server.
+        """
+        offer = self._bridge.offer.to(visitor.caller)
+        looked_for = words.casefold()
+        return sorted(
+            (
+                tool
+                for tool in self._bridge.modules.known_tools()
+                if offer.has_tool(tool)
+                and looked_for in f"{tool.name} {tool.module} {tool.description}".casefold()
+            ),
+            key=lambda tool: (tool.module or "", tool.name),
+        )
 
     def _rows_of(
         self, ideas: Sequence[IdeaRecord | IdeaHit | StoredIdea], visitor: Visitor

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Final, cast
+from typing import Final, Literal, cast
 from urllib.parse import quote
 
 import anyio.to_thread
@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.server_log import LEVELS, ServerLogLine, ServerLogReader
@@ -89,12 +90,25 @@ class ServerRow:
 
 @dataclass(frozen=True, slots=True)
 class ToolRow:
-    """A tool, and the rule that applies when a plan calls it."""
+    """A tool, and the rule that applies when a plan calls it.
+
+    Attributes:
+        tool: the tool.
+        verdict: `allow`, `ask` or `deny`.
+        why: the reason for the verdict, or "".
+        hints: what the tool's server says about it.
+        trusts: who says that the tool only reads, if it runs without asking for this reason alone:
+            `server` or `settings`; otherwise "".
+        is_asked_by_choice: whether the tool asks because a person's settings say that it does not
+            only read.
+    """
 
     tool: Tool
     verdict: str
     why: str
     hints: list[str]
+    trusts: Literal["server", "settings", ""]
+    is_asked_by_choice: bool
 
     @property
     def parameters(self) -> str:
@@ -216,12 +230,6 @@ class ModulePages:
         reason = self._bridge.offer.to(visitor.caller).missing.why_refused(remote_name, name)
         raise UnknownToolError(reason or f"{name} has no tool {remote_name[:80]!r}")
 
-    def _row(self, tool: Tool) -> ToolRow:
-        verdict = policy_named(self._bridge.configuration.approval_setting)(tool, {})
-        annotations = tool.annotations.to_json()
-        hints = [words for key, value, words in _HINTS if annotations.get(key) is value]
-        return ToolRow(tool, verdict.verdict, verdict.why, hints)
-
     async def show(self, request: Request) -> Response:
         """Show one module: its state, its last output, and its tools."""
         name = request.path_params["name"]
@@ -249,7 +257,7 @@ class ModulePages:
             # from any caller.
             words=module.last_words if module is not None and visitor.manages else [],
             asked=words,
-            rows=[self._row(tool) for tool in tools[first : first + _MOST_TOOLS]],
+            rows=[tool_row(self._bridge, tool) for tool in tools[first : first + _MOST_TOOLS]],
             count=len(tools),
             can_sign_in=module is not None and _can_sign_in(module.configuration, visitor),
             logout=logout_command(name, user_of(visitor.caller)),
@@ -268,8 +276,11 @@ class ModulePages:
             request,
             "module_tool.html",
             name=request.path_params["name"],
-            row=self._row(tool),
+            row=tool_row(self._bridge, tool),
             fields=fields_of(tool.parameters),
+            is_changed_here=is_changed_here(
+                self._bridge.configuration, request.path_params["name"]
+            ),
         )
 
     async def log(self, request: Request) -> Response:
@@ -337,6 +348,27 @@ class ModulePages:
             text = f"It was tried again: {light(status)}."
         kind = "good" if status.state == "up" else "ask"
         return self._site.back(request, f"/modules/{quote(name, safe='')}", text, kind=kind)
+
+
+def tool_row(bridge: Bridge, tool: Tool) -> ToolRow:
+    """Return a tool with the rule that applies to it."""
+    decide = policy_named(bridge.configuration.approval_setting)
+    verdict = decide(tool, {})
+    annotations = tool.annotations.to_json()
+    hints = [words for key, value, words in _HINTS if annotations.get(key) is value]
+    chosen: bool | None = None
+    if tool.module is not None and tool.module in bridge.modules:
+        settings = bridge.modules[tool.module].configuration.tools.get(tool.name_in_module)
+        chosen = None if settings is None else settings.read_only
+
+    trusts: Literal["server", "settings", ""] = ""
+    if tool.module is not None and tool.annotations.read_only is True:
+        changing = replace(tool, annotations=replace(tool.annotations, read_only=False))
+        if verdict.verdict == "allow" and decide(changing, {}).verdict == "ask":
+            trusts = "server" if chosen is None else "settings"
+
+    is_asked_by_choice = chosen is False and verdict.verdict == "ask"
+    return ToolRow(tool, verdict.verdict, verdict.why, hints, trusts, is_asked_by_choice)
 
 
 def _remedy(status: ModuleStatus) -> str:

@@ -289,6 +289,7 @@ class ServerForms:
             Route("/servers/import", self.show_import),
             Route("/servers/take", changing(self.take_over), methods=["POST"]),
             Route("/servers/change", changing(self.change), methods=["POST"]),
+            Route("/servers/asking", changing(self.change_asking), methods=["POST"]),
             Route("/servers/undo", changing(self.undo), methods=["POST"]),
         ]
 
@@ -576,6 +577,43 @@ class ServerForms:
 
         told += f"\nPublished tools that need it, and cannot be called now: {', '.join(lost)}."
         return self._site.back(request, "/modules", told, kind="ask")
+
+    async def change_asking(self, request: Request) -> Response:
+        """Make the calls of one tool ask a person, although its server says that the tool only
+        reads, or take this back.
+        """
+        visitor = visitor_of(request)
+        expect_manager(visitor)
+        form = form_of(request)
+        name = form.get("name")
+        self._expect_server(name, visitor)
+        tool = form.get("tool")
+        if all(known.name_in_module != tool for known in self._bridge.modules[name].known_tools):
+            raise UnknownToolError(f"{name} has no tool {tool[:80]!r}")
+
+        asks = form.get("action") == "ask"
+        told = await self._changed(partial(self._change_asking, name, tool, asks=asks))
+        return self._site.back(request, f"/modules/{quote(name, safe='')}", told)
+
+    def _change_asking(self, name: str, tool: str, *, asks: bool) -> str:
+        file = self._read_file()
+        before = _entry_in(file, name, "edit")
+        tools = object_or_empty(before.get("tools"))
+        settings = dict(object_or_empty(tools.get(tool)))
+        settings.pop("read_only", None)
+        if asks:
+            settings["read_only"] = False
+
+        changed: JSONObject = {key: value for key, value in tools.items() if key != tool}
+        if settings:
+            changed[tool] = settings
+        entry: JSONObject = {key: value for key, value in before.items() if key != "tools"}
+        if changed:
+            entry["tools"] = changed
+
+        what = f"{tool} of {name} asks first" if asks else f"{tool} of {name} follows its server"
+        self._record(what, file.write(name, entry))
+        return f"{what}." if asks else f"{what} again."
 
     def _callable_tools(self, visitor: Visitor) -> set[str]:
         """Return the names of those published tools that a visitor can call on this server. Only

@@ -420,6 +420,14 @@
     if (event.key === "Escape") release();
   });
 
+  // -- tabs ---------------------------------------------------------------------------------------------------------
+
+  // Tabs that do not fit scroll. The current one is visible.
+  for (const tabs of document.querySelectorAll(".tabs")) {
+    const current = tabs.querySelector("[aria-current]");
+    if (current) tabs.scrollLeft = Math.max(0, current.offsetLeft + current.offsetWidth - tabs.offsetLeft - tabs.clientWidth / 2);
+  }
+
   // -- menus --------------------------------------------------------------------------------------------------------
 
   // Escape closes a menu and gives the focus back to the word that opens it. A click elsewhere closes it, too.
