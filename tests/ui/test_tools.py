@@ -66,6 +66,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     tool = send(http, "/ui/ideas/publish", path, ref=made, name="count_orders", answer="plan").text
     words = words_of(tool)
     assert "made from count orders of c1" in words
+    assert 'The recorded input and output { "customer" : "c1" } 2' in words
     steps = words_of(tool.partition('<ol class="plan-steps" start="0">')[2].partition("</ol>")[0])
     assert steps.startswith("list_orders gives orders customer customer of the input compute")
     assert steps.endswith(" o the result of call 0 (list_orders)")

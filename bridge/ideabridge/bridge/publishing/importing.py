@@ -29,7 +29,7 @@ from ideabridge.bridge.runs.replay import context_to_solve
 from ideabridge.bridge.runs.starts import start_solve
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.portable import Document
-from ideabridge.bridge.store.published import PublishedGuide, PublishedRecording
+from ideabridge.bridge.store.published import PublishedGuide, PublishedPlan, PublishedRecording
 from ideabridge.bridge.store.shapes import Need
 from ideabridge.bridge.store.store import CAUTIOUS, Store
 from ideabridge.bridge.store.users import LOCAL
@@ -97,21 +97,21 @@ def _check_program(plan: JSONObject) -> None:
         PublicationError: the program has no text or no names, or could call a tool that its calls
             do not declare.
     """
-    program = plan.get("program")
-    names = plan.get("names")
-    calls = plan.get("calls")
-    if not isinstance(program, str) or len(program) > LONGEST_PROGRAM:
+    published = read_as(PublishedPlan, plan)
+    program = published.program
+    if program is None or len(program) > LONGEST_PROGRAM:
         raise PublicationError(
             f"publication.plan.program: expected text of at most {LONGEST_PROGRAM:,} "
-            f"characters, found {show(program)}"
+            f"characters, found {show(plan.get('program'))}"
         )
 
-    if not isinstance(names, dict) or not isinstance(calls, list):
+    if published.names is None or not isinstance(plan.get("calls"), list):
         raise PublicationError(
             "publication.plan: a program requires an object `names` and an array `calls` beside it"
         )
 
-    extra = [call for call in declared_calls(names, program) if call not in calls]
+    declared = declared_calls(published.names, program)
+    extra = [call for call in declared if call not in published.calls]
     if extra:
         raise PublicationError(
             f"publication.plan.calls: {show(extra[0])} is missing, although `names` contains it"

@@ -25,7 +25,8 @@ from ideabridge.bridge.context.references import (
 )
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.plan import with_defaults
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
+from ideabridge.bridge.store.published import PublishedPlan
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.json_parts import parts_of
 from ideabridge.tools.typed import read_as
 
@@ -81,10 +82,11 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
         arguments: the arguments that the caller passes.
         schema: the schema of the arguments.
     """
-    literals = _literals_of(plan, arguments)
+    published = read_as(PublishedPlan, plan)
+    literals = _literals_of(plan, published.explained, arguments)
     reasons: dict[Path, JSONObject] = {}
-    if plan.get("copied") == 1:
-        reasons = _reasons(plan, arguments, schema, literals)
+    if published.copied == 1:
+        reasons = _reasons(published.calls, arguments, schema, literals)
 
     # Drop explanations that are no longer needed or have been given a reason. Compare them by
     # identity, because two literals can have equal explanations.
@@ -94,13 +96,15 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
     if not reasons and not dropped:
         return plan
 
-    explained = list_or_empty(plan.get("explained"))
-    remaining = [form for form in explained if id(form) not in dropped]
+    remaining = [form for form in published.explained if id(form) not in dropped]
     return {**plan, "explained": [*remaining, *reasons.values()]}
 
 
 def _reasons(
-    plan: JSONObject, arguments: JSONObject, schema: JSONObject | None, literals: Iterable[_Literal]
+    calls: Iterable[JSON],
+    arguments: JSONObject,
+    schema: JSONObject | None,
+    literals: Iterable[_Literal],
 ) -> dict[Path, JSONObject]:
     """Return the recorded defaults that might not belong to the arguments. They are explained
     literals, keyed by place.
@@ -110,7 +114,7 @@ def _reasons(
     by_place = {literal.at: literal for literal in literals}
     companions = _Companions(literals)
     reasons: dict[Path, JSONObject] = {}
-    for place, call in enumerate(list_or_empty(plan.get("calls"))):
+    for place, call in enumerate(calls):
         at_call = ("calls", str(place))
         parameters = dict(_parameters_in(call, at_call))
         passed = [name for name in parameters.values() if name in arguments]
@@ -188,10 +192,12 @@ def _beside(passed: str) -> str:
     return f"it is the recorded default, although {passed} was passed"
 
 
-def _literals_of(plan: JSONObject, arguments: JSONObject) -> list[_Literal]:
+def _literals_of(
+    plan: JSONObject, explained: Iterable[JSON], arguments: JSONObject
+) -> list[_Literal]:
     names = {format_reference(("input", name)): name for name in arguments}
     literals: list[_Literal] = []
-    for form in list_or_empty(plan.get("explained")):
+    for form in explained:
         stored = read_as(StoredLiteral, form)
         if not stored.at:
             continue

@@ -77,9 +77,7 @@ def _is_replaced_by(plan: Publication, program: Publication) -> bool:
     """Return whether one version is the plan of a run and the next version is the program that
     replaces this plan.
     """
-    if plan.plan is None or program.plan is None:
-        return False
-    if "program" in plan.plan or "program" not in program.plan:
+    if plan.plan is None or plan.program is not None or program.program is None:
         return False
 
     run = plan.origin.run

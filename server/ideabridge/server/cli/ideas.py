@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
-from ideabridge.bridge.store.published import PublishedGuide
+from ideabridge.bridge.store.published import PublishedGuide, PublishedRecording
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.cli.console import (
     UsageError,
@@ -764,12 +764,12 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
     """Return lines that say what a call to a publication does."""
     from ideabridge.bridge.context.explanations import as_it_runs
 
-    recording = object_or_empty(recorded)
+    recording = PublishedRecording.of(recorded)
     if answer == "recorded":
-        head = f"nothing runs; for the input {readable_json(recording.get('input'))} the answer is"
-        return [(head, "bold"), *_value(recording.get("output"), 2, whole=True)]
+        head = f"nothing runs; for the input {readable_json(recording.input)} the answer is"
+        return [(head, "bold"), *_value(recording.output, 2, whole=True)]
 
-    guide = object_or_empty(recording.get("solve"))
+    guide = recording.guide or {}
     if answer == "solve" or not isinstance(plan, dict):
         return [("a mind solves it again; its run begins with", "bold"), *_guide_lines(guide)]
 

@@ -344,7 +344,7 @@ async def lift_run(
 
     The exit code is 1 if the plan does not do what the run did.
     """
-    from ideabridge.bridge.lifting.report import report_lines, report_of
+    from ideabridge.bridge.lifting.report import ToolReport, report_lines, report_of
     from ideabridge.bridge.store.users import LOCAL
     from ideabridge.server.cli.connecting import connected
 
@@ -356,6 +356,7 @@ async def lift_run(
         draft = bridge.lift(ref, parameters=parameters, choices=choices)
         report = report_of(draft, bridge.store, LOCAL)
         lines = report_lines(report, terminal_width())
+        different = None
         if live:
             function = draft.lifted.function
             plan = draft.with_input(draft.arguments(draft.lifted.aligned))
@@ -376,8 +377,8 @@ async def lift_run(
             )
 
     options.print_lines(report, ((fit(text, 4), style) for text, style in lines))
-    drifted = object_or_empty(report.get("live")).get("difference") is not None
-    return 1 if drifted or not report["consistent"] else 0
+    is_same = different is None and read_as(ToolReport, report).consistent
+    return 0 if is_same else 1
 
 
 @app.command("verify")

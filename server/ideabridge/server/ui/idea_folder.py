@@ -19,7 +19,7 @@ from ideabridge.bridge.store.publications import Publications
 from ideabridge.bridge.store.users import Viewer
 from ideabridge.bridge.trust import TrustError, read_plain
 from ideabridge.tools.documents import JSON_SUFFIXES, YAML_SUFFIXES, read_written
-from ideabridge.tools.encoding import MAX_BYTES, JSONObject, object_or_empty
+from ideabridge.tools.encoding import MAX_BYTES, JSONObject
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import safe_name
 
@@ -118,9 +118,8 @@ class IdeaFolder:
         if present is None or present.name != read.tool:
             return IdeaFile(path.name, read.tool, "not saved", is_written=is_written)
 
-        recorded = object_or_empty(present.recorded)
         is_same = present.idea_id == read.idea_id
-        if is_same and (read.members is None or recorded.get("written") == read.members):
+        if is_same and (read.members is None or present.recording.written == read.members):
             return IdeaFile(path.name, read.tool, "in force", is_written=is_written)
         reason = f"the tool is version {present.version}, which has different content"
         return IdeaFile(path.name, read.tool, "differs", reason, is_written)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -35,7 +35,7 @@ from ideabridge.bridge.store.idea import (
     StoredIdea,
 )
 from ideabridge.bridge.store.portable import without_recorded_output
-from ideabridge.bridge.store.published import PublishedPlan
+from ideabridge.bridge.store.published import PublishedPlan, PublishedRecording
 from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.users import (
@@ -474,7 +474,7 @@ class IdeaPages:
 
         changes = await compute_in_thread(self._changes, versions, scope)
         # Use a thread, because the recording can be megabytes of JSON.
-        recorded = await compute_in_thread(_recorded, publication, visitor)
+        recording = await compute_in_thread(_recording, publication, visitor)
         evidence = store.evidence.records(name, publication.version, caller=scope)
         run = self._run_of(publication, visitor)
         record = None if run is None else store.runs.get(run)
@@ -484,8 +484,8 @@ class IdeaPages:
             "tool.html",
             one=publication,
             audience=self._audience(publication),
-            fields=fields_of(publication.input_schema, object_or_empty(recorded.get("input"))),
-            recorded=recorded,
+            fields=fields_of(publication.input_schema, recording.input or {}),
+            recording=recording,
             choices=_choices_of(publication),
             evidence=[_evidence(record) for record in evidence[-_EVIDENCE:]],
             versions=versions[:VERSIONS],
@@ -1251,13 +1251,13 @@ def _evidence(record: JSONObject) -> dict[str, Any]:
     return {"run": read.run, "counts": counts, "time": read.time, "values": values}
 
 
-def _recorded(publication: Publication, visitor: Visitor) -> Mapping[str, JSON]:
+def _recording(publication: Publication, visitor: Visitor) -> PublishedRecording:
     """Return the input and the output of the published run. Visitors other than the owner see the
     output only if calls return it as the recorded answer.
     """
     if not (visitor.manages or publication.owner == owner_of(visitor.caller)):
         publication = without_recorded_output(publication)
-    return object_or_empty(publication.recorded)
+    return publication.recording
 
 
 def _runs(publication: Publication) -> JSONObject | None:
