@@ -134,6 +134,15 @@ def use(http: httpx.Client) -> dict[str, str]:
         decision="approve",
         seal=seal(http, key),
     )
+    denied = ask(http, *_find_largest("c2"), REFUND, name="Refund the largest order of customer c2")
+    send(
+        http,
+        "/ui/approvals/decide",
+        "/ui/approvals",
+        which=key_of(http, denied),
+        decision="deny",
+        reason="The customer has not sent the goods back.",
+    )
     ask(http, CHANGED)
     ask(http, SQL)
     ask(http, SAVE)
@@ -171,6 +180,7 @@ def use(http: httpx.Client) -> dict[str, str]:
         "run-failed": f"runs/{failed}",
         "run-errors": f"runs/{mixed}",
         "run-asking": f"runs/{asking}",
+        "run-denied": f"runs/{denied}",
         "run-table": f"runs/{table}",
         "run-markdown": f"runs/{written}",
         "run-tree": f"runs/{tree}",
