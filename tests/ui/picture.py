@@ -239,11 +239,13 @@ _STILL = """() => {
   for (const one of document.querySelectorAll("input[type=range]")) one.setAttribute("value", one.value);
   const body = document.body.cloneNode(true);
   for (const one of body.querySelectorAll("script, noscript, input[type=hidden], .skip, .hidden")) one.remove();
-  for (const one of body.querySelectorAll("details:not([open]) > :not(summary)")) one.remove();
+  // The menu of a page shows its buttons beside the main action, even if it is closed.
+  for (const one of body.querySelectorAll("details:not([open], .page-head .menu) > :not(summary), .menu:not([open]) .rare")) one.remove();
   for (const one of body.querySelectorAll("[href]")) one.removeAttribute("href");
   for (const one of [body, ...body.querySelectorAll("*")])
     for (const name of one.getAttributeNames())
-      if (/^(data-.*|action|method|autofocus)$/.test(name)) one.removeAttribute(name);
+      // The letters of a tile are shown.
+      if (/^(data-(?!letters).*|action|method|autofocus)$/.test(name)) one.removeAttribute(name);
   const html = document.createElement("html");
   html.append(body);
   return [css.join("\\n"), new XMLSerializer().serializeToString(html), document.documentElement.scrollHeight];
