@@ -512,6 +512,7 @@ def test_no_row_moves_under_the_pointer(page: Page, site: str, http: httpx.Clien
     # The row under the pointer is still updated.
     send(http, f"/ui/runs/{waiting}/cancel", f"/ui/runs/{waiting}")
     expect(row).to_contain_text("cancelled")
+    expect(row.locator("td.took")).to_have_class("number took")
     assert row.bounding_box() == before
     page.mouse.move(0, 0)
     expect(page.locator("tr[id^=row-]")).to_have_count(2)
