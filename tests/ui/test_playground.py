@@ -61,7 +61,9 @@ def test_a_tool_is_found_and_written_into_the_editor(page: Page, site: str) -> N
     editor.fill("")
     tools = page.get_by_role("list", name="Tools")
     page.get_by_label("Search tools").fill("refund")
-    expect(tools.get_by_role("listitem")).to_have_count(1)
+    expect(tools.get_by_role("button")).to_have_count(1)
+    expect(tools.get_by_role("listitem").first).to_have_text("Built-in tools")
+    expect(page.get_by_role("heading", name=re.compile(r"1 of \d+ tools"))).to_be_visible()
     tools.get_by_role("button", name="refund").click()
     expect(editor).to_have_value('{"_tool": "refund", "order": , "amount": }')
     page.get_by_label("Search tools").fill("no such tool")
@@ -158,6 +160,37 @@ def test_more_tools_than_fit_are_counted() -> None:
     assert len(group.tools) + choices.left_out == 300
     assert choices.left_out > 0
     assert ToolChoices.of([(tool, tool.name) for tool in tools], "tool_29").left_out == 0
+
+
+def test_the_editor_has_numbered_and_coloured_lines(page: Page, site: str) -> None:
+    page.goto(f"{site}playground?kind=plan")
+    editor = page.get_by_label("The plan or program")
+    editor.fill('{"calls": [],\n "output": [1, true]}')
+    expect(page.locator(".lines span")).to_have_text(["1", "2"])
+    paint = page.locator(".paint")
+    assert paint.text_content() == '{"calls": [],\n "output": [1, true]}\n'
+    expect(paint.locator(".h-nt")).to_have_text(['"calls"', '"output"'])
+    expect(paint.locator(".h-mi")).to_have_text(["1"])
+    expect(paint.locator(".h-k")).to_have_text(["true"])
+    editor.fill("\n".join(f'{{"_tool": "tool_{number}"}},' for number in range(100)))
+    editor.evaluate("area => area.scrollTo(0, 300)")
+    page.wait_for_function("document.querySelector('.paint').scrollTop === 300")
+    page.wait_for_function("document.querySelector('.lines').scrollTop === 300")
+
+
+def test_a_fault_names_its_line(page: Page, site: str) -> None:
+    page.goto(f"{site}playground?kind=plan")
+    page.get_by_label("The plan or program").fill('{"calls": [\n {"_tool": }\n]}')
+    page.get_by_role("button", name="Check without running").click()
+    expect(page.get_by_role("alert")).to_contain_text("line 2")
+    expect(page.get_by_label("Line 2")).to_contain_text('{"_tool": }')
+    expect(page.locator(".lines .fault")).to_have_text("2")
+
+    # The line of a call is found, although the fault names only the call.
+    plan = '{"calls": [\n {"_tool": "list_orders"},\n {"_tool": "lst_orders"}\n]}'
+    page.get_by_label("The plan or program").fill(plan)
+    page.get_by_role("button", name="Check without running").click()
+    expect(page.get_by_label("Line 3")).to_contain_text("lst_orders")
 
 
 def test_run_is_the_first_button_and_checking_the_second(page: Page, site: str) -> None:

@@ -108,3 +108,9 @@ def test_what_is_malformed_is_told_and_kept(http: httpx.Client, text: str, why: 
     assert re.search(why, answer.text)
     assert 'role="alert"' in answer.text
     assert "<script>" not in answer.text.partition("<main")[2]
+
+
+def test_a_fault_shows_the_line_that_it_is_about(http: httpx.Client) -> None:
+    answer = write(http, "name: x\ncontext: [\n", action="check").text
+    assert 'data-language="yaml" data-faults="3"' in answer
+    assert 'aria-label="Line 3"' in answer

@@ -26,10 +26,10 @@ from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import FormFields, form_of, visitor_of
 from ideabridge.server.ui.forms import Field, fields_of, with_values
 from ideabridge.server.ui.modules import OWN
-from ideabridge.server.ui.showing import as_json, in_one_line
+from ideabridge.server.ui.showing import in_one_line
 from ideabridge.server.ui.site import Site
+from ideabridge.server.ui.text_faults import TextFault, faults_of_plan
 from ideabridge.server.ui.trials import trial_of
-from ideabridge.server.views.text import message_of
 from ideabridge.tools.documents import read_written
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text, object_or_empty
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
@@ -40,8 +40,10 @@ from ideabridge.tools.typed import read_as
 
 EXAMPLE_PLAN: Final = """{
   "calls": [
-    {"_tool": "compute", "code": "a + b", "a": 2, "b": 3, "_outputPath": "sum"},
-    {"_tool": "compute", "code": "n * 2", "n": "†state.sum", "_outputPath": "double"}
+    {"_tool": "compute", "code": "a + b", "a": 2, "b": 3,
+     "_outputPath": "sum"},
+    {"_tool": "compute", "code": "n * 2", "n": "†state.sum",
+     "_outputPath": "double"}
   ],
   "output": {"sum": "†state.sum", "double": "†state.double"}
 }
@@ -54,7 +56,8 @@ await compute(code="n * 2", n=a)
 _ASKING_PLAN: Final = """{
   "calls": [
     {"_tool": %s, "_module": %s, "_outputPath": "answer"},
-    {"_tool": "compute", "code": "len(str(it))", "it": "†state.answer", "_outputPath": "length"}
+    {"_tool": "compute", "code": "len(str(it))", "it": "†state.answer",
+     "_outputPath": "length"}
   ],
   "output": {"answer": "†state.answer", "length": "†state.length"}
 }
@@ -68,8 +71,8 @@ _CONTEXT: Final = """[
 """
 _EACH_PLAN: Final = """{
   "calls": [
-    {"_tool": "compute", "code": "len(word)", "word": "†item", "_each": ["plan", "program"],
-     "_outputPath": "lengths"}
+    {"_tool": "compute", "code": "len(word)", "word": "†item",
+     "_each": ["plan", "program"], "_outputPath": "lengths"}
   ],
   "output": "†state.lengths"
 }
@@ -286,10 +289,12 @@ class Playground:
                     values["graph"] = await compute_in_thread(drawing.of_dry_run, rehearsal)
                 values["checked"] = True
             except PlanError as error:
-                values["errors"] = _faults(error)
+                values["errors"] = faults_of_plan(error, text)
                 values["why"] = self._bridge.secrets.mask(str(error))
             except IdeabridgeError as error:
                 values["why"] = self._bridge.secrets.mask(str(error))
+            if values["why"] and not values["errors"]:
+                values["errors"] = [TextFault.of(values["why"], text)]
 
         fields = {name: form.get(name) for name in ("input", "title", "thought_process")}
         return await self._site.page_beside(
@@ -457,24 +462,3 @@ def _read_context(text: str) -> list[Message]:
     read = read_context(with_instances(messages))
     initial_documents(read)
     return read
-
-
-def _faults(error: PlanError) -> list[tuple[str, str]]:
-    """Return the (call, message) of each fault in a plan."""
-    faults: list[tuple[str, str]] = []
-    for entry in error.errors:
-        members: JSONObject = dict(entry)
-        call = members.get("call")
-        place = members.get("place")
-        if call is None:
-            name = "output"
-        elif isinstance(call, dict):
-            name = str(call.get("_tool"))
-        else:
-            name = as_json(call)
-
-        if place is not None:
-            name = f"{place} {name}"
-        faults.append((name, message_of(members.get("error"))))
-
-    return faults

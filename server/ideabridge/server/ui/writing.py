@@ -15,6 +15,7 @@ from ideabridge.server.ui.access import expect_owner, form_of, visitor_of
 from ideabridge.server.ui.forms import Audience
 from ideabridge.server.ui.idea_folder import IdeaFolder
 from ideabridge.server.ui.site import Site
+from ideabridge.server.ui.text_faults import TextFault
 from ideabridge.server.views.text import source_text
 from ideabridge.tools.documents import read_written
 from ideabridge.tools.encoding import JSONObject, content_hash
@@ -59,7 +60,7 @@ class WritingPage:
             expect_owner(visitor)
             folder = IdeaFolder(self._bridge.configuration.project.absolute())
             text = await compute_in_thread(folder.text, file)
-        values: dict[str, Any] = {"written": None, "why": ""}
+        values: dict[str, Any] = {"written": None, "fault": None}
         if request.method == "POST":
             try:
                 document, written = await compute_in_thread(_read, text)
@@ -83,7 +84,7 @@ class WritingPage:
                         note += f" Missing here: {line}."
                     return self._site.back(request, f"/ideas/{name}", note)
             except IdeabridgeError as error:
-                values["why"] = self._bridge.secrets.mask(str(error))
+                values["fault"] = TextFault.of(self._bridge.secrets.mask(str(error)), text)
 
         return await self._site.page_beside(
             request, "write.html", text=text, audience=Audience.of(form), **values

@@ -497,6 +497,72 @@
     save.form.querySelector("button[value=check]").classList.add("good");
   });
 
+  // -- lines and colours of an editor -------------------------------------------------------------------------------
+
+  // Each kind of word has the colour that it has where the server colours a text.
+  const STRING = String.raw`"(?:[^"\\\n]|\\.)*"`;
+  const LANGUAGES = {
+    json: new RegExp(`(?<nt>${STRING}(?=\\s*:))|(?<s2>${STRING})|(?<mi>-?\\b\\d[\\d.eE+-]*)|\\b(?<k>true|false|null)\\b`, "g"),
+    python: new RegExp(`(?<c>#.*)|(?<s2>"""[^]*?"""|\'\'\'[^]*?\'\'\'|${STRING}|${STRING.replaceAll('"', "'")})|\\b(?<k>False|None|True|and|as|async|await|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|nonlocal|not|or|pass|raise|return|try|while|with|yield)\\b|(?<mi>\\b\\d[\\w.]*)`, "g"),
+    yaml: new RegExp(`(?<c>(?<=^|\\s)#.*)|(?<nt>${STRING}(?=\\s*:)|[\\w.-]+(?=:(?:\\s|$)))|(?<s2>${STRING}|†[\\w.]+)|(?<mi>(?<=[\\s:[,{])-?\\d[\\d.]*(?=[\\s,\\]}]|$))|\\b(?<k>true|false|null)\\b`, "gm"),
+  };
+  const LONGEST_COLOURED = 50000;
+
+  function coloured(text, language) {
+    if (text.length > LONGEST_COLOURED) return [text];
+    const parts = [];
+    let end = 0;
+    for (const match of text.matchAll(language)) {
+      const [kind] = Object.entries(match.groups).find(([, word]) => word !== undefined);
+      const word = document.createElement("span");
+      word.className = `h-${kind}`;
+      word.textContent = match[0];
+      parts.push(text.slice(end, match.index), word);
+      end = match.index + match[0].length;
+    }
+    return [...parts, text.slice(end)];
+  }
+
+  // The text area stays what the person writes into. Its own letters are invisible, and behind it is the same text in
+  // colours. The numbers of the lines are at its left; those of lines with a fault are marked.
+  function dress(area) {
+    const numbers = document.createElement("pre");
+    numbers.className = "lines";
+    const paint = document.createElement("pre");
+    paint.className = "paint";
+    for (const beside of [numbers, paint]) beside.setAttribute("aria-hidden", "true");
+    area.before(paint, numbers);
+    area.parentElement.classList.add("dressed");
+    const faults = new Set((area.dataset.faults || "").split(" "));
+    let shown = 0;
+
+    const follow = () => {
+      paint.scrollTop = numbers.scrollTop = area.scrollTop;
+      paint.scrollLeft = area.scrollLeft;
+    };
+    const draw = () => {
+      const count = area.value.split("\n").length;
+      if (count !== shown) {
+        numbers.replaceChildren(...Array.from({ length: count }, (_, place) => {
+          const line = document.createElement("span");
+          line.textContent = `${place + 1}\n`;
+          if (faults.has(String(place + 1))) line.className = "fault";
+          return line;
+        }));
+        shown = count;
+      }
+      // The last line needs a line break after it, so that both scroll equally far.
+      paint.replaceChildren(...coloured(area.value, LANGUAGES[area.dataset.language]), "\n");
+      follow();
+    };
+    for (const kind of ["input", "change"]) area.addEventListener(kind, draw);
+    area.addEventListener("scroll", follow);
+    addEventListener("pageshow", draw);
+    draw();
+  }
+
+  for (const area of document.querySelectorAll("textarea[data-language]")) dress(area);
+
   // -- completion in the playground ---------------------------------------------------------------------------------
 
   const editor = document.querySelector("textarea[data-complete]");
@@ -508,7 +574,7 @@
     let found = [];
     // If the person began to write before the tools arrived, offer now what fits.
     fetch(`${root}/playground/tools`).then((answer) => answer.json()).then((all) => {
-      tools = all;
+      tools = all.sort((one, other) => (one.group || "").localeCompare(other.group || "") || one.name.localeCompare(other.name));
       listTools();
       if (document.activeElement === editor) complete();
     });
@@ -583,6 +649,7 @@
     function take(place, word) {
       const end = editor.selectionStart;
       editor.setRangeText(found[place].text, end - word.length, end, "end");
+      editor.dispatchEvent(new Event("change"));
       close();
     }
 
@@ -616,7 +683,9 @@
         const words = search.value.toLowerCase();
         const offered = isProgram() ? tools.filter((one) => one.program) : tools;
         const fitting = offered.filter((one) => `${one.name} ${one.description}`.toLowerCase().includes(words));
-        rows.replaceChildren(...fitting.slice(0, MOST_TOOLS).map((tool) => {
+        count.textContent = words ? `${fitting.length} of ${offered.length} tools` : `${offered.length} tools`;
+        let group = "";
+        rows.replaceChildren(...fitting.slice(0, MOST_TOOLS).flatMap((tool) => {
           const row = document.createElement("li");
           const button = document.createElement("button");
           button.type = "button";
@@ -635,17 +704,23 @@
             form.setAttribute("aria-label", `Try ${tool.name}`);
             row.insertBefore(form, about);
           }
-          return row;
+          if (!tool.group || tool.group === group) return [row];
+          group = tool.group;
+          const title = document.createElement("li");
+          title.className = "group";
+          title.textContent = group;
+          return [title, row];
         }));
-        const left = fitting.length - rows.children.length;
-        more.textContent = left ? `${left} more` : "";
+        const left = Math.max(0, fitting.length - MOST_TOOLS);
+        more.textContent = left ? `${left} more: search for them.` : "";
         if (!fitting.length) more.textContent = "No tool has these words.";
       };
       const more = document.createElement("p");
       more.className = "hint";
+      const count = section.querySelector("h2");
       search.addEventListener("input", fill);
       fill();
-      section.replaceChildren(section.querySelector("h2"), search, rows, more);
+      section.replaceChildren(count, search, rows, more);
       section.removeAttribute("data-tools");
     }
 
