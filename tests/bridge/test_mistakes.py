@@ -83,7 +83,7 @@ async def output_of(bridge: Bridge, *calls: JSON, output: JSON, **more: JSON) ->
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        ({"text": "a", "time": 2}, "no parameter with this name; there are 'text', 'times'. Did you mean 'times'?"),
+        ({"text": "a", "time": 2}, "no parameter with this name; the parameters are 'text', 'times'. Did you mean 'times'?"),
         ({"txt": "a", "times": "x"}, "Did you mean 'text'?"),
         ({"text": "a", "_outputpath": "x"}, "Did you mean '_outputPath'?"),
         ({"text": "a", "outputPath": "x"}, "Did you mean '_outputPath'?"),
@@ -148,9 +148,9 @@ async def test_the_same_holds_by_turns_streamed_and_in_edits() -> None:
         run.submit(1, {"calls": [{"_tool": "send", "to": "ada"}], "output": "sent"})
         assert await run.wait(30) == "needs_approval"
         [approval] = [str(one["approval"]) for one in told_of(run, "approvals")]
-        with pytest.raises(DecisionError, match=r"too: found .*Did you mean 'to'"):
+        with pytest.raises(DecisionError, match=r"too: there is no parameter .*Did you mean 'to'"):
             run.decide(approval, "edit", by="Ann", call={"_tool": "send", "too": "bob"})
-        with pytest.raises(DecisionError, match="time: found 3"):
+        with pytest.raises(DecisionError, match="time: there is no parameter"):
             run.decide(approval, "edit", by="Ann", call={"_tool": "echo", "text": "a", "time": 3})
         run.decide(approval, "approve", by="Ann")
         assert await run.wait(30) == "done"

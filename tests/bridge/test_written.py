@@ -246,7 +246,7 @@ def test_a_schema_is_that_of_a_solution_only_if_it_describes_calls() -> None:
 
 MALFORMED: list[tuple[Any, str]] = [
     (5, "expected an object"),
-    ({}, "context: found none"),
+    ({}, "context: found nothing"),
     ({"context": []}, "has no content"),
     ({"context": ["x"], "titel": 1}, "'titel'|titel"),
     ({"context": ["x"], "calls": []}, "write it inside the solution"),

@@ -226,7 +226,9 @@ def test_input_that_nothing_takes_is_refused_with_the_nearest_name(here: Path) -
         ("the run", ["runs", "fork", "last", "--at", "1"]),
     ):
         started(*words, "-i", "nmae=x").expect_error(
-            2, f"--input: {taker} has no parameter 'nmae'; there is 'name'. Did you mean 'name'?"
+            2,
+            f"--input: {taker} has no parameter 'nmae'; the only parameter is 'name'. "
+            "Did you mean 'name'?",
         )
 
     forked = started("runs", "fork", "last", "--at", "1", "-i", "name=Bo", "--json")

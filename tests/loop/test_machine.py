@@ -651,7 +651,9 @@ def test_a_streamed_call_with_a_misspelt_parameter_fails_alone() -> None:
     ]
     driven = Driven().streamed(started(mode="solve", tools=[LISTED]), calls, "done")
     assert driven.statuses() == ["failed", "failed", "done"]
-    assert "y: found 1, expected no parameter with this name; there is 'x'" in driven.error_of(0)
+    assert "y: there is no parameter with this name; the only parameter is 'x'" in driven.error_of(
+        0
+    )
     assert "template" in driven.error_of(1)
 
 

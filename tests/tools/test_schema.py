@@ -68,8 +68,8 @@ def test_a_valid_call_passes() -> None:
             {"properties": {"path": {}}, "additionalProperties": False},
             {"paht": 1},
             (
-                "W: paht: found 1, expected no property with this name; there is "
-                "'path'. Did you mean 'path'?"
+                "W: paht: found 1, expected no property with this name; the only "
+                "property is 'path'. Did you mean 'path'?"
             ),
         ),
         (
@@ -508,8 +508,8 @@ async def test_a_recursive_schema_is_explained_by_a_worker() -> None:
     with pytest.raises(ValueMismatchError) as caught:
         await Validator(node, what="W").check_apart({"next": {"nxet": {}}})
     assert str(caught.value) == (
-        "W: next.nxet: found {}, expected no property with this name; there is "
-        "'next'. Did you mean 'next'?"
+        "W: next.nxet: found {}, expected no property with this name; the only "
+        "property is 'next'. Did you mean 'next'?"
     )
 
 

@@ -173,5 +173,5 @@ def test_a_folder_that_cannot_be_written_is_named(file: Path) -> None:
     file.unlink()
     file.parent.rmdir()
     file.parent.write_text("a file")
-    with pytest.raises(HostFileError, match=r"mcp\.json: cannot be"):
+    with pytest.raises(HostFileError, match=r"mcp\.json cannot be"):
         text.write()

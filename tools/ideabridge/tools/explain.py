@@ -168,7 +168,7 @@ def _expected(error: ValidationError, root: JSON) -> str:
             known = _properties(error)
             if not known:
                 return "no property with this name"
-            return f"no property with this name; {list_names(known)}"
+            return f"no property with this name; {list_names(known, 'property', 'properties')}"
         case "type" | "const" | "enum":
             return describe({keyword: limit})
         case "pattern":

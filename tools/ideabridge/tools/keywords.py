@@ -488,14 +488,14 @@ def all_parameters(schema: JSONObject) -> JSONObject | None:
     return declared if isinstance(declared, dict) and not is_open else None
 
 
-def list_names(names: Collection[str]) -> str:
-    """List the names of properties in words: `there is 'a'`, `there are 'a', 'b', …`."""
+def list_names(names: Collection[str], singular: str, plural: str) -> str:
+    """List names in words: `the only property is 'a'`, `the properties are 'a', 'b', …`."""
     listed = ", ".join(repr(name[:60]) for name in islice(names, MOST_LISTED))
     if len(names) == 1:
-        return f"there is {listed}"
+        return f"the only {singular} is {listed}"
     if len(names) > MOST_LISTED:
-        return f"there are {listed}, …"
-    return f"there are {listed}"
+        return f"the {plural} are {listed}, …"
+    return f"the {plural} are {listed}"
 
 
 def _describe_types(types: Iterable[str]) -> str:

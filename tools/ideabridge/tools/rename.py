@@ -156,7 +156,8 @@ def _rename(
                 for name, item in members.items()
             }
 
-    result |= {"required": _renamed(schema["required"], new_names)} if "required" in schema else {}
+    if "required" in schema:
+        result["required"] = _renamed(schema["required"], new_names)
     pointer = schema.get("$ref")
     target = resolve(root, pointer) if isinstance(pointer, str) else None
     if isinstance(target, dict) and id(target) in naming:
@@ -243,9 +244,7 @@ class ParameterNames:
     def _meant(self, name: str, value: JSON, *, briefly: bool) -> str | None:
         meta = meant_meta(name)
         if meta is not None and (self.known or _is_surely(name, meta)):
-            return (
-                f"found {show(value)}, expected no parameter with this name. Did you mean '{meta}'?"
-            )
+            return f"there is no parameter with this name. Did you mean '{meta}'?"
 
         if not self.known:
             return None
@@ -257,8 +256,11 @@ class ParameterNames:
                 f"a call's parameters go next to _tool, not into a separate object; write {written}"
             )
 
-        names = list_names(self._names)
-        message = f"found {show(value)}, expected no parameter with this name; {names}"
+        if not self._names:
+            return "the tool has no parameters"
+
+        names = list_names(self._names, "parameter", "parameters")
+        message = f"there is no parameter with this name; {names}"
         hint = "" if briefly else did_you_mean(name, self._names)
         return f"{message}.{hint}" if hint else message
 

@@ -189,7 +189,7 @@ def expect_names(arguments: JSONObject, names: Collection[str], taker: str) -> N
         if not names:
             raise UsageError(f"{problem}; it takes no input")
 
-        message = f"{problem}; {list_names(names)}"
+        message = f"{problem}; {list_names(names, 'parameter', 'parameters')}"
         hint = did_you_mean(name, names)
         raise UsageError(f"{message}.{hint}" if hint else message)
 
