@@ -21,7 +21,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.answers import ToolAnswer, fitting_list, object_output
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.keywords import SchemaKeywords
-from ideabridge.tools.tool import IDEA
+from ideabridge.tools.tool import is_idea
 from ideabridge.tools.typed import read_as
 
 _MEMBER: Final = "assumed"
@@ -62,10 +62,11 @@ def may_assume(publication: Publication) -> bool:
     plan = publication.plan_parts
     modules = [call.module for call in written_calls(plan.calls)]
     modules += [module for module, _ in publication.guide_parts.origins]
-    named = any(module is not None and module.startswith(IDEA) for module in modules)
-    return publication.answer != "recorded" and (
-        named or bool(plan.explained or plan.seen or plan.decisions or plan.recorded_defaults)
-    )
+    if publication.answer == "recorded":
+        return False
+    if any(is_idea(module) for module in modules):
+        return True
+    return bool(plan.explained or plan.seen or plan.decisions or plan.recorded_defaults)
 
 
 def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, Protocol, TypeAlias, cast
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeGuard, cast
 from urllib.parse import unquote
 
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
@@ -125,6 +125,12 @@ EVERY_MODULE: Final = "*"
 
 IDEA: Final = "idea:"
 """Prefix of the `_module` of a published idea: `idea:weekly_report`, `idea:weekly_report@3`."""
+
+
+def is_idea(module: str | None) -> TypeGuard[str]:
+    """Return whether a `_module` names a published idea."""
+    return module is not None and module.startswith(IDEA)
+
 
 QUERY_FORMAT: Final = "jmespath"
 """The `format` of a parameter that is a JMESPath expression. An expression that is a constant is
@@ -280,9 +286,7 @@ class Tool:
     @property
     def in_room(self) -> bool:
         """True if a call opens a room, which is a separate run for an idea or an anonymous task."""
-        return self.module is not None and (
-            self.module == ANONYMOUS or self.module.startswith(IDEA)
-        )
+        return self.module == ANONYMOUS or is_idea(self.module)
 
     @property
     def asks_mind(self) -> bool:

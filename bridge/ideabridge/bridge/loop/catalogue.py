@@ -16,7 +16,7 @@ from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.names import did_you_mean, skeleton
 from ideabridge.tools.rename import ParameterNames
 from ideabridge.tools.schema import Validator
-from ideabridge.tools.tool import ANONYMOUS, IDEA, QUERY_FORMAT, Tool, ToolKey
+from ideabridge.tools.tool import ANONYMOUS, IDEA, QUERY_FORMAT, Tool, ToolKey, is_idea
 
 MAX_QUALIFIED: Final = 300
 """The number of characters at the beginning of a name that are searched for the name of a
@@ -159,7 +159,7 @@ class Catalogue:
 
         if tool is not None:
             return tool
-        if module is not None and module.startswith(IDEA):
+        if is_idea(module):
             return None
 
         candidates = self._candidates(name, module)
@@ -179,7 +179,7 @@ class Catalogue:
 
         # If an idea and a tool share a name, the name refers to the tool, and the idea can be
         # reached with `_module`.
-        not_ideas = [tool for tool in namesakes if not _is_idea(tool)]
+        not_ideas = [tool for tool in namesakes if not is_idea(tool.module)]
         return not_ideas or namesakes
 
     def _why_not_in(self, module: str, name: str, *, briefly: bool) -> str:
@@ -245,11 +245,11 @@ class Catalogue:
         """Return the end of an error message that says how to call the idea with the same name as a
         tool, or "" if there is no such idea.
         """
-        if _is_idea(tool):
+        if is_idea(tool.module):
             return ""
 
         namesakes = self._by_name.get(tool.name, ())
-        ideas = [namesake for namesake in namesakes if _is_idea(namesake)]
+        ideas = [namesake for namesake in namesakes if is_idea(namesake.module)]
         if not ideas:
             return ""
         return (
@@ -433,10 +433,6 @@ def _own_name(tool: Tool) -> str:
     """Return the name of a tool in its module."""
     _, name = tool.origin
     return name
-
-
-def _is_idea(tool: Tool) -> bool:
-    return tool.module is not None and tool.module.startswith(IDEA)
 
 
 def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:

@@ -26,7 +26,7 @@ from ideabridge.bridge.loop.size import NO_SIZE, too_large
 from ideabridge.bridge.loop.standing import StandingTool, standing_tool
 from ideabridge.tools.encoding import JSON, JSONObject, objects_in
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
-from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Annotations, Tool
+from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Annotations, Tool, is_idea
 
 Kind: TypeAlias = Literal["call", "outcome", "plan", "question"]
 """What a question is about. `call`: whether a call may run. `outcome`: how a call with an unknown
@@ -387,7 +387,7 @@ def _wanted(own: Tool, edited: JSONObject, catalogue: Catalogue) -> Tool | Refus
         return Refusal(
             "_tool and _module: expected the name of a tool, and the name of a module or null"
         )
-    if module is not None and (module == ANONYMOUS or module.startswith(IDEA)):
+    if module == ANONYMOUS or is_idea(module):
         return Refusal(
             f"_module: {quoted(module)} opens a room (a separate run), which cannot replace the "
             "tool of a call"

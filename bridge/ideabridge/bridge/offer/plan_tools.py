@@ -17,7 +17,7 @@ from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.steps import RUN_PROGRAM, names_program
 from ideabridge.tools.encoding import list_or_empty
 from ideabridge.tools.names import is_safe_name
-from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, is_idea
 
 _LOOK_SECONDS: Final = 3.0
 """Time, in seconds, for which a plan waits for modules that have failed, if one of them might have
@@ -228,7 +228,7 @@ class PlanTools:
         """Raise an error if a call names a version of an idea that does not exist."""
         for place, call in self._places_unknown_to(catalogue):
             module = call.module
-            if module is None or not module.startswith(IDEA):
+            if not is_idea(module):
                 continue
             if self._offer.idea(module, self._caller) is not None:
                 continue

@@ -27,7 +27,7 @@ from ideabridge.bridge.programs.stubs import described_parameters, function_sign
 from ideabridge.tools.changed import ToolChange, changed_tool, real_call
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.keywords import show
-from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool, ToolKey
+from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool, ToolKey, is_idea
 
 TOOLS: Final = "tools"
 """The module that contains the tools of this process."""
@@ -499,7 +499,7 @@ def _function_of(tool: Tool) -> str:
         return tool.remote_name or tool.name
     if tool.passes_to is not None:
         return tool.name
-    if tool.module is not None and tool.module.startswith(IDEA):
+    if is_idea(tool.module):
         return tool.module.removeprefix(IDEA)
 
     _, name = tool.origin

@@ -18,7 +18,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.published import PlanOrGuide
 from ideabridge.bridge.store.store import CAUTIOUS, Store
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, Tool
+from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, Tool, is_idea
 
 
 def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> Tool | None:
@@ -143,7 +143,7 @@ class _PresentHints:
 
         called: list[Tool] = []
         for module, name in keys:
-            if module is not None and module.startswith(IDEA):
+            if is_idea(module):
                 inner = self._find(module)
                 if inner is None:
                     return None
@@ -333,7 +333,7 @@ def _reaches(
 
         for call in written_calls(idea.plan_parts.calls):
             module = call.module
-            if module is None or not module.startswith(IDEA):
+            if not is_idea(module):
                 tool = None if module == ANONYMOUS else catalogue.look_up(call)
                 if tool is None:
                     return (EVERY_MODULE,)

@@ -14,7 +14,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON
-from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, is_idea
 
 
 def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
@@ -89,7 +89,7 @@ def cycle_through(
 def called_ideas(store: Store, calls: Iterable[WrittenCall]) -> Iterator[Publication]:
     """Yield the existing publications that the calls name."""
     for call in calls:
-        if call.module is None or not call.module.startswith(IDEA):
+        if not is_idea(call.module):
             continue
         name = call.module.removeprefix(IDEA)
         publication = store.publications.look_up(name, caller=SEES_ALL)
@@ -135,7 +135,7 @@ def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool])
 
 def _leads_to(store: Store, name: str, version: int, tool: Tool) -> bool:
     """Return whether a call to a tool could call this version of the idea `name`."""
-    if tool.module is None or not tool.module.startswith(IDEA):
+    if not is_idea(tool.module):
         return False
     called_name, _, _ = tool.module.removeprefix(IDEA).partition("@")
     if called_name == name:

@@ -13,7 +13,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer
 from ideabridge.tools.composed import SolutionSchema
-from ideabridge.tools.tool import ANONYMOUS, IDEA, ToolKey
+from ideabridge.tools.tool import ANONYMOUS, IDEA, ToolKey, is_idea
 
 _MOST_NAMED: Final = 3
 """Maximum number of missing tools and ideas that a reason names."""
@@ -56,7 +56,7 @@ def _lacks(
     for module, name in _needs(store, publication):
         if module == ANONYMOUS:
             continue
-        if module is None or not module.startswith(IDEA):
+        if not is_idea(module):
             lack = lacking((module, name))
             if lack is not None:
                 yield lack

@@ -58,7 +58,7 @@ from ideabridge.tools.encoding import (
 )
 from ideabridge.tools.json_parts import with_sorted_keys
 from ideabridge.tools.schema import Validator
-from ideabridge.tools.tool import IDEA, Tool
+from ideabridge.tools.tool import IDEA, Tool, is_idea
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,7 +429,7 @@ class Ways:
             if call.module is not None:
                 continue
             tool = catalogue.look_up(call)
-            if tool is not None and str(tool.module).startswith(IDEA):
+            if tool is not None and is_idea(tool.module):
                 ideas = called_ideas(self._store, [WrittenCall(tool.name, tool.module)])
                 owners = {idea.owner for idea in ideas}
                 if owners.isdisjoint({None, publication.owner}):

@@ -37,7 +37,7 @@ from ideabridge.bridge.store.journal import PastEvents
 from ideabridge.bridge.store.run_record import RunOrigin, RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
-from ideabridge.tools.tool import IDEA, Tool
+from ideabridge.tools.tool import Tool, is_idea
 from ideabridge.tools.typed import read_as
 
 KIND = "session"
@@ -386,4 +386,4 @@ def is_plain(progress: Progress) -> bool:
     if call.has_each or call.has_written_result or call.instance:
         return False
     # A call that is answered in a room is plain only if it calls an idea.
-    return call.room is None or (tool.module or "").startswith(IDEA)
+    return call.room is None or is_idea(tool.module)
