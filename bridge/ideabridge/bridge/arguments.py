@@ -227,9 +227,9 @@ def read_given_plan(
             raise ArgumentError.of("plan", 'a Plan, or {"calls": [...]}', plan, hint)
         plan = read_plan(cast("Mapping[str, object]", plan))
 
-    return (
-        plan if document is None else replace(plan, input={**(plan.input or {}), **document})
-    ).by_instance()
+    if document is not None:
+        plan = replace(plan, input={**(plan.input or {}), **document})
+    return plan.by_instance()
 
 
 def _is_sequence(value: object) -> bool:

@@ -836,7 +836,8 @@ class Configuration(BaseModel):
     def folder_of(self, module: str) -> Path:
         """Return the absolute base folder for relative paths in a module's entry."""
         layer = self.layer_of(module)
-        return (self.folder if layer is None else layer.file.parent).absolute()
+        folder = self.folder if layer is None else layer.file.parent
+        return folder.absolute()
 
     def working_folder_of(self, module: str) -> Path:
         """Return the absolute folder in which a program without `cwd` starts.
@@ -1187,7 +1188,9 @@ def _ignored(unknown: Remark) -> Remark:
     """
     text, _, known = unknown.text.partition(" Known: ")
     is_long = known.count(",") > _MOST_KNOWN
-    return (Remark(unknown.place, text) if is_long else unknown).continued("It is ignored.")
+    if is_long:
+        unknown = Remark(unknown.place, text)
+    return unknown.continued("It is ignored.")
 
 
 def _may_repair(place: Place, value: JSON) -> bool:
@@ -1275,7 +1278,8 @@ def _parsed(document: FileContent, project: Path, source: Path | None) -> Config
         raise ConfigurationError([f"{name}: {line}" for line in _lines(check.remarks())])
 
     parsed = Configuration.model_validate_json(encode(check.content), by_alias=True)
-    folder = (source.parent if source is not None else project).absolute()
+    folder = project if source is None else source.parent
+    folder = folder.absolute()
     try:
         store = None if parsed.store is None else place_of(parsed.store, folder)
     except StorePlaceError as error:

@@ -143,7 +143,8 @@ class Checker:
             for detail in error.errors(include_url=False):
                 if detail["loc"] and may_repair(detail["loc"], detail["input"]):
                     note = _repair(members, detail)
-                    notes += [Remark(place_text(detail["loc"]), note)] if note else []
+                    if note:
+                        notes.append(Remark(place_text(detail["loc"]), note))
 
         return Repaired(members, tuple(notes), self.faults(members))
 

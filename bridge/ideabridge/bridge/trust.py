@@ -346,7 +346,8 @@ class ProjectFile:
             content = None if path in confirmed else self._content(path, left)
             if content is not None:
                 digests[path], size = content
-                left -= size if digests[path] != _UNREADABLE else 0
+                if digests[path] != _UNREADABLE:
+                    left -= size
 
         return digests
 

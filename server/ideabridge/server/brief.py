@@ -353,7 +353,8 @@ def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
         gone = [
             key for part in earlier_parts if (key := _key(part)) is not None and key not in keys
         ]
-        new += [f"no longer there: {', '.join(gone)}"] if gone else []
+        if gone:
+            new.append(f"no longer there: {', '.join(gone)}")
 
     if not new:
         return None

@@ -308,7 +308,8 @@ def _input(publication: Publication, arguments: dict[str, str]) -> JSONObject:
     unknown = [name for name in arguments if name not in takes.properties]
     if missing or unknown:
         problems = [f"missing: {', '.join(missing)}"] if missing else []
-        problems += [f"unknown: {', '.join(unknown)}"] if unknown else []
+        if unknown:
+            problems.append(f"unknown: {', '.join(unknown)}")
         raise _refusal(f"arguments of prompt {publication.name!r}: {'; '.join(problems)}")
 
     return {name: _value(takes.properties[name], text) for name, text in arguments.items()}

@@ -87,7 +87,8 @@ def _synonyms() -> dict[str, set[str]]:
     for line in _ALIKE.split("\n"):
         words = {*line.split()}
         for word in words:
-            synonyms.setdefault(word, set()).update(words - {word})
+            of_word = synonyms.setdefault(word, set())
+            of_word |= words - {word}
     return synonyms
 
 

@@ -350,8 +350,10 @@ class _Admission:
                     for name, item in value.items()
                     if name not in names_of
                 }
-                out |= {"dependentRequired": names_of} if names_of else {}
-                out |= {"dependentSchemas": schemas} if schemas else {}
+                if names_of:
+                    out["dependentRequired"] = names_of
+                if schemas:
+                    out["dependentSchemas"] = schemas
             case (("const" | "enum"), _):
                 if not top:
                     self._constant(

@@ -655,8 +655,10 @@ def _check_patterns(schema: JSONObject, what: str) -> None:
     for _, part in schemas_in(schema):
         pattern = part.get("pattern")
         named = part.get("patternProperties")
-        patterns += [pattern] if isinstance(pattern, str) else []
-        patterns += named if isinstance(named, dict) else []
+        if isinstance(pattern, str):
+            patterns.append(pattern)
+        if isinstance(named, dict):
+            patterns.extend(named)
 
     distinct = dict.fromkeys(patterns)
     if sum(map(_pattern_weight, distinct)) <= _PLAIN_CHARACTERS:
@@ -820,7 +822,9 @@ def _pattern_weight(pattern: str) -> int:
     if _GOES_BACK.search(pattern):
         return 100_000
     # jsonschema-rs cannot use its fastest method for a pattern with word boundaries.
-    weight = len(pattern) * (4 if _WORD_ENDS.search(pattern) else 1)
+    weight = len(pattern)
+    if _WORD_ENDS.search(pattern):
+        weight *= 4
     for times in _REPEATED.findall(pattern):
         weight *= max(1, min(int(times), 1_000))
     return min(weight, 100_000)

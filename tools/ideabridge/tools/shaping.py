@@ -167,7 +167,8 @@ def _check_nodes(value: Any, budget: Budget) -> None:
     for part in values_in(value):
         left -= 1
         # Count the length of every occurrence of a string, because each one is written out in full.
-        size -= len(part) if isinstance(part, str) else 0
+        if isinstance(part, str):
+            size -= len(part)
         if left < 0 or size < 0:
             raise _TooMuchError
         budget.spend(_VISIT // 4)

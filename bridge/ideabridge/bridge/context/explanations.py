@@ -231,10 +231,10 @@ class PathTo(Explanation):
         path.
         """
         cost = COSTS["input"] if self.path[0] == "input" else COSTS["result"]
-        return cost + sum(
-            COSTS["first or last position" if self.path[depth] == "0" else "other position"]
-            for depth in self._numbers
-        )
+        for depth in self._numbers:
+            is_first = self.path[depth] == "0"
+            cost += COSTS["first or last position" if is_first else "other position"]
+        return cost
 
     @cached_property
     def _references(self) -> tuple[str, ...]:

@@ -97,9 +97,10 @@ class Request:
     @property
     def size(self) -> int:
         """The number of bytes that the mind reads: the messages and the schema."""
-        return self.text_size + (
-            len(encode(self.schema)) if self.schema_size is None else self.schema_size
-        )
+        schema_size = self.schema_size
+        if schema_size is None:
+            schema_size = len(encode(self.schema))
+        return self.text_size + schema_size
 
     @property
     def text_size(self) -> int:

@@ -526,7 +526,9 @@ def seconds_of(value: JSON) -> float | None:
     except ValueError:
         return None
 
-    seconds = (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+    if read.tzinfo is None:
+        read = read.replace(tzinfo=UTC)
+    seconds = read.timestamp()
     return seconds if 0 <= seconds <= time.time() + _AHEAD else None
 
 

@@ -127,8 +127,12 @@ class _Explaining:
 
     def _see_results_before(self, step: int) -> None:
         """Index the results of all Requests before a Request."""
-        while self._unseen and self._calls[self._unseen[-1]].step < step:
-            place = self._unseen.pop()
+        while self._unseen:
+            place = self._unseen[-1]
+            if self._calls[place].step >= step:
+                return
+
+            self._unseen.pop()
             root = self._aligned.reference_to(ValueSource(place, ()))
             document = self._aligned.document(place)
             if root is not None and not isinstance(document, Missing):
@@ -289,8 +293,10 @@ class _Explaining:
         others = [read for _, read in self._elsewhere(leaf.at)]
         if not selects(first):
             return 1 + len(others)
+
         readers = [partial(self._lifted.read, self._aligned), *others]
-        return max(1, sum(first.positions(read) for read in readers))
+        had_choice = sum(first.positions(read) for read in readers)
+        return max(1, had_choice)
 
 
 def _only_operand(reference: str) -> Reference | None:

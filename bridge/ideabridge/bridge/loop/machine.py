@@ -406,7 +406,8 @@ class Machine:
     @property
     def shown(self) -> Shown:
         """The limits, in bytes, on how much of the results Requests show."""
-        return (TO_HOSTS if self._by_turns else TO_MINDS).with_changes(self.settings.shown)
+        limits = TO_HOSTS if self._by_turns else TO_MINDS
+        return limits.with_changes(self.settings.shown)
 
     @property
     def instances(self) -> list[str]:

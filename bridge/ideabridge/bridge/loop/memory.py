@@ -130,7 +130,8 @@ class Memory:
         self._documents.update(changed)
         for entry in writes:
             self.log.append(entry)
-            self._written.setdefault(entry.instance, PathIndex()).add(entry.path, entry.call)
+            written = self._written.setdefault(entry.instance, PathIndex())
+            written.add(entry.path, entry.call)
             if entry.is_result:
                 self._put_result(entry)
 
@@ -198,12 +199,9 @@ class Memory:
                     view = _with_data(view, data.kind, data.value)
             return view
 
-        entries = [
-            entry
-            for entry in self.log[self._first :]
-            if entry.call in calls and entry.instance == instance
-        ]
-        return _written(view, entries)
+        writes = self.log[self._first :]
+        of_instance = [entry for entry in writes if entry.instance == instance]
+        return _written(view, [entry for entry in of_instance if entry.call in calls])
 
 
 def _with_data(view: JSONObject, kind: str, value: JSON) -> JSONObject:

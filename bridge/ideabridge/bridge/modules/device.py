@@ -196,7 +196,8 @@ class DevicePerson:
                     raise OAuthFlowError("the sign-in was denied in the browser")
                 if error in _WAITING:
                     trouble = ""
-                    interval += _INTERVAL if error == "slow_down" else 0
+                    if error == "slow_down":
+                        interval += _INTERVAL
                     continue
 
                 if response.status_code != _TOO_MANY and response.status_code < _SERVER_FAULT:

@@ -676,7 +676,9 @@ class Modules:
         Raises:
             UnknownModuleError: a module is not configured.
         """
-        waited = [self[name] for name in (self._modules if names is None else names)]
+        if names is None:
+            names = self._modules
+        waited = [self[name] for name in names]
 
         async def settle(module: Module) -> None:
             await module.settle()

@@ -92,7 +92,8 @@ class Offering:
     def has(self, kind: Kind) -> bool:
         """Return whether the module declares that it offers this kind of entry."""
         capabilities = self._client.server_capabilities
-        return (capabilities.prompts if kind == "prompts" else capabilities.resources) is not None
+        capability = capabilities.prompts if kind == "prompts" else capabilities.resources
+        return capability is not None
 
     @property
     def events(self) -> list[ServerEvent]:

@@ -53,7 +53,10 @@ def name_tools(toolbox: Toolbox, modules: Modules) -> NamedTools:
     for tool, change in zip(real, changes, strict=True):
         if change is None:
             is_hidden = tool.name_in_module in modules[tool.module or ""].changes.hidden
-            (hidden if is_hidden else shown).append(tool)
+            if is_hidden:
+                hidden.append(tool)
+            else:
+                shown.append(tool)
             continue
 
         changed = changed_tool(tool, change)

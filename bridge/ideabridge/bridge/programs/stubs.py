@@ -105,7 +105,9 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
         inner = ", ".join(["*", *fields] if fields and not fields[0].startswith("**") else fields)
         lines.append(f"async def {name}({inner}) -> {_result(tool, types, name)}:")
         described = first_line_of(tool.description)
-        lines += [f"    {described!r}", "    ..."] if described else ["    ..."]
+        if described:
+            lines.append(f"    {described!r}")
+        lines.append("    ...")
 
     return "\n".join([*_imports(renamed), *types.lines, *lines, ""])
 

@@ -953,7 +953,8 @@ class Publisher:
                 reason, different = await self.drift(
                     plan, recording.output, effects=effects, caller=caller
                 )
-                verdict.faults += [] if different is None else [different]
+                if different is not None:
+                    verdict.faults.append(different)
                 verdict.notes.append(f"not run: {reason}" if reason is not None else "run again")
 
             verdicts.append(verdict)

@@ -88,7 +88,8 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
     except IdeabridgeError as error:
         verdict.notes.append(f"its run cannot be read: {error}")
     else:
-        verdict.faults += [] if difference is None else [f"no longer self-consistent: {difference}"]
+        if difference is not None:
+            verdict.faults.append(f"no longer self-consistent: {difference}")
 
     return verdict
 

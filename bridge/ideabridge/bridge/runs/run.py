@@ -783,9 +783,10 @@ class Run:
         """The number of Requests that minds have answered."""
         if self.machine.mode == "plan":
             return 0
-        answered = max(
-            len(self.turns.settled), self.machine.step + (1 if self.machine.ended else 0)
-        )
+        steps = self.machine.step
+        if self.machine.ended:
+            steps += 1
+        answered = max(len(self.turns.settled), steps)
         return answered - self.turns.by_plan
 
     @property

@@ -450,7 +450,8 @@ def _order_of(module: ModuleConfiguration) -> ModuleOrder:
     changes: list[str] = []
     for name, tool in module.tools.items():
         if tool.read_only is not None:
-            (reads if tool.read_only else changes).append(glob.escape(name))
+            patterns = reads if tool.read_only else changes
+            patterns.append(glob.escape(name))
 
     return ModuleOrder(module.order != "none", tuple(reads), tuple(changes))
 

@@ -265,7 +265,8 @@ class Reach:
                 ).fetchone()
                 # If a list is missing, the store is damaged, which the method that reads the idea
                 # will report.
-                entries += cast("list[int]", decode_trusted(row[0])) if row is not None else []
+                if row is not None:
+                    entries += cast("list[int]", decode_trusted(row[0]))
 
         pieces = self._pieces(new)
         return [*new, *self._add(pieces)] if pieces else new
@@ -334,7 +335,9 @@ class Sweep:
                 deleted += self._delete(garbage)
                 garbage = []
 
-        return deleted + (self._delete(garbage) if garbage else 0)
+        if garbage:
+            deleted += self._delete(garbage)
+        return deleted
 
     def _look(self, newest: int = 2**62) -> bool:
         """Examine the next ideas, up to the row `newest`. Return whether there were any."""

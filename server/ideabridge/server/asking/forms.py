@@ -387,7 +387,8 @@ def message(
         for line in drawing[:_DRAWING].rstrip("\n").split("\n"):
             lines += _marked(visible(line))
 
-        lines += [f"{MARK}... (shortened)"] if len(drawing) > _DRAWING else []
+        if len(drawing) > _DRAWING:
+            lines.append(f"{MARK}... (shortened)")
 
     if not whole and request.question is None:
         word = "retry" if request.kind == "outcome" else "approve"

@@ -154,7 +154,9 @@ class Connecting:
 
     def _names(self) -> str:
         more = len(self._left) - _MOST_NAMED
-        shown = ", ".join(self._left[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        shown = ", ".join(self._left[:_MOST_NAMED])
+        if more > 0:
+            shown = f"{shown} and {more} more"
         return f"{counted(len(self._left), 'server')}: {shown}"
 
 

@@ -201,9 +201,10 @@ def _file_name(document: JSONObject, ref: str) -> str:
     # With `NAME@2`, the file name contains the version. No other part of REF becomes part of a
     # path.
     if isinstance(publication, dict) and is_safe_name(str(publication["name"])):
-        return str(publication["name"]) + (
-            f"@{int(str(publication['version']))}" if "@" in ref else ""
-        )
+        name = str(publication["name"])
+        if "@" not in ref:
+            return name
+        return f"{name}@{int(str(publication['version']))}"
     return str(document["id"])[:12]
 
 

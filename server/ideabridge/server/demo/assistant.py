@@ -71,7 +71,12 @@ async def call(client: Client, tool: str, arguments: Members) -> ToolReply:
         texts = [block.get("text", "") for block in wire.get("content", [])]
         raise CheckFailedError(f"{tool}: {' '.join(texts)}")
 
-    return ToolReply(wire["structuredContent"], len(encode(wire)), seconds, list(bars.values()))
+    return ToolReply(
+        content=wire["structuredContent"],
+        bytes=len(encode(wire)),
+        seconds=seconds,
+        bars=list(bars.values()),
+    )
 
 
 def at_once(bars: list[Bar]) -> list[list[str]]:
@@ -98,12 +103,13 @@ def draw_bars(bars: list[Bar], width: int = 40) -> list[str]:
     label = max((len(bar.call) for bar in bars), default=0)
     lines: list[str] = []
     for bar in ordered:
-        begin = min(int((bar.started - first) / whole * width), width - 1)
-        length = max(1, round((bar.finished - bar.started) / whole * width))
+        waited = bar.started - first
+        took = bar.finished - bar.started
+        begin = min(int(waited / whole * width), width - 1)
+        length = max(1, round(took / whole * width))
         line = " " * begin + "█" * min(length, width - begin)
-        took = (bar.finished - bar.started) * 1000
         note = " (failed, caught)" if bar.failed else ""
-        lines.append(f"{bar.call:<{label}} │{line:<{width}}│ {took:6.0f} ms{note}")
+        lines.append(f"{bar.call:<{label}} │{line:<{width}}│ {1000 * took:6.0f} ms{note}")
 
     return lines
 
@@ -111,7 +117,8 @@ def draw_bars(bars: list[Bar], width: int = 40) -> list[str]:
 async def visit(address: str, tool: str, arguments: Members) -> Members:
     """Act as assistant B: list the tools, call one of them, and report the result."""
     async with Client(address) as client:
-        tools = {tool.name: tool.description for tool in (await client.list_tools()).tools}
+        listed = await client.list_tools()
+        tools = {tool.name: tool.description for tool in listed.tools}
         if tool not in tools:
             raise CheckFailedError(
                 f"assistant B does not see the tool {tool}; it sees {', '.join(tools)}"

@@ -287,9 +287,9 @@ class Demo:
                 raise CheckFailedError(f"the demo did not finish within {DEMO_SECONDS} s") from None
             except Exception as error:
                 log_end = log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
-                cause = assistant.cause_of(error) + (
-                    f"\nthe server wrote: {log_end}" if log_end else ""
-                )
+                cause = assistant.cause_of(error)
+                if log_end:
+                    cause = f"{cause}\nthe server wrote: {log_end}"
                 raise CheckFailedError(cause) from error
 
     def _write_configuration(self, folder: Path) -> Path:

@@ -343,7 +343,8 @@ class _RunSpans:
         if model is None:
             mind = self._telemetry.bridge.mind
             return "turns" if mind is None else mind.name
-        return (model if isinstance(model, str) else model.name).partition(":")[0]
+        name = model if isinstance(model, str) else model.name
+        return name.partition(":")[0]
 
     def _end(self, status: str) -> None:
         run = self._run

@@ -439,7 +439,8 @@ class GuardedProtocol(H11Protocol):
         if self.conn.their_state is not h11.SEND_BODY:
             return self._since + HEADER_SECONDS
         answered = self.cycle.response_complete
-        return self._since + BODY_SECONDS + (0.0 if answered else self._arrived / BODY_RATE)
+        due = self._since + BODY_SECONDS
+        return due if answered else due + self._arrived / BODY_RATE
 
     def _look(self) -> None:
         assert self._timer is not None

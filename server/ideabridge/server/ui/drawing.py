@@ -336,16 +336,18 @@ def of_dry_run(rehearsal: Mapping[str, Any]) -> Drawing | None:
         title = f"{call['place']} {call['tool']}"
         status = "done" if call["read_only"] else "asking"
         parts.add_call(Box(key, title, _note(call["writes"]), status))
+        instance = call.get("instance")
         ordered = frozenset[Any](call.get("ordered_after", ()))
         for place in call["after"]:
-            source = keys.get((place, call.get("instance"))) or keys.get((place, None))
+            source = keys.get((place, instance)) or keys.get((place, None))
             kind = "order" if place in ordered else "data"
             if source is not None:
                 parts.add_arrow(Arrow(source, key, kind))
 
         for text in call["reads"]:
             if text.startswith("†input"):
-                parts.add_input(text, key, "missing" if text in missing else "")
+                note = "missing" if text in missing else ""
+                parts.add_input(text, key, note)
 
         if parts.are_too_many:
             return None

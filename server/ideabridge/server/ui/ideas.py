@@ -1116,7 +1116,8 @@ def _places(fills: Iterable[JSON], calls: Sequence[JSON]) -> list[str]:
         if parts[0] == "calls" and number is not None and number < len(calls):
             tool = tool_of(object_or_empty(calls[number]))
             parameter = ".".join(parts[2:])
-            places[f"{parameter} of {tool}" if parameter else tool] = None
+            place = f"{parameter} of {tool}" if parameter else tool
+            places[place] = None
         else:
             places["the output"] = None
 

@@ -138,7 +138,8 @@ class ReferenceWords:
 
     def _result_of(self, number: int) -> str:
         tool = self._tools.get(number)
-        return f"the result of call {number}" + (f" ({tool})" if tool else "")
+        words = f"the result of call {number}"
+        return f"{words} ({tool})" if tool else words
 
 
 def _within(path: Path, whole: str) -> str:

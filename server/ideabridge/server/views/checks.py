@@ -422,7 +422,9 @@ def _listed(name: str, names: list[str] | None) -> str:
         return "; it answers, but does not list its models"
     if any(model in (name, f"{name}:latest") for model in names):
         return "; it answers, and has this model"
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    shown = ", ".join(names[:5])
+    if len(names) > 5:
+        shown = f"{shown} and {len(names) - 5} more"
     return (
         f"; it answers, and lists {shown or 'no models'}: some servers accept any name, others "
         "would refuse this one"

@@ -88,4 +88,5 @@ def _query(words: Sequence[str], *, every: bool = True, begins: bool = False) ->
     # A word consists only of letters and digits, so it cannot contain any query syntax.
     suffix = ":*" if begins else ""
     parts = [part + suffix for word in words for part in _folded(word).split()]
-    return (" & " if every else " | ").join(parts)
+    operator = " & " if every else " | "
+    return operator.join(parts)

@@ -365,5 +365,7 @@ def _comma(text: str, start: int, end: int) -> int | None:
 def _comments_end(text: str, place: int) -> int:
     """Return the end of the comments that begin on the same line, or `place` if there are none."""
     behind = _BLANK_OR_COMMENT.match(text, place)
-    end = behind.end() if behind else place
-    return place + len(text[place:end].rstrip(" \t"))
+    if behind is None:
+        return place
+    comments = behind.group().rstrip(" \t")
+    return place + len(comments)
