@@ -47,7 +47,7 @@ from ideabridge.bridge.trust_snapshot import (
 )
 from ideabridge.tools.encoding import list_or_empty, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import counted, size_text, visible
+from ideabridge.tools.names import counted, joined, size_text, visible
 
 if TYPE_CHECKING:
     from ideabridge.tools.encoding import JSON, JSONObject
@@ -1329,13 +1329,9 @@ class Untrusted:
 
         reason = "nobody has trusted it"
         if self.changed:
-            if len(self.changed) > 3:
-                more = f" and {len(self.changed) - 3} more"
-            else:
-                more = ""
             # A file can have any name. `visible` removes line endings, so that no name can pose as
             # a line from ideabridge.
-            reason = f"{visible(', '.join(self.changed[:3]))}{more} changed since it was trusted"
+            reason = f"{visible(joined(self.changed, 3))} changed since it was trusted"
 
         problem = f"{self.problem}\n" if self.problem else ""
         command = trust_command(self.file, anywhere=anywhere)

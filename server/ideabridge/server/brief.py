@@ -27,6 +27,7 @@ from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.composed import SolutionSchema
 from ideabridge.tools.encoding import JSON, JSONObject, encode, object_or_empty
 from ideabridge.tools.json_parts import part_at
+from ideabridge.tools.names import joined
 from ideabridge.tools.tool import Tool
 
 _FULL_BYTES: Final = 400
@@ -107,10 +108,8 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
 
 def _places(paths: Sequence[Path]) -> str:
     """Return a text that names the first paths and says how many more there are."""
-    places = ", ".join("†" + ".".join(map(str, path)) for path in paths[:_MOST_NAMED])
-    if len(paths) > _MOST_NAMED:
-        places += f" and {len(paths) - _MOST_NAMED} more"
-    return places
+    places = ["†" + ".".join(map(str, path)) for path in paths]
+    return joined(places, _MOST_NAMED)
 
 
 def _reads(progress: Progress) -> Iterator[Path]:

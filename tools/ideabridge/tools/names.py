@@ -13,7 +13,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
@@ -506,6 +506,13 @@ def size_text(size: float) -> str:
         size /= 1024
 
     return f"{size:,.1f}".removesuffix(".0") + f" {unit}"
+
+
+def joined(texts: Sequence[str], most: int) -> str:
+    """Join at most `most` strings with commas, and say how many more there are."""
+    first = ", ".join(texts[:most])
+    more = len(texts) - most
+    return f"{first} and {more:,} more" if more > 0 else first
 
 
 def matches_any(name: str, patterns: Iterable[str]) -> bool:

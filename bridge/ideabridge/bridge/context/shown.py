@@ -23,6 +23,7 @@ from ideabridge.bridge.context.references import Path, Reference, format_referen
 from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.tools.encoding import JSON, JSONObject, encode, list_or_empty
 from ideabridge.tools.errors import ArgumentError
+from ideabridge.tools.names import joined
 
 LEAST_BYTES: Final = 256
 """The smallest value that a limit can have, in bytes."""
@@ -654,6 +655,4 @@ def named(references: Sequence[str]) -> str:
     """Return references for use in a sentence. If there are many references, name only the first
     few.
     """
-    more = len(references) - _MOST_NAMED
-    listed = ", ".join(references[:_MOST_NAMED])
-    return f"{listed} and {more:,} more" if more > 0 else listed
+    return joined(references, _MOST_NAMED)

@@ -24,7 +24,6 @@ from ideabridge.bridge.lifting.leaves import Leaf
 from ideabridge.bridge.lifting.rows import (
     REQUIRED,
     ReportRow,
-    joined,
     rows_of,
     shortened,
 )
@@ -32,6 +31,7 @@ from ideabridge.bridge.lifting.tables import table_rows
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.keywords import SchemaKeywords
+from ideabridge.tools.names import joined
 from ideabridge.tools.typed import read_as
 
 _FOR_MODELS: Final = 2_000

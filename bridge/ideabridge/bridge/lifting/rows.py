@@ -25,6 +25,7 @@ from ideabridge.bridge.lifting.evidence import explained_in
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text, object_or_empty
 from ideabridge.tools.keywords import SchemaKeywords
+from ideabridge.tools.names import joined
 from ideabridge.tools.reading import Solution
 from ideabridge.tools.typed import read_as
 
@@ -253,12 +254,6 @@ def source_in_words(shown: str, tools: Sequence[str]) -> str:
         return f"{'.'.join(keys)} of {result}" if keys else result
 
     return _REFERENCE.sub(in_words, shown)
-
-
-def joined(texts: Sequence[str], most: int) -> str:
-    """Join at most `most` strings with commas, and say how many more there are."""
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return ", ".join(texts[:most]) + more
 
 
 def _tools_of(calls: list[JSON]) -> list[str]:

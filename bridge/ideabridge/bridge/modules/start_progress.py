@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 
-from ideabridge.tools.names import whole_duration_text
+from ideabridge.tools.names import joined, whole_duration_text
 
 if TYPE_CHECKING:
     from ideabridge.bridge.modules.module_call import OnProgress
@@ -53,12 +53,8 @@ async def reporting_starts(
         while True:
             names = starting()
             if names:
-                more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
                 seconds = anyio.current_time() - began
-                text = (
-                    f"starting {', '.join(names[:_MOST_NAMED])}{more} "
-                    f"({whole_duration_text(seconds)})"
-                )
+                text = f"starting {joined(names, _MOST_NAMED)} ({whole_duration_text(seconds)})"
                 await progress(value, None, text)
                 value += _STEP
             await anyio.sleep(_REPORT_SECONDS)

@@ -11,7 +11,7 @@ from ideabridge.bridge.context.references import quoted
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools, has_wildcard, matcher
 from ideabridge.bridge.offer.offer import Offer
-from ideabridge.tools.names import did_you_mean, is_safe_name
+from ideabridge.tools.names import did_you_mean, is_safe_name, joined
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 MAX_PATTERNS: Final = 100
@@ -103,10 +103,8 @@ class TaskTools:
 
     def _nothing_matches(self) -> str:
         offer = self._offer
-        shown = ", ".join(pattern[:_SHOWN_PATTERN] for pattern in self._patterns[:_SHOWN_PATTERNS])
-        if len(self._patterns) > _SHOWN_PATTERNS:
-            shown += f" and {len(self._patterns) - _SHOWN_PATTERNS:,} more"
-
+        patterns = [pattern[:_SHOWN_PATTERN] for pattern in self._patterns]
+        shown = joined(patterns, _SHOWN_PATTERNS)
         names = [*(tool.name for tool in offer.known), *offer.idea_names(self._caller)]
         near = did_you_mean(self._patterns[0].removeprefix(IDEA), names)
         hidden = [

@@ -58,7 +58,7 @@ from ideabridge.bridge.programs.handles import (
 )
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import size_text
+from ideabridge.tools.names import joined, size_text
 from ideabridge.tools.syntax import parse_python
 from ideabridge.tools.turns import FairPlaces, HeldProcess
 
@@ -726,15 +726,10 @@ def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServ
     if away:
         return "; ".join(f"`{name}` cannot be imported: {absent.servers[name]}" for name in away)
 
-    names = sorted(importable)
-    if len(names) > _MOST_NAMED:
-        more = f" and {len(names) - _MOST_NAMED:,} more"
-    else:
-        more = ""
-
+    names = joined(sorted(importable), _MOST_NAMED) or "none"
     label = "the servers are" if is_from_servers else "the modules with tools are"
     reason = f".{absent.why}" if absent.why else ""
-    return f"{message}; {label} {', '.join(names[:_MOST_NAMED]) or 'none'}{more}{reason}"
+    return f"{message}; {label} {names}{reason}"
 
 
 _MISSING_MEMBER: Final = re.compile(r"Module `(\w+)` has no member `(\w+)`")
@@ -759,16 +754,8 @@ def _about_member(name: str, member: str, setting: Setting) -> str:
     if name not in setting.modules:
         return ""
 
-    names = sorted(setting.modules[name].functions)
-    if len(names) > _MOST_NAMED:
-        more = f" and {len(names) - _MOST_NAMED:,} more"
-    else:
-        more = ""
-
-    return (
-        ": the run does not have this tool; here it has "
-        f"{', '.join(names[:_MOST_NAMED]) or 'none'}{more}"
-    )
+    names = joined(sorted(setting.modules[name].functions), _MOST_NAMED) or "none"
+    return f": the run does not have this tool; here it has {names}"
 
 
 _NAME: Final = re.compile(r"\w+")

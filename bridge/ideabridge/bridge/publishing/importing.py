@@ -36,7 +36,7 @@ from ideabridge.bridge.store.users import LOCAL
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
-from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.names import did_you_mean, joined
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 from ideabridge.tools.typed import read_as
 
@@ -332,11 +332,9 @@ def missing(
                 "but no idea of this name is published here"
             )
         else:
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            called = f"{', '.join(names[:5])}{more}"
             lines.append(
                 f"the server {module!r} is not configured here (mcpServers); "
-                f"it calls {called}.{hint}"
+                f"it calls {joined(names, 5)}.{hint}"
             )
 
     away = {

@@ -17,6 +17,7 @@ from ideabridge.bridge.lifting.naming import first_sentence
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.publishing.programs import own_program
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import joined
 
 _MOST_NAMED: Final = 8
 """Maximum number of tools, or of properties of the output, that a description names."""
@@ -125,5 +126,4 @@ def _description_of(function: Function) -> str:
 
 def first_names(names: Sequence[str]) -> str:
     """Return the first few names in a list, and the number of the other names."""
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"{', '.join(names[:_MOST_NAMED])}{more}"
+    return joined(names, _MOST_NAMED)

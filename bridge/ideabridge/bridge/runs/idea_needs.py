@@ -13,6 +13,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer
 from ideabridge.tools.composed import SolutionSchema
+from ideabridge.tools.names import joined
 from ideabridge.tools.tool import ANONYMOUS, IDEA, ToolKey, is_idea
 
 _MOST_NAMED: Final = 3
@@ -36,10 +37,7 @@ def why_not_here(
     if not lacks:
         return None
 
-    reason = f"needs {', '.join(lacks[:_MOST_NAMED])}"
-    if len(lacks) > _MOST_NAMED:
-        reason += f" and {len(lacks) - _MOST_NAMED} more"
-    return reason
+    return f"needs {joined(lacks, _MOST_NAMED)}"
 
 
 def _lacks(

@@ -76,6 +76,7 @@ from ideabridge.tools.encoding import (
     normalise,
 )
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+from ideabridge.tools.names import joined
 from ideabridge.tools.reading import Solution, read_solution
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
@@ -246,8 +247,7 @@ def _pending_names(machine: Machine) -> str:
     if not pending:
         return "the run has no pending approvals"
 
-    more = f" and {len(pending) - _MOST_NAMED} more" if len(pending) > _MOST_NAMED else ""
-    return f"the pending ones are {', '.join(pending[:_MOST_NAMED])}{more}"
+    return f"the pending ones are {joined(pending, _MOST_NAMED)}"
 
 
 _CALL: Final = re.compile(r"[a-z]+([0-9]{1,9})(?![0-9])", re.ASCII)

@@ -47,6 +47,7 @@ from ideabridge.tools.encoding import (
     plain_text,
 )
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import joined
 from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import inline_refs
 
@@ -703,11 +704,10 @@ def _waiting(run: Run) -> list[Run]:
 
 
 def _unanswered_note(sent: Sequence[_Sent]) -> str:
-    turns = ", ".join(f"turn {sample.turn} of {sample.run} at {at}" for sample, at in sent[:3])
-    more = f" and {len(sent) - 3} more" if len(sent) > 3 else ""
+    turns = [f"turn {sample.turn} of {sample.run} at {at}" for sample, at in sent]
     return (
-        f"the client's model was asked ({turns}{more}) but no answer has arrived: the person may "
-        "have refused, the client may have ended the call, or the model is still working. The run "
-        "waits; the model is not asked for this again. If the person refused, cancel the run with "
-        f"check_run; otherwise {_HAND_IN}"
+        f"the client's model was asked ({joined(turns, 3)}) but no answer has arrived: the person "
+        "may have refused, the client may have ended the call, or the model is still working. The "
+        "run waits; the model is not asked for this again. If the person refused, cancel the run "
+        f"with check_run; otherwise {_HAND_IN}"
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 import anyio
 
 from ideabridge.server.cli.console import err, out, say
-from ideabridge.tools.names import counted, whole_duration_text
+from ideabridge.tools.names import counted, joined, whole_duration_text
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -153,10 +153,7 @@ class Connecting:
         )
 
     def _names(self) -> str:
-        more = len(self._left) - _MOST_NAMED
-        shown = ", ".join(self._left[:_MOST_NAMED])
-        if more > 0:
-            shown = f"{shown} and {more} more"
+        shown = joined(self._left, _MOST_NAMED)
         return f"{counted(len(self._left), 'server')}: {shown}"
 
 

@@ -23,7 +23,7 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import open_store
-from ideabridge.tools.names import counted
+from ideabridge.tools.names import counted, joined
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -326,16 +326,10 @@ def _counts(logs: HostLogs, report: HistoryReport) -> list[str]:
         lines.append(f"{counted(report.known, 'call')} already imported")
 
     if report.others:
-        most = ", ".join(
-            f"{name} ({count:,})" for name, count in report.others.most_common(_SERVERS)
-        )
-        if len(report.others) > _SERVERS:
-            more = f" and {len(report.others) - _SERVERS} more"
-        else:
-            more = ""
+        others = [f"{name} ({count:,})" for name, count in report.others.most_common()]
         lines.append(
-            f"not imported: calls to {most}{more}, which are not servers here (--server "
-            "LOGNAME=SERVER)"
+            f"not imported: calls to {joined(others, _SERVERS)}, which are not servers here "
+            "(--server LOGNAME=SERVER)"
         )
 
     for count, text in (

@@ -23,7 +23,7 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.encoding import JSON
-from ideabridge.tools.names import counted, did_you_mean, size_text
+from ideabridge.tools.names import counted, did_you_mean, joined, size_text
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -136,10 +136,7 @@ def resolve_run(store: Store, text: str) -> RunRecord:
         ids = [run_id.id for run_id in store.runs.newest(limit=200, caller=SEES_ALL)]
         raise UnknownRunError(f"unknown run {text[:80]!r}.{did_you_mean(text, ids)}")
     if len(matches) > 1:
-        more = f" and {len(matches) - _MOST_NAMED} more" if len(matches) > _MOST_NAMED else ""
-        raise UsageError(
-            f"several runs begin with {text[:80]!r}: {', '.join(matches[:_MOST_NAMED])}{more}"
-        )
+        raise UsageError(f"several runs begin with {text[:80]!r}: {joined(matches, _MOST_NAMED)}")
 
     record = store.runs.get(matches[0])
     assert record is not None

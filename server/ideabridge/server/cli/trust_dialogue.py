@@ -23,7 +23,7 @@ from ideabridge.server.cli.console import (
     wrapped,
 )
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.names import counted, printable, readable_json
+from ideabridge.tools.names import counted, joined, printable, readable_json
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
@@ -197,10 +197,7 @@ def _print(
     effect takes one line. `head` replaces the first line.
     """
     files = list(standing.found.covered(confirmed))
-    covered = ", ".join(files[:_SHOWN_FILES])
-    if len(files) > _SHOWN_FILES:
-        covered += f" and {len(files) - _SHOWN_FILES} more"
-
+    covered = joined(files, _SHOWN_FILES)
     lines = [
         *((topic, path) for path, topic in standing.changed),
         *_effects(standing, parsed, user),

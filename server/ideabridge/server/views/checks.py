@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ideabridge.server.views.records import errors_of, run_status
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import counted, size_text
+from ideabridge.tools.names import counted, joined, size_text
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration, Layer
@@ -422,12 +422,10 @@ def _listed(name: str, names: list[str] | None) -> str:
         return "; it answers, but does not list its models"
     if any(model in (name, f"{name}:latest") for model in names):
         return "; it answers, and has this model"
-    shown = ", ".join(names[:5])
-    if len(names) > 5:
-        shown = f"{shown} and {len(names) - 5} more"
+    shown = joined(names, 5) or "no models"
     return (
-        f"; it answers, and lists {shown or 'no models'}: some servers accept any name, others "
-        "would refuse this one"
+        f"; it answers, and lists {shown}: some servers accept any name, others would refuse this "
+        "one"
     )
 
 
@@ -471,10 +469,9 @@ def check_hosts(findings: Findings, project: Path) -> None:
 
     if unchecked:
         shown = list(unchecked.values())
-        more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
         findings.add(
             "clients",
-            f"not checked: {', '.join(shown[:5])}{more}",
+            f"not checked: {joined(shown, 5)}",
             hint="a server over HTTP, or a program whose path depends on variables or on the "
             "folder that the client starts it in",
         )
@@ -560,11 +557,10 @@ def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer
 
     others = [server.shown for server in missing if server.name != SERVER_NAME]
     if others:
-        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
         findings.add(
             f"client {host.name}",
             "has servers whose programs do not exist, are not executable, or are not on this "
-            f"PATH: {', '.join(others[:5])}{more}",
+            f"PATH: {joined(others, 5)}",
             warning=True,
         )
 
