@@ -15,10 +15,12 @@ import anyio.to_thread
 import pytest
 from mcp import Client, StdioServerParameters, types
 
+from ideabridge.bridge import Bridge, Configuration, load_configuration
 from ideabridge.bridge.configuration import user_file
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.stored_secrets import SecretOwner, secrets_path, set_secret
 from ideabridge.bridge.trust import forget, trust_file
+from ideabridge.server.reloading import Reloading
 from tests import preloaded
 from tests.processes import processes_with
 from tests.trusting import write_own, write_trusted
@@ -549,3 +551,21 @@ async def test_rules_that_become_looser_hold_for_sessions_that_begin_afterwards(
                 assert (await call(later, "run_plan", **plan))["status"] == "done"
                 assert "first" in text(await later.call_tool("first", {"x": "1"}))
                 assert "not today" in str(await call(stateless, "run_plan", **plan))
+
+
+async def test_a_change_that_came_before_the_watch_is_followed(tmp_path: Path) -> None:
+    write_trusted(tmp_path, {"mcpServers": {"early": {"command": "true", "disabled": True}}})
+
+    def read() -> Configuration:
+        return load_configuration(project=tmp_path)
+
+    async with Bridge(read()) as bridge, anyio.create_task_group() as group:
+        entry = {"command": "true", "disabled": True}
+        write_trusted(tmp_path, {"mcpServers": {"early": entry, "late": entry}})
+        changed = anyio.Event()
+        group.start_soon(Reloading(bridge, read, changed.set, lambda _: None).run)
+        with anyio.fail_after(30):
+            await changed.wait()
+
+        assert set(bridge.configuration.modules) == {"early", "late"}
+        group.cancel_scope.cancel()

@@ -77,12 +77,13 @@ class Reloading:
         after: Reloading | None = None,
     ) -> None:
         self._after = after
-        self._looking = anyio.Lock()
         self._bridge = bridge
         self._read = read
         self._followed = followed
         self._report = report
         self._looking = anyio.Lock()
+        # Files might have changed between the start of the process and the start of the watch.
+        self._has_looked = False
         self._reported: tuple[str, ...] = ()
         # For each tool file that could not be loaded, the reason.
         self._faults: dict[str, str] = {}
@@ -107,7 +108,11 @@ class Reloading:
         await SourceWatch(self.files, self.look, self._is_due).run()
 
     def _is_due(self) -> bool:
-        """Return whether tool files that waited for another import can be loaded now."""
+        """Return whether to read the files although none has changed: when the watch begins, and
+        when tool files that waited for another import can be loaded.
+        """
+        if not self._has_looked:
+            return True
         return bool(self._waiting) and not is_loading()
 
     def files(self) -> Collection[Path]:
@@ -169,6 +174,7 @@ class Reloading:
             logger.error("changes to the configuration cannot be applied: %s", trace)
 
     async def _look(self) -> None:
+        self._has_looked = True
         # Do this even if the configuration cannot be followed.
         await self._follow_sign_outs()
         before = self._bridge.configuration
