@@ -11,6 +11,7 @@ Tests of the installed command and of the start or end of a process start the in
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import importlib
 import marshal
@@ -72,6 +73,12 @@ ASK = bytes(4)
 
 ADDRESS = "IDEABRIDGE_TESTS_PRELOADED"
 """The environment variable with the address, for a script that starts others."""
+
+COLLAPSE = 25
+"""`MADV_COLLAPSE` of Linux: put memory into huge pages now."""
+
+HUGE_PAGE = 2 * 1024**2
+"""The size of a huge page, in bytes."""
 
 INTERPRETER = sys.executable
 """The real interpreter: in what `interpreter` starts, `sys.executable` is another program."""
@@ -346,7 +353,32 @@ def load_modules() -> None:
     make_first()
     read_commands()
     gc.freeze()
+    # Scripts create a lot, and end soon.
+    gc.set_threshold(5000, 20, 100)
     gc.enable()
+    use_huge_pages()
+
+
+def use_huge_pages() -> None:
+    """Put the memory of this process into huge pages where the system has some: a fork copies an
+    entry for each page, and the end of a script removes it, which takes 7 ms with 45,000 pages.
+    """
+    if sys.platform != "linux":
+        return
+
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        addresses, access, _, _, inode, *_ = line.split()
+        if access != "rw-p" or inode != "0":
+            continue
+
+        start, end = (int(address, 16) for address in addresses.split("-"))
+        first = -(-start // HUGE_PAGE) * HUGE_PAGE
+        size = end // HUGE_PAGE * HUGE_PAGE - first
+        if size > 0:
+            # A system that refuses this leaves the pages as they are.
+            advise(first, size, COLLAPSE)
 
 
 def make_first() -> None:
@@ -415,6 +447,7 @@ def compile_templates() -> None:
         rendering.load(template.name)
 
     gc.freeze()
+    use_huge_pages()
 
 
 def leave(code: int) -> NoReturn:
