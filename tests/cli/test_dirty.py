@@ -447,7 +447,7 @@ def test_an_input_that_nothing_takes_is_refused_with_the_nearest_name(here: Path
     ):
         ended = called(*words, "-i", "nmae=x")
         assert ended.code == 2
-        assert ended.err.startswith(f"ideabridge: --input: {taker} has no parameter 'nmae'; there")
+        assert ended.err.startswith(f"ideabridge: --input: {taker} has no parameter 'nmae'; the ")
         assert ended.err.endswith("Did you mean 'name'?\n")
         assert called(*words, "-i", "name=x").code == 0
 
