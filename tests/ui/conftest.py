@@ -5,6 +5,7 @@ skipped, and say so.
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -19,8 +20,40 @@ depends on what else the machine does, and is measured in `benchmarks/ui.py`.
 """
 
 
+class Chromium:
+    """Headless Chromium, for one test module after another: to start Playwright and a browser takes
+    0.6 s of processor time.
+    """
+
+    def __init__(self) -> None:
+        self._browser: Browser | None = None
+        self._open = ExitStack()
+
+    def browser(self) -> Browser:
+        """Return the browser, and start it if it is not open."""
+        if self._browser is None:
+            playwright = self._open.enter_context(sync_playwright())
+            # Containers have no user namespaces for the sandbox, and the browser opens only our own
+            # pages. Use one process for all pages, because starting one for each takes a fifth of
+            # the browser's time.
+            self._browser = playwright.chromium.launch(
+                executable_path=CHROMIUM, args=["--no-sandbox", "--renderer-process-limit=1"]
+            )
+            self._open.callback(self._browser.close)
+
+        return self._browser
+
+    def close(self) -> None:
+        """End the browser and Playwright."""
+        self._browser = None
+        self._open.close()
+
+
+chromium = Chromium()
+
+
 @pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
+def browser() -> Browser:
     """Headless Chromium.
 
     While Playwright is open, its event loop occupies the thread of the tests: their modules
@@ -28,15 +61,29 @@ def browser() -> Generator[Browser]:
     """
     if CHROMIUM is None:
         pytest.skip("there is no Chromium on this machine: install the package chromium")
-    with sync_playwright() as playwright:
-        # Containers have no user namespaces for the sandbox, and the browser opens only our own
-        # pages. Use one process for all pages, because starting one for each takes a fifth of the
-        # browser's time.
-        found = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--renderer-process-limit=1"]
-        )
-        yield found
-        found.close()
+    return chromium.browser()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, None, None]:
+    """Close the browser before a module that may have coroutines, and after a failure, which may
+    have ended its processes.
+    """
+    try:
+        return (yield)
+    finally:
+        is_used_next = isinstance(nextitem, pytest.Function) and "browser" in nextitem.fixturenames
+        stays_open = is_used_next and not item.session.testsfailed
+        if nextitem is None or (nextitem.path != item.path and not stays_open):
+            chromium.close()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    # A failure may have ended the run before its last test.
+    chromium.close()
 
 
 @pytest.fixture
