@@ -15,9 +15,10 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from ideabridge.bridge.configuration import reason_of_setting
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.server.ui.approvals import claim_of
+from ideabridge.server.ui.approvals import claim_of, reason_in_words
 from ideabridge.server.ui.call_values import EarlierCall, compared_values
 from ideabridge.server.ui.coloured import LONGEST_COLOURED, coloured, language_of
 from ideabridge.tools import Tool
@@ -304,12 +305,25 @@ def test_no_value_that_says_what_a_call_is_about_is_folded() -> None:
     assert [row.name for row in compared.leading] == names[:4]
     assert compared.further == 2
     assert [row.name for row in compared.listed] == [*names[:4], "sixth"]
-    assert [row.name for row in compared.folded] == ["fifth", "_outputPath"]
-    assert compared.same == 1
+    assert [row.name for row in compared.folded] == ["fifth"]
+    assert [row.name for row in compared.places] == ["_outputPath"]
 
     alone = compared_values(call, None)
-    assert [row.name for row in alone.listed] == [*names, "_outputPath"]
+    assert [row.name for row in alone.listed] == names
+    assert [row.name for row in alone.places] == ["_outputPath"]
     assert alone.folded == ()
+
+
+def test_the_reason_for_a_question_is_a_sentence_for_a_person() -> None:
+    tool = Tool("read_note", "", {"type": "object"}, module="notes")
+    chosen = reason_of_setting("notes", "read_note", read_only=False)
+    assert chosen.endswith("(mcpServers.notes.tools.read_note.read_only)")
+    assert reason_in_words(chosen, tool) == "You chose to be asked"
+    written_by_an_older_version = "mcpServers.notes.tools.read_note.read_only says that it reads"
+    assert reason_in_words(written_by_an_older_version, tool) == written_by_an_older_version
+    destroys = "tool 'read_note' of server 'notes' declares that it is destructive"
+    expected = "The server says that it can overwrite or delete. A second reason"
+    assert reason_in_words(f"{destroys}\na second reason.", tool) == expected
 
 
 @pytest.mark.timeout(30)

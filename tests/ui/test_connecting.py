@@ -55,7 +55,7 @@ def test_an_empty_home_connects_an_assistant_and_runs_a_plan(
 
     page.get_by_role("heading", name="Connect an assistant").click()
     expect(page.locator("#client-cursor .status")).to_have_text("connected")
-    expect(page.locator("#client-cursor")).to_contain_text(f"{cursor}. Undo disconnects it.")
+    expect(page.locator("#client-cursor")).to_contain_text(f"{cursor}). Undo disconnects it.")
     page.get_by_role("button", name="Undo: Cursor").click()
     expect(page.get_by_role("status")).to_contain_text("Cursor is as it was before.")
     assert cursor.read_text(encoding="utf-8") == CURSOR

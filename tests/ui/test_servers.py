@@ -103,7 +103,7 @@ def test_an_empty_list_offers_its_buttons_once(page: Page, tmp_path: Path) -> No
 def test_the_tools_of_a_server_are_a_table_with_a_page_for_each(page: Page, site: str) -> None:
     page.goto(f"{site}modules/own")
     table = page.get_by_role("table", name="Tools of own")
-    expect(table.get_by_role("row", name="where")).to_contain_text("says that it only reads")
+    expect(table.get_by_role("row", name="where")).to_contain_text("only reads")
     save = table.get_by_role("row", name="save")
     expect(save).to_contain_text("asks a person")
     expect(save).to_contain_text("Keep a text in a file.")
@@ -140,7 +140,7 @@ def test_the_tools_of_servers_are_among_the_tools(page: Page, site: str) -> None
     table = page.get_by_role("table", name="Tools from servers")
     speak = table.get_by_role("row", name=re.compile("^speak"))
     expect(speak).to_contain_text("own")
-    expect(speak).to_contain_text("says that it only reads")
+    expect(speak).to_contain_text("only reads")
 
     page.get_by_label("Search all tools and saved runs").fill("standard ERROR")
     page.keyboard.press("Enter")

@@ -406,6 +406,20 @@ _MOST_FAULTS: Final = 5
 """Maximum number of these reasons that are shown to a model."""
 
 
+def reason_of_setting(module: str, name: str, *, read_only: bool) -> str:
+    """Return the reason for the verdict on a tool for which a person's own file says whether it
+    only reads.
+
+    Args:
+        module: the tool's server.
+        name: the tool's name as its server writes it.
+        read_only: what the file says.
+    """
+    kind = "only reads" if read_only else "changes something"
+    place = f"mcpServers.{module}.tools.{name}.read_only"
+    return f"the configuration says that it {kind} ({place})"
+
+
 class Configuration(BaseModel):
     """The content of `ideabridge.json`. `load_configuration` makes the paths in `tools` and
     `store` absolute.
@@ -762,12 +776,11 @@ class Configuration(BaseModel):
                 if tool.read_only is None:
                     continue
 
-                kind = "only reads" if tool.read_only else "changes something"
                 rule: JSONObject = {
                     "module": glob.escape(module),
                     "tool": glob.escape(name),
                     "then": "allow" if tool.read_only else "ask",
-                    "why": f"mcpServers.{module}.tools.{name}.read_only says that it {kind}",
+                    "why": reason_of_setting(module, name, read_only=tool.read_only),
                 }
                 rules.append(rule)
 

@@ -149,8 +149,12 @@ def effective_hints(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
     )
 
 
+DESTRUCTIVE: Final = "declares that it is destructive"
+CHANGING: Final = "declares that it changes things"
 UNDECLARED: Final = "does not declare that it is read-only"
-"""The reason why the default policy asks about a tool that does not declare what it changes."""
+"""The reasons why the default policy asks about a tool, after its name: it declares that it
+overwrites or deletes, that it changes something, or neither.
+"""
 
 
 def allow_all(tool: Tool, call: JSONObject) -> PolicyVerdict:
@@ -165,9 +169,9 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
     if tool.annotations.read_only is True or tool.in_room:
         return ALLOW
     if tool.annotations.destructive is True:
-        return PolicyVerdict("ask", f"{named_tool(tool)} declares that it is destructive")
+        return PolicyVerdict("ask", f"{named_tool(tool)} {DESTRUCTIVE}")
     if tool.annotations.read_only is False:
-        return PolicyVerdict("ask", f"{named_tool(tool)} declares that it changes things")
+        return PolicyVerdict("ask", f"{named_tool(tool)} {CHANGING}")
     return PolicyVerdict("ask", f"{named_tool(tool)} {UNDECLARED}")
 
 

@@ -20,9 +20,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ideabridge.bridge.configuration import reason_of_setting
 from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import decider_text
-from ideabridge.bridge.loop.policy import UNDECLARED, named_tool
+from ideabridge.bridge.loop.policy import (
+    CHANGING,
+    DESTRUCTIVE,
+    UNDECLARED,
+    named_tool,
+)
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import Decision, DecisionName
 from ideabridge.bridge.standing_rules import ListedRule, StandingRuleError
@@ -46,7 +52,7 @@ from ideabridge.server.ui.call_values import (
     earlier_call,
 )
 from ideabridge.server.ui.forms import number_from
-from ideabridge.server.ui.showing import as_json, in_one_line, run_name
+from ideabridge.server.ui.showing import as_json, capital, in_one_line, run_name
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.shown import (
@@ -119,6 +125,12 @@ _MADE: Final[dict[str, str]] = {
 }
 """The page's words for each kind of decision that was made."""
 
+_DECLARED: Final[dict[str, str]] = {
+    DESTRUCTIVE: "The server says that it can overwrite or delete",
+    CHANGING: "The server says that it changes something",
+}
+"""The page's words for what a tool declares about itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
@@ -152,12 +164,7 @@ class Card:
         """The reason why a decision is asked for. The title of the card names the tool, so the
         reason refers to the tool as "it".
         """
-        why = self.shown.reasons.rstrip(".")
-        tool = self.pending.question.tool
-        named = "" if tool is None else f"{named_tool(tool)} "
-        if named and why.startswith(named):
-            return f"It {why.removeprefix(named)}"
-        return f"{why[:1].upper()}{why[1:]}"
+        return reason_in_words(self.shown.reasons, self.pending.question.tool)
 
     @property
     def claim(self) -> str:
@@ -211,6 +218,33 @@ class Card:
             server=_named(question.shown, "_module"),
             values=values,
         )
+
+
+def reason_in_words(reasons: str, tool: Tool | None) -> str:
+    """Return the reasons for a question as sentences of the page, without a full stop at the end.
+
+    Args:
+        reasons: the reasons as the question gives them, each on a line, or only their beginning.
+        tool: the tool that the question is about, or None if there is none.
+    """
+    return ". ".join(_sentence(line.rstrip("."), tool) for line in reasons.split("\n"))
+
+
+def _sentence(why: str, tool: Tool | None) -> str:
+    if tool is None:
+        return capital(why)
+
+    named = f"{named_tool(tool)} "
+    declared = why.removeprefix(named)
+    if declared in _DECLARED:
+        return _DECLARED[declared]
+    if why.startswith(named):
+        return f"It {declared}"
+
+    chosen = reason_of_setting(tool.module or "", tool.name_in_module, read_only=False)
+    if why == chosen:
+        return "You chose to be asked"
+    return capital(why)
 
 
 def claim_of(tool: Tool) -> str:
@@ -288,6 +322,14 @@ class DecisionRow:
         """The call or plan to decide on, as the row shows it."""
         question = None if self.pending is None else self.pending.question
         return {} if question is None else shown_without_ids(question)
+
+    @property
+    def reason(self) -> str:
+        """See `Card.reason`."""
+        if self.pending is None:
+            return ""
+        question = self.pending.question
+        return reason_in_words(question.why, question.tool)
 
     @property
     def is_changed(self) -> bool:

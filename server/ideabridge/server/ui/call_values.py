@@ -33,9 +33,9 @@ _LONGEST_BRIEF: Final = 24
 _LONGEST_BEGINNING: Final = 48
 """Maximum length, in characters, of the beginning of a value that the title shows."""
 
-_OUTPUT_PATH: Final = "_outputPath"
-"""The meta-property that says where a plan puts the result. The tool does not receive it, so it is
-not compared.
+_PLACES: Final = frozenset({"_outputPath", "_outputMethod"})
+"""The meta-properties that say where and how a plan puts the result. The tool does not receive
+them, so they are not compared, and only the technical details of a decision show them.
 """
 
 _MOST_LINES: Final = 1000
@@ -73,7 +73,7 @@ class ValueRow:
         before: the beginning of the earlier value on one line; empty if the value is unchanged or
             new.
         lines: for a text with several lines, the lines that differ; see `_different_lines`.
-        is_place: whether the parameter is the meta-property that says where the result goes. The
+        is_place: whether the parameter is a meta-property that says where the result goes. The
             tool does not receive this property.
     """
 
@@ -169,23 +169,21 @@ class CallValues:
         """The parameters that a person reads before deciding: all parameters or, if there is an
         earlier call, the first few parameters and the parameters that differ from that call.
         """
-        folded = self.folded
-        return tuple(row for row in self.rows if row not in folded)
+        elsewhere = (*self.folded, *self.places)
+        return tuple(row for row in self.rows if row not in elsewhere)
 
     @property
     def folded(self) -> tuple[ValueRow, ...]:
-        """The parameters that are not in `listed` because they are the same as in the earlier call,
-        and the place where the result goes.
+        """The parameters that are not in `listed` because they are the same as in the earlier
+        call.
         """
-        if not self.is_compared:
-            return ()
         leading = self.leading
-        return tuple(row for row in self.rows if row.change in ("", "same") and row not in leading)
+        return tuple(row for row in self.rows if row.change == "same" and row not in leading)
 
     @property
-    def same(self) -> int:
-        """The number of folded parameters that are the same as in the earlier call."""
-        return sum(row.change == "same" for row in self.folded)
+    def places(self) -> tuple[ValueRow, ...]:
+        """The meta-properties that say where the result goes."""
+        return tuple(row for row in self.rows if row.is_place)
 
 
 NO_VALUES: Final = CallValues()
@@ -201,7 +199,7 @@ def compared_values(call: JSONObject, earlier: EarlierCall | None) -> CallValues
         gone = tuple(
             (parameter_label(name), in_one_line(value, 200))
             for name, value in before.items()
-            if name not in values and name != _OUTPUT_PATH
+            if name not in values and name not in _PLACES
         )
     return CallValues(rows, earlier, gone)
 
@@ -217,7 +215,7 @@ def _row(name: str, value: JSON, before: JSONObject | None) -> ValueRow:
     beginning = in_one_line(value, _LONGEST_BEGINNING)
     if isinstance(value, str):
         beginning = f'"{beginning}"'
-    if name == _OUTPUT_PATH:
+    if name in _PLACES:
         return ValueRow(label, text, beginning, is_place=True)
     if before is None:
         return ValueRow(label, text, beginning, written)

@@ -57,14 +57,14 @@ requested.
 """
 
 _HINTS: Final = (
-    ("readOnlyHint", True, "says that it only reads"),
-    ("destructiveHint", True, "says that it can destroy something"),
-    ("destructiveHint", False, "says that it destroys nothing"),
-    ("idempotentHint", True, "says that it can be repeated"),
-    ("openWorldHint", True, "says that it reaches other systems"),
+    ("readOnlyHint", True, "only reads"),
+    ("destructiveHint", True, "can overwrite or delete"),
+    ("destructiveHint", False, "deletes nothing"),
+    ("idempotentHint", True, "can be repeated"),
+    ("openWorldHint", True, "reaches other systems"),
 )
 """The tool hints that a page names: the annotation, its value, and the words for people. Hints are
-the server's own claims, so the words state no facts.
+the server's own claims, so the words stand under or after "The server says".
 """
 
 
