@@ -560,7 +560,7 @@ async def test_answers_from_a_pipe_are_no_answers_of_a_person(tmp_path: Path) ->
     told = await waiting_run(configuration, note(tmp_path / "one"))
     ended = await ideabridge("approvals", "decide", "--config", configuration, given=b"y\n" * 100)
     assert ended.returncode == 2
-    assert b"Without a terminal" in ended.stderr
+    assert b"without a terminal" in ended.stderr
     for words in (["resume", told["run"]], ["run", "-"]):
         if words[0] == "run":
             given = json.dumps({"calls": [note(tmp_path / "two")]}).encode()
