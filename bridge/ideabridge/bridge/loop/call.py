@@ -225,7 +225,7 @@ def look_for_wrong_references(
         value: the value that a mind or the author of a plan wrote.
         where: the path of the value, for messages.
         problems: receives a sentence for each such string.
-        placeholders: an object whose keys are the names that strings for `template` can use in
+        placeholders: an object whose keys are the names that a `template` string can use in
             placeholders (`{name.path}`).
     """
     if isinstance(value, str):
@@ -524,8 +524,8 @@ def read_call(
 
 
 def spread(calls: Sequence[JSON], instances: Sequence[str]) -> tuple[list[JSON], list[JSON] | None]:
-    """Return the calls of a plan, and the place that each of them has in the plan. A call that
-    names no instance is copied for each instance.
+    """Return a plan's calls and their places in the plan. A call that names no instance is copied
+    for each instance.
 
     If there are no instances, the calls are returned unchanged and the places are None.
     """

@@ -36,7 +36,7 @@ class Catalogue:
         latent: keys of the tools without an activity, for which the mind writes `_output`.
         missing: a sentence about modules that are not connected. The error for an unknown tool or
             module ends with it.
-        unlisted: tools that are not shown to anybody, but that calls can name.
+        unlisted: tools that calls can name but that nobody is shown.
     """
 
     def __init__(
@@ -284,8 +284,8 @@ class Catalogue:
         return None if same is None else same.real
 
     def get(self, key: ToolKey) -> Tool | None:
-        """Return the tool that a key identifies, or None. The key consists of a module, where None
-        stands for this process, and the tool's name, either in the catalogue or in the module.
+        """Return the tool with this key, or None. The key is a module (None for this process) and
+        the tool's name, either in the catalogue or in the module.
         """
         tool = self._by_origin.get(key) or self._by_key.get(key)
         return None if tool is None else tool.real

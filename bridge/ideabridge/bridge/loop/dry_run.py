@@ -268,7 +268,7 @@ class _Flowchart:
     def __init__(self, graph: Graph, missing: Collection[str]) -> None:
         self._graph = graph
         self._missing = frozenset(missing)
-        # For the reference of each value that exists from the start, its node.
+        # Maps the reference of each value that exists from the start to its node.
         self._values: dict[str, str] = {}
         self._arrows: dict[str, None] = {}
 

@@ -135,7 +135,7 @@ class Decider:
 
 
 def decider_of(by: str | Decider) -> Decider:
-    """Return the decider that a value stands for. A string is the name of an approver."""
+    """Return the value as a `Decider`. A string is the name of an approver."""
     if isinstance(by, Decider):
         return by
     return Decider("approver", "code", by)

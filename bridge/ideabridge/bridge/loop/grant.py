@@ -4,8 +4,8 @@ approval.
 A grant comes with the approval of one call and is journaled in that call's `CallDecided`. The grant
 covers calls to the same tool in the same run, whether they are already waiting or come later. It
 does not cover a call about which the policy asks for a different reason. Each call that it approves
-gets a `CallDecided` of its own, which names the call that the grant came with. Grants are part of
-the machine, so folding the journal again restores them with their counts. A room has its own
+gets its own `CallDecided`, which names the call whose approval included the grant. Grants are part
+of the machine, so folding the journal again restores them with their counts. A room has its own
 machine, and a fork does not inherit grants, so no grant applies to another run.
 
     {"for": "run"}                                                  every later call to the tool
@@ -238,8 +238,8 @@ def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
 def read_grant(progress: Progress, grant: JSON) -> JSONObject | Refusal:
     """Check a grant that comes with the approval of a call.
 
-    Refuse a schema that contains a keyword which is not checked, or a parameter that the tool does
-    not have. By mistake, such a schema would restrict nothing.
+    Refuse a schema with an unchecked keyword or with a parameter that the tool does not have,
+    because such a schema would restrict nothing.
     """
     if (
         not isinstance(grant, dict)

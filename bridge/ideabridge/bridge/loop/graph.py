@@ -620,9 +620,7 @@ class Graph:
         return any(operand is None for alternative in item.bound for operand in alternative)
 
     def waits_for_end(self, call: Call) -> bool:
-        """Return whether it is unknown, until the answer has ended, for which calls this call
-        waits.
-        """
+        """Return whether it is known only at the end of the answer what this call waits for."""
         return not self.closed and call.index in self._open_ended
 
     def _is_open_ended(self, call: Call) -> bool:
@@ -879,8 +877,8 @@ class _Lanes:
     def of(self, place: _Position) -> list[_Lane]:
         """Return the lanes of a call, creating any that do not exist."""
         if place.modules is None:
-            # Create this lane, so that the calls that are in every lane have one even before any
-            # module has a lane.
+            # Create this lane so that calls in every lane have a lane even before any module has
+            # one.
             self._lane((EVERY_MODULE, place.instance))
             return [
                 lane for (_, instance), lane in self._lanes.items() if instance == place.instance
@@ -914,8 +912,8 @@ class _Lanes:
         return list(indexes)
 
     def looks(self, place: _Position) -> list[tuple[_Sequence, int]]:
-        """Return (sequence, number of calls at its beginning to search) for each sequence that
-        might contain a call to wait for.
+        """Return (sequence, count) for each sequence whose first `count` calls might include a call
+        to wait for.
         """
         sequences = [lane.everyone if place.changes else lane.changes for lane in self.of(place)]
         return [(sequence, len(sequence.indexes)) for sequence in sequences]
@@ -940,8 +938,8 @@ class ListedOrder:
         self._lanes = _Lanes()
 
     def note(self, call: Call, tools: Sequence[Tool]) -> None:
-        """Assign a position to a new call. `tools` are those through which the call can change or
-        read something.
+        """Assign a position to a new call. `tools` are the tools through which the call can change
+        or read something.
         """
         place = self._place(call, tools)
         if place is None:
@@ -1051,7 +1049,9 @@ class ListedOrder:
 
 
 def of_instance(instance: str) -> str:
-    """Return the words that name an instance after a noun, or "" if there are no instances."""
+    """Return a phrase that names the instance, to follow a noun. Return "" if there are no
+    instances.
+    """
     return f" of {instance}" if instance else ""
 
 

@@ -18,7 +18,7 @@ execute a call, end the run. The machine has no clock, no tasks, no network and 
     Commit         GroupCommitted
     Finish         RunEnded
 
-The phases, and what leads from one to the next:
+The phases and their transitions:
 
     phase      meaning                                          next
     new        nothing has happened                             RunStarted: asking
@@ -939,13 +939,13 @@ class Machine:
 
 
 def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]:
-    """Return two things that are needed to continue a run whose journal was folded: the executions
-    to repeat; and the events to journal.
+    """Return what is needed to continue a run after its journal was folded: the executions to
+    repeat, and the events to journal.
 
     An execution in flight runs again if its tool is repeatable, unless later rules would not let
-    the call run without a question. It also runs again if a room answers it, which continues from
-    its own journal, or if the Solution contains its result. Its `CallStarted` is already in the
-    journal, so the caller does not journal it again.
+    the call run without a question. It also runs again if a room answers it, because the room
+    continues from its own journal, or if the Solution contains its result. Its `CallStarted` is
+    already in the journal, so the caller does not journal it again.
 
     The outcome of every other execution in flight is unknown. In the run of a plan, and while a
     program runs, a person is asked about it, unless the call is nested too deeply to be shown.

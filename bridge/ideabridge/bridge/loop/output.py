@@ -377,8 +377,8 @@ class OutputSchema:
             Validator(self._schema, what="the output").is_valid(None)
 
     def settle(self, graph: Graph, judge: Judge) -> tuple[JSON, list[str], bool, Doubts]:
-        """Return four things: the unwrapped output; the faults in the output; whether the run has
-        an output; and the uncertainties about the output.
+        """Return the unwrapped output, the faults in the output, whether the run has an output, and
+        the uncertainties about the output.
 
         In a plan, an output by instance omits the instances that have faults. The run has an output
         if at least one instance remains.
@@ -463,9 +463,8 @@ class OutputSchema:
 def _resolve(
     graph: Graph, judge: Judge, *, by_instance: bool
 ) -> tuple[JSON, list[str], Doubts, Size]:
-    """Return four things: the output with its references resolved; the faults; the uncertainties;
-    and the size of the values that the output reads. An output by instance omits the instances that
-    have faults.
+    """Return the output with its references resolved, the faults, the uncertainties, and the size
+    of the values that the output reads. An output by instance omits the instances that have faults.
     """
     faults: list[str] = list(graph.output_problems)
     # An output that is malformed is not resolved for any instance.

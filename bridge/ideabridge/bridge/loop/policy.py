@@ -5,8 +5,8 @@ journal repeats the verdicts.
 
 A rule that restricts (`ask`, `deny`) matches every name of its tool, regardless of the case and
 width of the letters; see `ideabridge.tools.names.known_as`. A rule that allows matches only the
-exact name that it writes. A restricting rule that matches only another form of the name can make
-the verdict stricter, but never more lenient.
+exact name. A restricting rule that matches only another form of the name can make the verdict
+stricter, but never more lenient.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class SchemaCache:
 
 @dataclass(slots=True)
 class _Messages:
-    """Messages, each with the JSON that ideas store for it and with the encoding of that JSON."""
+    """Messages with the JSON that ideas store for each of them, and the encoding of that JSON."""
 
     messages: list[Message] = field(default_factory=list[Message])
     stored: list[JSONObject] = field(default_factory=list[JSONObject])

@@ -1,5 +1,5 @@
-"""Settings: the limits and choices of a run, with which the machine can repeat the same steps, and
-the amounts that a run has used.
+"""Settings: the limits and choices of a run, which let the machine repeat the same steps, and the
+amounts that a run has used.
 """
 
 from __future__ import annotations

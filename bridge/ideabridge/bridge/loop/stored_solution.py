@@ -171,8 +171,8 @@ def stored_solution(
 def _calls(
     calls: list[Call], schema: SolutionValidator
 ) -> tuple[list[JSON], dict[int, int | None]]:
-    """Return two things: the calls that the schema accepts; and the new number of each call's
-    result, which is None for a call that is left out.
+    """Return the calls that the schema accepts, and the new number of each call's result. The
+    number is None for a call that is left out.
     """
     fitting = [(call, schema.call(call)) for call in calls]
     if all(written is not None for _, written in fitting):

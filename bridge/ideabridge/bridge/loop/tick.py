@@ -9,7 +9,7 @@ When a call settles, exactly those calls are considered again, so there is no po
 between layers. After every event, `_drain` considers calls until no call changes its status, and
 leaves new effects in `due`.
 
-The statuses of a call (`CallStatus`), and what leads from one to the next:
+The statuses of a call (`CallStatus`) and their transitions:
 
     status     meaning                                        next
     WAITING    what it reads does not exist yet               resolved and allowed: QUEUED;
