@@ -119,8 +119,8 @@ _retired: set[str] = set()
 
 
 def retire(name: str) -> None:
-    """Record that a driver of this process has ended. The leases that the driver could not release
-    can then be taken over.
+    """Record that a driver of this process has ended. Other processes can then take over the leases
+    that the driver could not release.
     """
     _retired.add(name)
 
@@ -352,7 +352,7 @@ class Driver:
     @contextlib.contextmanager
     def whole(self) -> Generator[None]:
         """Let the block take the lease in the same transaction in which it writes. Otherwise, a
-        process that has taken the lease, but fails to continue the run, would lock out all other
+        process that takes the lease but fails to continue the run would lock out all other
         processes.
         """
         epoch = self.epoch
@@ -419,7 +419,7 @@ class Driver:
         create_run = self._create_run
         own_epoch = self.epoch
         # If the run ends, set its status in the same write, because a reader who finds the end of a
-        # run in its journal must also find it in the table of runs.
+        # run in its journal must also find it in the `runs` table.
         ended = next((event.status for event in events if isinstance(event, RunEnded)), None)
         sends_notice = self._sends_notice(events)
 
@@ -477,7 +477,7 @@ class Driver:
         self.seen = self._append(self.epoch, events)
 
     def _append(self, epoch: int, events: Sequence[Event]) -> int:
-        """Append events, and record a change of configuration in the table of runs. Return the
+        """Append events, and record a change of configuration in the `runs` table. Return the
         number of the last event.
         """
         last = self._store.runs.append(self.run_id, epoch, [event.to_json() for event in events])
@@ -602,7 +602,7 @@ class Driver:
             self.epoch = None
 
     def set_status(self, status: str, summary: StoredSummary | None = None) -> None:
-        """Write the status of the run into the table of runs."""
+        """Write the status of the run to the `runs` table."""
         if self.epoch is not None:
             self._store.runs.set_status(self.run_id, self.epoch, status, summary)
 

@@ -1,4 +1,4 @@
-"""Notices: receives notices from other processes on the same store, so that a process polls only if
+"""Notices: receives notices from other processes that use the same store. A process polls only if
 the store cannot notify.
 
 A notice consists of a topic and, for some topics, an id: `run RUN` (its journal has grown), `ask`
@@ -38,7 +38,7 @@ class _Topic:
         self._everything = False
 
     def hear(self, about: str) -> None:
-        """Record a notice about what `about` names, or about everything if `about` is ""."""
+        """Record a notice about the id `about`, or about everything if `about` is ""."""
         if about:
             self._about.add(about)
         else:
@@ -46,8 +46,8 @@ class _Topic:
         self.heard.set()
 
     def take(self) -> set[str] | None:
-        """Return what the notices are about, and forget the notices. If everything must be checked,
-        return None.
+        """Return the ids that the notices are about, and forget the notices. If everything must be
+        checked, return None.
         """
         about: set[str] | None = self._about
         if self._everything or not self.heard.is_set():
@@ -106,7 +106,7 @@ class Notices:
             seconds: the number of seconds to wait if the store cannot notify.
 
         Returns:
-            What the notices are about, or None to check everything.
+            The ids that the notices are about, or None to check everything.
         """
         notices = self._topics.setdefault(topic, _Topic())
         with anyio.move_on_after(LOOKS_SECONDS if self._listens else seconds):

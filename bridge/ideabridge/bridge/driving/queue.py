@@ -1,12 +1,12 @@
 """Queue: decides who drives a run when servers and workers share a store.
 
-Theory of operation. The queue is the table of runs: a run with the status `queued` has no driver
-and is waiting for a worker. A server with the role `front` journals the events that set a run in
-motion (its plan, a solution, a decision). At the point where calls would start, the server hands
-the run over instead. `RunQueue.claim` takes a run out of the queue, and a `worker` continues the
-run from its journal, as any process would. From then on, the lease of the run says who drives it. A
-worker that is shutting down does not start any more calls. It hands over each of its runs when the
-running calls of the run have ended.
+Theory of operation. The queue is the `runs` table: a run with the status `queued` has no driver and
+is waiting for a worker. A server with the role `front` journals the events that set a run in motion
+(its plan, a solution, a decision). At the point where calls would start, the server hands the run
+over instead. `RunQueue.claim` takes a run out of the queue, and a `worker` continues the run from
+its journal, as any process would. From then on, the lease of the run says who drives it. A worker
+that is shutting down does not start any more calls. It hands over each of its runs when the running
+calls of the run have ended.
 
 A worker that dies leaves runs behind, and their leases lapse. `Recovery` in a `front` server or a
 worker returns these runs to the queue. In a server with the role `alone`, it continues them there.

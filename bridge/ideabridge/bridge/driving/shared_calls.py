@@ -1,10 +1,9 @@
 """SharedCalls: enforces a module's `parallel` limit across all processes on a store.
 
-Theory of operation. The store lists the running and the waiting calls of each module, in the order
-in which they arrived. If the limit is N, the first N calls run. When a call ends, it is removed and
-the next call starts, so calls take turns, regardless of the processes that make them. PostgreSQL
-notifies the waiting processes. If the store is an SQLite file, the processes read it four times a
-second.
+Theory of operation. The store lists each module's running and waiting calls in order of arrival. If
+the limit is N, the first N calls run. When a call ends, it is removed and the next call starts, so
+calls take turns, regardless of the processes that make them. PostgreSQL notifies the waiting
+processes. If the store is an SQLite file, the processes read it four times a second.
 
 A process has a heartbeat for its calls, as for its runs, and other processes judge it in the same
 way (`Watch`). The calls of a process that is gone are removed immediately. If it is unclear whether
@@ -185,8 +184,8 @@ class SharedCalls:
         def failed(_error: Exception) -> None:
             self._unwritten.append(call)
 
-        # Use the key of the write that joins, so that a call which is cancelled while it joins is
-        # removed afterwards.
+        # Use the key of the write that adds the call, so that a call that is cancelled while it is
+        # being added is removed afterwards.
         self._write(
             call.id, lambda: self._store.call_places.leave(call.module, call.id), left, failed
         )

@@ -18,9 +18,8 @@ _MOST_DECIDED: Final = 20_000
 class AdmittedIdeas:
     """Decides which published ideas the profiles of a configuration are allowed to use.
 
-    A profile that names ideas can use these ideas, together with every tool that they were
-    published with. Any other profile can use only the ideas whose calls need no tools outside the
-    profile.
+    A profile that names ideas can use these ideas and every tool with which they were published.
+    Any other profile can use only the ideas whose calls need no tools outside the profile.
     """
 
     def __init__(self, store: Store, offer: Offer) -> None:

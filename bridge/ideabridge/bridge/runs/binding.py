@@ -197,5 +197,5 @@ class Binding:
             if progress.settled or progress.tool is None or progress.call.has_written_result:
                 continue
             if progress.call.index not in rooms:
-                # A call in an open room is left out, because the room has a binding of its own.
+                # A call in an open room is left out, because the room has its own binding.
                 yield progress.tool

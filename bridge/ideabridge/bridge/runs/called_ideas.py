@@ -87,7 +87,7 @@ def cycle_through(
 
 
 def called_ideas(store: Store, calls: Iterable[WrittenCall]) -> Iterator[Publication]:
-    """Yield the existing publications that the calls name."""
+    """Yield the publications that the calls name and that exist."""
     for call in calls:
         if not is_idea(call.module):
             continue

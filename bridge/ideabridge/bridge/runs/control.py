@@ -136,7 +136,7 @@ class Control:
                 await self._give(rule, asking)
                 return
 
-            # Either nobody drives the run now, or the other process has applied the decision and
+            # Either nobody drives the run now, or the other process has applied the decision, so
             # the approval is no longer pending.
             if run.is_elsewhere:
                 self._registry.read_on(run)
@@ -145,8 +145,8 @@ class Control:
                 return
 
     async def _give(self, rule: StandingRule | None, run: Run) -> None:
-        """Store the standing rule that a decision on a run has given, and apply it to the calls in
-        the run that are already waiting.
+        """Store the standing rule that comes with a decision on a run, and apply the rule to the
+        calls of the run that are already waiting.
 
         Raises:
             StandingRuleError: the rule cannot be stored.
@@ -164,8 +164,8 @@ class Control:
         run.root.settle_by_rules()
 
     def _expect_allowed_here(self, run: Run, event: DecidedEvent) -> None:
-        """Refuse to forward a decision that the rules of this process forbid. The driver of the run
-        also checks its own rules.
+        """Raise an error instead of forwarding a decision that the rules of this process forbid.
+        The run's driver also checks its own rules.
 
         Raises:
             DecisionError: by the rules of this process, only a person is allowed to decide, or the
@@ -297,7 +297,7 @@ class Control:
         return run, record
 
     async def listen(self) -> None:
-        """Cancel runs and apply decisions as other processes request, until this task is
+        """Cancel runs and apply decisions at the request of other processes, until this task is
         cancelled.
         """
         while True:

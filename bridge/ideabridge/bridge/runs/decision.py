@@ -1,4 +1,5 @@
-"""Decision: chooses what happens to a run that someone asks for or a process finds in the store.
+"""Decision: chooses what happens to a run that someone requests or that a process finds in the
+store.
 
 A caller looks a run up, a person resumes or ends it, a worker claims it, or a sweep of `Recovery`
 finds it. Each time, `Registry.hand_off` collects the `Facts` from the run's journal, calls
@@ -7,10 +8,10 @@ is pure: it has no store, no clock and no task. A new run needs no decision: its
 (`Runs.create`) or queues it for a worker (`Run.hand_over`).
 
 The facts can be out of date by the time the outcome is performed. So each outcome that writes takes
-the lease of the run in the same transaction. If another process has taken the lease first, the run
-is served as it is. If the journal has grown, it is read again, and a new decision is made.
+the lease of the run in the same transaction. If another process has already taken the lease, the
+run is served as it is. If the journal has grown, it is read again, and a new decision is made.
 
-The first row that fits is the decision:
+The first matching row is the decision:
 
     | what is found                                              | outcome                       |
     |------------------------------------------------------------|-------------------------------|
@@ -114,7 +115,7 @@ class Standing:
 
     Attributes:
         status: the status of the run with its rooms, see `RunStatus`.
-        waits: True if the run waits for someone, and nothing was active at the end of its journal.
+        waits: True if the run waits for someone and nothing was active at the end of its journal.
         fault: why the run cannot continue in this process, or None if it can.
         events: the number of events in the journals of the run and its rooms, or None for a room.
     """

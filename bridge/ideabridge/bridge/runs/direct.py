@@ -44,8 +44,8 @@ SESSION_PAUSE: Final = 600.0
 """The time, in seconds, after the end of a session's last call at which the session ends."""
 
 _MARGIN: Final = 60.0
-"""Minimum time, in seconds, from the end of a session until it becomes a run, so that its last
-calls have been written.
+"""Minimum time, in seconds, between the end of a session and its conversion into a run. By then,
+its last calls have been written.
 """
 
 MOST_CALLS: Final = 2000
@@ -155,8 +155,8 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Calls from a session in the form of a run's calls. For calls that cannot be published, it
-    also has the reasons, keyed by the calls' places.
+    """A session's calls in the form of a run's calls, and the reasons why some of them cannot be
+    published, keyed by place.
     """
 
     calls: list[EndedCall] = field(default_factory=list[EndedCall])
@@ -293,8 +293,8 @@ class DirectSessions:
     # -- publishing --------------------------------------------------------------------------------
 
     async def part(self, ref: str, calls: Sequence[int] | None, caller: str) -> str:
-        """Return the run that consists of some of the calls in a session, or in another run. If
-        this run does not exist, create it.
+        """Return the run that consists of some calls of a session or of another run. If this run
+        does not exist, create it.
 
         Args:
             ref: the id of a session or of a run.
@@ -440,7 +440,7 @@ class DirectSessions:
                 session.unkept[place] = str(call.error.get("message"))
 
             if not call.parameters.keys().isdisjoint(META_PROPERTIES):
-                # A plan would read these parameters as meta-properties, so the call cannot be
+                # A plan would treat these parameters as meta-properties, so the call cannot be
                 # published.
                 session.unkept.setdefault(place, _META_NAMES)
                 call = _without_meta(call)

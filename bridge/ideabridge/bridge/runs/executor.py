@@ -67,8 +67,8 @@ _SMALL_RESULT = 16 * 1024
 
 
 class KeptBytes:
-    """Counts the bytes that a run and its rooms keep, in memory and in journals, of results and of
-    calls made by programs.
+    """Counts the bytes of results and of calls by programs that a run and its rooms keep in memory
+    and in journals.
 
     Args:
         most: the maximum number of bytes to keep.
@@ -441,8 +441,8 @@ class Executor:
 
     async def _answered(self, name: str, call: ModuleCall, user: str | None) -> Answer:
         """Call a module. If the module asks a question that could belong to several sessions, and
-        the call only reads, send the call again over the connection that belongs to the call's
-        session alone.
+        the call only reads, send the call again over a connection that only the call's session
+        uses.
         """
         try:
             async with self._modules.using(name, user) as module:
@@ -510,8 +510,8 @@ class Executor:
 
 
 def _keep_sent(error: ModuleError, kept_bytes: KeptBytes, tool: str) -> None:
-    """Count what a failed call sent, because the journal stores it. Leave out content that exceeds
-    the limit.
+    """Count the content that a failed call sent, because the journal stores it. Leave out content
+    that exceeds the limit.
     """
     if error.sent is None:
         return

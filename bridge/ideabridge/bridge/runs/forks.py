@@ -88,7 +88,8 @@ async def fork(
         )
         journal = await _continued(runs, point, began)
     else:
-        # A plan is nothing but its calls, so a fork with different calls starts from the beginning.
+        # A plan consists only of its calls, so a fork with different calls starts from the
+        # beginning.
         plan = _plan_of(began, solution)
         settings = settings_under(configuration, output_by_instance=plan.output_by_instance)
         settings = dataclasses.replace(
@@ -470,8 +471,8 @@ class _Copy:
                 # limit.
                 pass
             case events.ConfigurationChanged():
-                # A fork begins under the current configuration, but its earlier calls ran under the
-                # rules of their time.
+                # A fork begins under the current configuration, but its earlier calls ran under
+                # earlier rules.
                 if event.rules > self.machine.settings.rules:
                     approval = cast("JSON", self.machine.settings.approval)
                     self._take(dataclasses.replace(event, approval=approval))

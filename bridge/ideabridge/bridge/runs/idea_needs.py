@@ -23,9 +23,9 @@ _MOST_NAMED: Final = 3
 def why_not_here(
     store: Store, publication: Publication, caller: Viewer, lacking: Callable[[ToolKey], str | None]
 ) -> str | None:
-    """Return why a published idea cannot be called in this process, no matter which modules are up,
-    as in "needs the server 'git', which is not configured here". Return None if the idea can be
-    called, possibly only once its modules are up.
+    """Return why a published idea cannot be called in this process, no matter which modules are up.
+    For example: "needs the server 'git', which is not configured here". Return None if the idea can
+    be called, possibly only once its modules are up.
 
     Args:
         store: holds the publications.
@@ -71,8 +71,8 @@ def _lacks(
 
 
 def _needs(store: Store, publication: Publication) -> list[ToolKey]:
-    """Return the tools that every call to a published idea needs, to the extent that they are known
-    before its modules are up.
+    """Return the tools that every call to a published idea needs, as far as they are known before
+    its modules are up.
     """
     pinned = publication.plan_or_guide
     if publication.answer == "recorded" or pinned is None:

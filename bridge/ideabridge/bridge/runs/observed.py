@@ -23,8 +23,8 @@ from ideabridge.tools.json_parts import json_type
 from ideabridge.tools.tool import Tool
 
 INSPECTION_SECONDS: Final = 1.0
-"""Time, in seconds, within which at most one result of each tool is inspected for each owner of
-runs.
+"""Minimum time, in seconds, between two inspections of the same tool's results for the same owner
+of runs.
 """
 
 _STORED: Final = 4
@@ -84,7 +84,7 @@ class Observed:
             shapes: list[JSON] = [shape, *stored[: _STORED - 1]]
             self._memory.keep_shapes(owner, digest, name, shapes)
         except StoreError as error:
-            # The store is busy or full, and the run can do without the shape.
+            # The store is busy or full, and the run does not need the shape.
             logger.warning("storing the shape of a result failed: %s", error)
 
     def of(self, owner: str, tool: Tool) -> JSONObject | None:

@@ -6,7 +6,7 @@ passes on the questions that modules ask. Each is a `Question` of the run's mach
 digest of what is shown. `read_decision` checks a `Decision` and creates its event. `People` makes
 sure that each of a run's questions is settled: it asks the approver, if there is one, and refuses a
 question that nobody settles in time. If several answers arrive, the first one that the machine
-takes counts, and later ones change nothing.
+accepts counts, and later ones change nothing.
 """
 
 from __future__ import annotations
@@ -227,8 +227,8 @@ def _pending_as(machine: Machine, approval: str) -> Question | None:
 
 
 def _denied(machine: Machine, approval: str) -> str:
-    """Return the part of an error message that says who denied the call of an approval, or "" if
-    nobody denied it.
+    """Return the part of an error message that says who denied the call that the approval is about,
+    or "" if nobody denied it.
     """
     number = _CALL.match(approval)
     place = int(number[1]) if number is not None else len(machine.history)

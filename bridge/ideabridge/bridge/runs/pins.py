@@ -32,8 +32,7 @@ from ideabridge.tools.typed import read_whole
 _UNKNOWN: Final = "its earlier definition is not in this store"
 
 Definition: TypeAlias = "Callable[[str], JSONObject | None]"
-"""A function that takes a digest and returns the essence of the tool that has this digest, or None
-if there is no such tool.
+"""A function that returns the essence of the tool with a digest, or None if there is no such tool.
 """
 
 
@@ -111,8 +110,8 @@ def read_pins(pinned: PlanOrGuide | None) -> list[Pin] | None:
 
 
 def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
-    """Return the call. If the call needs them, add `_module` and the name that the tool has in this
-    module.
+    """Return the call, with `_module` and the tool's name in that module added if the call needs
+    them.
     """
     written = WrittenCall.of(call)
     tool = catalogue.look_up(written)

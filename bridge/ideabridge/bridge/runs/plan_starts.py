@@ -71,9 +71,8 @@ class PlanStarts:
 
     async def catalogue_of(self, plan: Plan, settings: Settings, caller: str) -> Catalogue:
         """Check the ideas and programs among a plan's calls. Return the result of
-        `PlanTools.catalogue`.
-
-        Raises `PlanError`, `ProgramError` or `MeantToolError` if the check fails.
+        `PlanTools.catalogue`. Raise `PlanError`, `ProgramError` or `MeantToolError` if the check
+        fails.
         """
         tools = PlanTools(self._offer, plan, caller)
         calls = tools.calls

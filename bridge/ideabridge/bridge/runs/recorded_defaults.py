@@ -1,13 +1,13 @@
-"""Recorded defaults: marks as assumptions those recorded values that a published plan uses for
-absent parameters and that might not fit.
+"""Recorded defaults: finds the recorded defaults of a published plan that might not fit a call, and
+marks them as assumptions.
 
 A default was recorded together with the other values of its call, so the default might not fit if
 one of these values is replaced. A default that is a string, list or object is an assumption if the
 caller passes another value of the call. Any default is an assumption if the caller passes a value
 that was a member of the same object in an earlier result, such as the other coordinate of a place.
-A default of several words is always an assumption, because a mind wrote it for the recorded values.
-A default is not an assumption if two runs had the same value, or if the author of the plan wrote
-the default for any input.
+A default that consists of several words is always an assumption, because a mind wrote it for the
+recorded values. A default is not an assumption if two runs had the same value, or if the author of
+the plan wrote the default for any input.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _LONG_TEXT: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """An explained literal of a plan, with the parameter that a call to the published idea passes
-    in place of the literal.
+    """An explained literal in a plan, with the parameter that replaces it in calls to the published
+    idea.
 
     Attributes:
         form: see `Explained.to_json`.
@@ -146,7 +146,7 @@ def _reasons(
 
 
 class _Companions:
-    """The parameters that the caller passes for values that were recorded together with a default.
+    """The parameters that the caller passes in place of values recorded together with a default.
 
     Attributes:
         passed_for_followed: for each call, the parameters that the caller passes for its followed
@@ -155,8 +155,8 @@ class _Companions:
 
     def __init__(self, literals: Iterable[_Literal]) -> None:
         self.passed_for_followed: dict[Path, list[str]] = {}
-        # For each object in an earlier result, the parameter whose value supplies another member of
-        # the same object.
+        # Maps each object in an earlier result to the parameter that supplies another member of
+        # this object.
         self._by_holder: dict[str, str] = {}
         for literal in literals:
             if literal.passed is None:

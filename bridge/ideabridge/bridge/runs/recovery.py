@@ -7,9 +7,10 @@ the role `front` or `worker` it returns the run to the queue. `TAKEN_UP_AT_ONCE`
 runs it takes up at the same time.
 
 The first sweep, and the first sweep after a change to the configuration, cover the `running` runs
-of all configurations. The next sweeps also cover these runs, until each of them either has a driver
-that is known to be alive or was tried while the store worked. Otherwise, a run whose configuration
-no process has any more would be left behind if the store was busy during the first sweep.
+of all configurations. The next sweeps also cover these runs, until each run either has a driver
+that is known to be alive or was tried while the store worked. Otherwise, if the store were busy
+during the first sweep, a run whose configuration is no longer used by any process would be left
+behind.
 
 A run that cannot be taken up is reported once. If the store or this process failed, the run is
 tried again after a delay that doubles. If the run cannot continue under this configuration, it is
@@ -209,8 +210,7 @@ class Recovery:
         `fingerprint` are included.
 
         Returns:
-            How many seconds remain until the lease lapses, for each run whose driver might be
-            alive.
+            For each run whose driver might be alive, the number of seconds until its lease lapses.
         """
         undecided: list[float] = []
         running = self._store.leases.of_runs("running", fingerprint, MOST_IN_SWEEP)

@@ -185,8 +185,8 @@ class Registry:
         return run
 
     def resume(self, run_id: str, caller: Viewer, purpose: Purpose = GO_ON) -> Run:
-        """Load a run and continue it in this process. A process that leaves runs to workers queues
-        it instead. A run that is waiting for someone or for a worker is returned unchanged.
+        """Load a run and continue it in this process. If this process leaves runs to workers, queue
+        the run instead. A run that is waiting for someone or for a worker is returned unchanged.
         `caller` is the owner of the run, or `SEES_ALL`.
 
         Raises:
@@ -234,8 +234,8 @@ class Registry:
         if self._is_at_hand(run, record.last_event):
             return run
         if run.driver.epoch is not None:
-            # Abandon the old `Run` object, because its calls would otherwise notice only at their
-            # end that another process has continued the run.
+            # Abandon the old `Run` object. Otherwise, its calls would notice only when they end
+            # that another process has continued the run.
             run.runner.abandon("another process has continued it")
             return self._load(record, parent, purpose)
         if not self.read_on(run):
@@ -317,8 +317,8 @@ class Registry:
         """
         driver = run.driver
         if run.runner.is_behind or driver.unwritten:
-            # The number of the last event says nothing now, because the store might already contain
-            # events whose write has not been confirmed to this process.
+            # The number of the last event is not reliable now, because the store might already
+            # contain events whose write has not been confirmed to this process.
             return True
 
         if run.runner.lost is not None or driver.seen != last_event:
@@ -366,9 +366,9 @@ class Registry:
                 run.rooms[key] = self.reach(record, run, purpose)
 
     def seconds_until_lapse(self, lease: Lease) -> float:
-        """Return how many seconds remain until a lease lapses; see `Watch.seconds_until_lapse`. A
-        lease that belongs to this process, but that none of the process's drivers holds, counts as
-        lapsed, because releasing it failed.
+        """Return how many seconds remain until a lease lapses; see `Watch.seconds_until_lapse`. If
+        a lease belongs to this process but to none of its drivers, it counts as lapsed, because
+        releasing it failed.
         """
         if lease.driver != self.driver_name:
             return self._watch.seconds_until_lapse(lease)
@@ -383,11 +383,11 @@ class Registry:
         return self._runs.get(run_id)
 
     def all_in_memory(self) -> list[Run]:
-        """Return every run in memory, with rooms and runs that have ended."""
+        """Return every run in memory, including rooms and runs that have ended."""
         return list(self._runs.values())
 
     def drivers(self) -> Iterator[tuple[Driver, Run | None]]:
-        """Return the drivers of this process, each with its run if that is in memory."""
+        """Return the drivers of this process, each with its run if the run is in memory."""
         for run_id, driver in list(self._drivers.items()):
             yield driver, self._runs.get(run_id)
 
@@ -485,7 +485,7 @@ class Registry:
         return run
 
     def drop(self, run_id: str) -> None:
-        """Forget a run that must not stay in memory."""
+        """Remove a run that must not stay in memory."""
         self._runs.pop(run_id, None)
         self._kept.pop(run_id, None)
         self._drivers.pop(run_id, None)
@@ -606,8 +606,8 @@ class Registry:
 
     def hand_off(self, run: Run, record: RunRecord, purpose: Purpose) -> Run:
         """Let `decide_next` choose the outcome for a run that was read from its journal and that
-        this process does not drive, and perform this outcome. Return the run, which is read again
-        if its journal has grown.
+        this process does not drive, and perform this outcome. If the journal has grown, read the
+        run again. Return the run.
         """
         facts = self._facts_of(run, record, purpose)
         step = decide_next(facts)

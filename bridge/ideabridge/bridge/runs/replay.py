@@ -261,8 +261,8 @@ class Ways:
             return await check_beside(plan, start_solve_by, plan, solving)
 
         settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
-        # As in any plan, each room chooses its mind when it opens. All it needs from here is
-        # whether the client's model was chosen.
+        # As in any plan, each room chooses its mind when it opens. The plan's start only needs to
+        # know whether the client's model was chosen.
         recorded = choice if choice.name == SAMPLING else None
         if plan.program is not None:
             return start_program(plan, catalogue, settings, plan.names or {}, [*before], recorded)
@@ -493,7 +493,7 @@ def _start_solving(
 
 
 def with_module(call: JSON, listed: dict[str, str]) -> JSON:
-    """Return the call with the module that the schema of the call's Request names for its tool."""
+    """Return the call with the module that its Request's schema names for the tool."""
     written = WrittenCall.of(call)
     need = need_of(written, {tool: module for tool, module in listed.items() if module})
     if need is None or not need.module or written.module is not None:

@@ -57,8 +57,8 @@ from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import PROGRAM_STEP, Tool
 
 _AGAIN: Final = 1.0
-"""Time, in seconds, for which a room waits before it tries again to hand its result to a parent
-that another process drives.
+"""Time, in seconds, after which a room tries again to hand its result to a parent that another
+process drives.
 """
 
 _COUNTED: Final = (RequestMade, CallProposed, SolutionProposed, UsageNoted)
@@ -286,8 +286,8 @@ class Rooms:
             await room.patiently(lambda: room.cancel(reason))
 
     def look(self, run: Run) -> None:
-        """At each heartbeat of a run, check those of its rooms that other processes drive and, if
-        the run is itself a room, its parent.
+        """At each heartbeat of a run, check its rooms that other processes drive and, if the run is
+        itself a room, its parent.
         """
         with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
             # If the store fails, the check is repeated at the next heartbeat.
@@ -369,9 +369,7 @@ async def _end(run: Run) -> None:
 
 
 def _import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
-    """Return context messages that contain the imports (path, value) under the same paths as in the
-    run.
-    """
+    """Return context messages with the imports (path, value), under the run's paths."""
     messages: list[JSON] = []
     for path, value in imports:
         kind = path[0]

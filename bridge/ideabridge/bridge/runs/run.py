@@ -149,8 +149,8 @@ _ROOM: Final = (
 
 
 class RunHost(Protocol):
-    """What holds a run in this process. A run is made by its host and stands below it, so it names
-    here what it asks of its host and tells it. `Runs` is the host of all runs.
+    """The methods of its host that a run calls. `Runs` creates the runs of this process and is
+    their host.
     """
 
     services: Services
@@ -316,8 +316,8 @@ class Run:
         if self.runner.is_behind or self.runner.program.computes:
             return False
         if machine.ended or self.runner.lost is not None:
-            # A room that has ended must still hand its result to its parent. A room that is lost to
-            # this process is active elsewhere.
+            # A room that has ended must still hand its result to its parent. A room that cannot
+            # continue in this process is active elsewhere.
             return self.runner.lost is not None
 
         if machine.awaits_solution or machine.waits_for_people:
@@ -327,8 +327,8 @@ class Run:
         return bool(self.rooms) and all(room._is_still for room in self.rooms.values())
 
     def with_rooms(self, *, ending: bool = False) -> Iterator[Run]:
-        """Yield the run and its rooms at any depth. `ending` includes the rooms that are being
-        closed.
+        """Yield the run and its rooms at any depth. If `ending` is set, include the rooms that are
+        being closed.
         """
         yield self
         rooms = list(self.rooms.values())
@@ -646,7 +646,7 @@ class Run:
                 self.caller, server, tool.name_in_module, approved
             )
         except StoreError as error:
-            # The call can proceed all the same, because the decision itself is in the journal.
+            # The call can proceed anyway, because the decision itself is in the journal.
             logger.warning("run %s: the approved call is not remembered: %s", self.id, error)
 
     def follow_configuration(self) -> None:
@@ -834,15 +834,15 @@ class Run:
             run.root.settle_by_rules()
 
     def check(self, approval: str, decision: Decision) -> None:
-        """Check a decision without applying it. Raises the errors of `decide`, and
+        """Check a decision without applying it. Raise the errors of `decide`, and
         `SecretGivenError` if the decision contains a secret.
         """
         _, event = self.event_of(approval, decision)
         self._services.screen.admit([event])
 
     def event_of(self, approval: str, decision: Decision) -> tuple[Run, DecidedEvent]:
-        """Check a decision. Return the run or room that the decision applies to, and the decision's
-        event. Raises the errors of `decide`.
+        """Check a decision. Return the run or room to which the decision applies, and the event of
+        the decision. Raise the errors of `decide`.
         """
         if not (self._is_blocked and decision.decision in _RUN_NOTHING):
             self._expect_alive()
@@ -992,7 +992,7 @@ class Run:
         self.end("cancelled", reason)
 
     def end(self, status: EndStatus, reason: str | None = None) -> None:
-        """End the run and its calls, and keep everything done so far. Raises `InterruptedRunError`
+        """End the run and its calls, and keep everything done so far. Raise `InterruptedRunError`
         if another process drives it.
         """
         if self.machine.ended:

@@ -122,9 +122,8 @@ reports progress.
 
 
 class _Run(Protocol):
-    """The run that a runner moves on; `Run` documents these members. A run makes its runner and
-    stands above it. The runner asks it about what only the run knows, such as its rooms and its
-    budget.
+    """The members of the run that its runner uses, such as the rooms and the budget; see `Run`. The
+    run creates its runner.
     """
 
     id: str
@@ -263,7 +262,7 @@ class Runner:
         self._answering: TaskHandle[None] | None = None
         self._taken: list[Event] = []
         self._ideas: list[SaveIdea] = []
-        # What is being written, events and ideas, and the effects to perform afterwards.
+        # The events and ideas that are being written, and the effects to perform afterwards.
         self._batch: list[Event] | None = None
         self._saved: list[SaveIdea] = []
         self._effects_after_write: Sequence[Effect] = ()
@@ -545,8 +544,8 @@ class Runner:
                 return
 
     def _without_work(self, due: list[Effect]) -> tuple[list[Effect], bool]:
-        """Return two things: the effects that this process performs; and whether a different
-        process has to perform other effects.
+        """Return the effects that this process performs, and whether a different process has to
+        perform other effects.
         """
         if self.machine.program is not None and self._taken:
             # The other process continues the program with these events.
@@ -764,8 +763,8 @@ class Runner:
         return SolutionClosed(broken, extra or None)
 
     def _usage_so_far(self) -> list[Event]:
-        """Return the usage of an answer that is interrupted before it has reported its usage. A
-        second call returns no usage.
+        """Return the usage of an answer that was interrupted before it reported its usage. A second
+        call returns no usage.
         """
         answer = self.unreported
         self.unreported = None
@@ -785,8 +784,8 @@ class Runner:
             self._end_diverged(error)
 
     def _take_steps(self, steps: Sequence[Step]) -> None:
-        """Post the events of what the program has done. If it now waits for a result, pass it the
-        next one, or let the run rest until there is one.
+        """Post the events for what the program has done. If the program now waits for a result,
+        pass it the next result, or let the run rest until there is one.
         """
         if not self.wanted:
             self.program.stop()

@@ -366,7 +366,7 @@ class Runs:
         """Let workers of this configuration claim a queued run of another configuration, if the run
         can continue under this configuration.
 
-        The run stays queued. What becomes of it is decided before (`Registry.reach`), and again
+        The run stays queued. What happens to it is decided here, by `Registry.reach`, and again
         when a worker claims it.
         """
         run = self.registry.reach(record)

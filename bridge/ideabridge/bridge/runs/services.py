@@ -1,4 +1,4 @@
-"""Services: what all runs of this process use, in one object that is handed down to them."""
+"""Services: the objects that all runs of this process use."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from ideabridge.bridge.store.writer import Writer
 
 
 class InForce:
-    """The parts of the configuration that runs go by. They change while runs are in progress; see
-    `Bridge.reconfigure`.
+    """The parts of the configuration that runs follow. They can change while runs are in progress;
+    see `Bridge.reconfigure`.
 
     Attributes:
         fingerprint: the fingerprint of the configuration.
@@ -55,7 +55,7 @@ class InForce:
             settings: the settings of the run.
 
         Returns:
-            None if that is this configuration, with the same version of the rules.
+            None if `made_under` is this configuration and the version of the rules is the same.
         """
         if made_under == self.fingerprint and settings.rules == RULES:
             return None
@@ -65,11 +65,11 @@ class InForce:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What all runs of this process use.
+    """The objects that all runs of this process use.
 
     Attributes:
         store: holds the journals.
-        writer: performs what writes to the store and may have to wait.
+        writer: performs the writes to the store that might have to wait.
         group: the task group in which the calls of the runs are made.
         notices: reports what other processes have written.
         queue: decides which runs this process drives.
@@ -77,8 +77,8 @@ class Services:
         sandbox: runs programs.
         offer: provides the tools for the rooms of published ideas and for edited calls in a plan.
         screen: keeps secrets out of the journals.
-        handlers: the handlers, which say how each type of message changes a Request.
-        in_force: the parts of the configuration that runs go by.
+        handlers: decide how each type of message changes a Request.
+        in_force: the parts of the configuration that runs follow.
         mind: answers the Requests of runs that do not choose another mind.
         approver: decides on calls that need approval, or None if people decide with `Run.decide`.
         standing_rules: the tools that people have allowed always, or None if each call asks.

@@ -438,7 +438,7 @@ def settings_under(
         foresight=True,
         rules=RULES,
         shown={**configuration.shown.stated, **(shown or {})},
-        # None means no limit, both here and in the configuration.
+        # Both here and in the configuration, None means no limit.
         tokens=own.tokens if tokens is None else min(tokens, own.tokens or tokens),
         cost=own.cost if cost is None else min(cost, own.cost or cost),
     )

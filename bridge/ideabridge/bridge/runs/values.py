@@ -42,7 +42,7 @@ RESULTS: Final = 128 * 1024
 
 
 def digest_of_solution(proposed: SolutionProposed | ProgramProposed) -> str:
-    """Return a hash by which the Solutions that are submitted for one turn can be told apart."""
+    """Return a hash that distinguishes the Solutions submitted for one turn."""
     if isinstance(proposed, ProgramProposed):
         return content_hash({"program": proposed.program})
 
@@ -55,8 +55,8 @@ def digest_of_solution(proposed: SolutionProposed | ProgramProposed) -> str:
 def read_submission(
     raw: JSON, mind: str | None, model: str | None, pattern: Pattern | None = None
 ) -> tuple[SolutionProposed, list[str]]:
-    """Read a submitted solution. Return two things: the solution; and one sentence for each part
-    that was malformed but could be read.
+    """Read a submitted solution. Return the solution, and one sentence for each part that was
+    malformed but could be read.
 
     Raises:
         ValueMismatchError: the value is not a solution.
