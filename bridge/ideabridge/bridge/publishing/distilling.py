@@ -1,11 +1,10 @@
 """Distilling: lets a mind write a program that does what recorded runs did.
 
 Theory of operation. `program_request` describes the runs to a mind. The mind answers with a
-program, a description of the tool, and, for runs without an input, the input that they would have
-had. `Publisher.publish` judges the answer: with the recorded results, the program must do what
-every run did. `distill` tells the mind the differences and lets it try again, three times in total.
-Thus, the mind proposes how to generalise the runs, and the recordings decide whether the program is
-accepted.
+program, a description of the tool, and an input for each run that had none. `Publisher.publish`
+judges the answer: with the recorded results, the program must do what every run did. `distill`
+tells the mind the differences and lets it try again, three times in total. Thus, the mind proposes
+how to generalise the runs, and the recordings decide whether the program is accepted.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ ROUNDS: Final = 3
 
 
 def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) -> list[JSONObject]:
-    """Return the input of each run, extended by the members that a program's author adds.
+    """Return the input of each run, including the properties that the program's author added.
 
     Raises:
         ProgramRefusedError: the number of inputs differs from the number of runs, or an input has a
-            property that its run already had.
+            property that the run's own input already has.
     """
     if inputs is not None and len(inputs) != len(functions):
         raise ProgramRefusedError(
@@ -93,7 +92,7 @@ async def distill(
         caller: the caller who distils.
 
     Returns:
-        (the publication, the programs that were refused before).
+        (the publication, the programs that were refused before it).
 
     Raises:
         PublicationError: the mind does not answer, or all of its programs differ from the runs.

@@ -37,7 +37,7 @@ from ideabridge.tools.turns import asked_by
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """The plan that a run becomes; see `PlanDraft`.
+    """A run that was lifted into a plan; see `PlanDraft`.
 
     Attributes:
         run: the run.
@@ -46,16 +46,15 @@ class Drafted:
         calls: the calls of the plan, with the tool names of the run.
         schema: the input schema of the tool.
         renamed: the new names of parameters, keyed by their names in the run.
-        arguments: the input with which the tool repeats the run.
+        arguments: the input for which the tool repeats the run.
         places: for each call, its number in the run, a list of several numbers if calls were
             merged, or null if only a different run made the call. None for a run over instances.
         difference: why the plan is not self-consistent, or None if it is.
-        fault: why it is not known whether the plan is self-consistent, or None if it is known.
+        fault: why the plan could not be checked for self-consistency, or None if it was checked.
         confirmed: the named runs that the plan reproduces.
         records: the evidence of the named runs.
         report: see `report_of`.
-        open: the points that the plan leaves open; see `lifting/plain.py`. The list is empty if the
-            plan is plain.
+        open: the open points of the plan; see `lifting/plain.py`. Empty if the plan is plain.
     """
 
     run: str
@@ -79,7 +78,7 @@ class OutlinedRun:
     """A run to publish.
 
     Attributes:
-        outline: the facts that publishing needs to know about the run.
+        outline: the facts about the run that publishing needs.
         draft: the plan of the run. None if the run has no plan, is a program, or is solved again
             for each input.
         no_plan: why the run has no plan, or "" if the run has a plan or does not need one.
@@ -106,7 +105,7 @@ def _read_outlined(raw: JSON) -> OutlinedRun:
 
 
 class Drafting:
-    """Lifts runs in a store into plans."""
+    """Lifts stored runs into plans."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -124,7 +123,7 @@ class Drafting:
         parameters: JSONObject | None = None,
         strict: bool = False,
     ) -> Drafted:
-        """Return the plan that a run becomes under a person's decisions; see `Bridge.lift` for the
+        """Lift a run into a plan, and apply a person's decisions. `Bridge.lift` documents the
         arguments.
 
         Raises:
@@ -167,15 +166,15 @@ class Drafting:
         return await compute_in_thread(_read_outlined, outlined)
 
     async def guide(self, ref: str, caller: str, task: str, name: str) -> JSONObject | str:
-        """Return the guide for a run that is published under a name, or the reason why the run
-        cannot have a guide; see `guide_of`.
+        """Return the guide for a run to publish as `name`, or the reason why it cannot have one;
+        see `guide_of`.
         """
         guide = await self._compute([ref], caller, run_guide, ref, caller, task, name)
         return guide if isinstance(guide, dict) else str(guide)
 
     async def open_points(self, refs: Sequence[str], caller: str) -> list[OpenPoint]:
-        """Return the points that the copied values in runs of one task leave open. There are no
-        such points if the plan of the runs is plain.
+        """Return the points that remain open because of copied values in runs of one task. The list
+        is empty if the plan lifted from the runs is plain.
         """
         return read_open(await self._compute(refs, caller, points_of, list[JSON](refs), caller))
 
@@ -192,7 +191,7 @@ class Drafting:
             asked_by.reset(before)
 
     def _are_small(self, refs: Sequence[str], caller: str) -> bool:
-        # The idea is read only in order to find its run.
+        # Read the idea only to find its run.
         runs = [
             ref if self._store.runs.get(ref) else find_idea(self._store, ref, caller)[1]
             for ref in refs
@@ -302,7 +301,7 @@ def _members_of(draft: PlanDraft, store: Store, caller: str) -> JSONObject:
 
 
 def _open_of(store: Store, draft: PlanDraft) -> list[JSON]:
-    """Return the points that a draft leaves open, as JSON."""
+    """Return the open points of a draft, as JSON."""
     record = store.runs.get(draft.lifted.function.run.id)
     is_session = record is not None and record.kind == SESSION_KIND
     return [point.to_json() for point in open_points(draft, output_counts=not is_session)]
@@ -313,8 +312,8 @@ def run_guide(store: Store, ref: str, caller: str, task: str, name: str) -> JSON
     function = read_function(store, ref, caller)
     lifted: ShownPlan | None = None
     with suppress(PublicationError):
-        # Ignore the error, because a mind can solve an idea again even if the idea's run cannot
-        # become a plan.
+        # Ignore the error: even if the run cannot be lifted into a plan, a mind can solve the idea
+        # again.
         arranged_run = arranged(function)
         lifted = ShownPlan(arranged_run.calls, arranged_run.output)
     return guide_of(function, lifted, task, store, name)

@@ -1,6 +1,4 @@
-"""Guides: composes the context, the tools and the plan for a mind that solves a published idea
-again.
-"""
+"""Guides: composes the context, tools and plan with which a mind solves a published idea again."""
 
 from __future__ import annotations
 
@@ -27,8 +25,8 @@ from ideabridge.tools.typed import read_as
 
 @dataclass(frozen=True, slots=True)
 class ShownPlan:
-    """The plan that a mind sees when it solves an idea again. Where the reference for a literal is
-    known, the reference replaces the literal.
+    """The plan that a mind sees when it solves an idea again. Literals are replaced by references
+    where the reference is known.
     """
 
     calls: list[JSON]
@@ -38,8 +36,8 @@ class ShownPlan:
 def guide_of(
     function: Function, lifted: ShownPlan | None, task: str, store: Store, name: str
 ) -> JSONObject | str:
-    """Return the guide of a publication (see `Publication.guide`), or why a new run cannot have
-    one.
+    """Return the guide for a publication (see `Publication.guide`), or the reason why it cannot
+    have one.
 
     Args:
         function: the run as a function.
@@ -99,8 +97,8 @@ def _plan_of(function: Function) -> ShownPlan:
 
 
 def _messages_of(function: Function, task: str | None) -> list[Message]:
-    """Return the context of a new run: the recorded run's context with an empty input, preceded by
-    the task if the recorded run had none.
+    """Return the context for a new run: the context of the recorded run with an empty input. If
+    `task` is not None, the context starts with the task.
     """
     messages: list[Message] = []
     if task is not None:
@@ -109,8 +107,8 @@ def _messages_of(function: Function, task: str | None) -> list[Message]:
     for raw in function.run.started.context:
         message = read_message(raw)
         if message.type == "plan" or (message.type == "text" and message.value == LAZY):
-            # Leave out plan messages, because the guide contains a plan of its own and nobody
-            # reviews them when the tool is called.
+            # Leave out plan messages, because the guide contains its own plan and nobody reviews
+            # these messages when the tool is called.
             continue
         if message.type == "input" and not message.instance:
             message = dataclasses.replace(message, value={})

@@ -25,8 +25,8 @@ def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> T
     """Return the tool of a published idea, or None if nothing is published to this caller under
     that name.
 
-    The tool refers to the current version. A run that has begun keeps this version, no matter what
-    is published later.
+    The tool refers to the current version. A run that has started keeps using that version even if
+    a newer one is published.
 
     Args:
         store: holds the publications.
@@ -51,7 +51,7 @@ def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> T
 
 
 def evidence_of(publication: Publication) -> str:
-    """Return a sentence that says how many runs support an idea's plan, and what they leave open;
+    """Describe, in one sentence, how many runs support an idea's plan and which points are open;
     see `evidence_sentence`.
     """
     plan = publication.present_plan_parts
@@ -106,7 +106,7 @@ class _PresentHints:
         if key not in self._hints:
             if depth > _DEEPEST:
                 return dict(CAUTIOUS)
-            # If ideas call each other in a circle, use the stored hints for a version whose own
+            # If ideas call each other in a cycle, use the stored hints of a version whose current
             # hints are still being computed.
             self._hints[key] = publication.annotations
             self._hints[key] = self._compute(publication, pinned, depth)
@@ -190,8 +190,8 @@ class _PresentHints:
 
 
 def _worse(hints: JSONObject, stored: JSONObject) -> JSONObject:
-    """Return the hints that promise only what both arguments promise. A missing hint promises
-    nothing: the tool might change anything and reach anywhere.
+    """Combine two sets of hints so that the result promises only what both promise. A missing hint
+    promises nothing: the tool might change anything and reach anywhere.
     """
     return {
         "readOnlyHint": hints["readOnlyHint"] is True and stored.get("readOnlyHint") is True,
@@ -238,8 +238,8 @@ def needed_modules(
     defined: frozenset[str] = frozenset(),
 ) -> set[str | None]:
     """Return the modules that must list their tools before the effects of these calls are known,
-    including modules that published ideas call. The result contains None if it is not known to
-    which module one of the tools belongs.
+    including modules that published ideas call. The result contains None if the module of one of
+    the tools is unknown.
 
     Args:
         store: holds the publications.
@@ -275,8 +275,8 @@ class _NeededModules:
     _visited: set[str] = field(default_factory=set[str])
 
     def take(self, call: WrittenCall, defined: frozenset[str]) -> None:
-        """Add the modules that a call needs. A call that names no tool needs no module, because the
-        check of the plan refuses the call.
+        """Add the modules that a call needs. A call without a tool name adds no module: the check
+        of the plan refuses such calls.
         """
         if call.tool:
             self._need(call.module, call.tool, defined)

@@ -52,8 +52,8 @@ class SavedIdea:
             there is no new version, and this equals `publication`.
         missing: a sentence for each missing tool that the idea's calls need. Only
             `Bridge.save_idea` sets this attribute.
-        left_out: the values that the document omits because they came from results of the idea's
-            run, each as `{"reference" or "message", "type", "bytes"}`.
+        left_out: values that the document omits because they came from results in the idea's run,
+            each as `{"reference" or "message", "type", "bytes"}`.
     """
 
     idea_id: str
@@ -69,7 +69,7 @@ class SavedIdea:
 
 
 def offered_plan(document: Document) -> Plan | None:
-    """Return the plan that would answer calls to a document's idea, with its recorded input, or
+    """Return the plan that answers calls to the idea in a document, with its recorded input, or
     None if the document has no plan.
 
     Raises:
@@ -166,9 +166,8 @@ def check_explained(document: Document) -> None:
 
 
 def _reference_for(text: str, arguments: JSONObject) -> JSON | Missing:
-    """Return the value of a reference for an input, in the form in which a plan contains it. Return
-    MISSING if the input has no such value, or if the reference reads something other than the
-    input.
+    """Return the value of a reference for an input, as written in a plan. Return MISSING if the
+    input has no such value, or if the reference reads something other than the input.
     """
     try:
         value = _value_for(read_explanation(text), arguments)
@@ -303,7 +302,7 @@ def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue
 def missing(
     needs: Iterable[Need], store: Store, modules: Modules, tools: Iterable[Tool]
 ) -> list[str]:
-    """Return a line for each missing tool that imported ideas call. If no tool is missing, the
+    """Return one line for each missing tool that imported ideas call. If the list is empty, the
     ideas can run.
 
     Args:

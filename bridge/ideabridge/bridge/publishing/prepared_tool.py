@@ -1,4 +1,4 @@
-"""PreparedTool: describes how a publication answers, and what the store holds for it."""
+"""PreparedTool: a tool that is ready to be published."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ RECORDED: Final = "Returns the recorded answer, for one input only."
 
 @dataclass(frozen=True, slots=True)
 class PreparedTool:
-    """How a publication answers, and what is stored for it.
+    """How a publication answers calls, and the data that is stored for it.
 
     Attributes:
         answer: how calls are answered.
-        sentences: the sentences of the tool's description that say how calls are answered.
+        sentences: the sentences in the tool's description about how calls are answered.
         annotations: the behaviour hints of the tool.
         input_schema: the parameters of the tool.
         example: the input with which the tool reproduces its run.
@@ -42,7 +42,7 @@ class PreparedTool:
         report: the report on the tool's program, or None if no program answers the tool's calls.
         output: a 1-tuple with the value that the tool returns for `example`, or None if this value
             is the result of the tool's run.
-        no_plan: why the wanted plan is missing, or "".
+        no_plan: why the requested plan is missing, or "".
     """
 
     answer: Answer
@@ -134,7 +134,7 @@ def planned_tool(
 
 
 def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
-    """Return the part of a published plan that records the runs from which it was lifted."""
+    """Return the record, within a published plan, of the runs from which the plan was lifted."""
     choices = request.choices.to_json()
     lifting: JSONObject = {
         "run": draft.run,
@@ -165,7 +165,7 @@ def acting_tools(calls: Sequence[JSON], catalogue: Catalogue) -> list[Tool]:
 
 
 def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: str) -> PreparedTool:
-    """Create a tool that a mind solves again at each call.
+    """Create a tool for which a mind solves the idea again at each call.
 
     Args:
         guide: the starting point for the mind.
@@ -174,7 +174,7 @@ def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: st
         no_plan: why it does not answer with a plan, or "" if no plan was wanted.
     """
     catalogue = outline.catalogue
-    # Leave out clean rooms, because they have no other tools than the run itself.
+    # Leave out clean rooms, because they have only the tools of the run itself.
     offered = [
         tool
         for tool in catalogue.tools
@@ -193,9 +193,7 @@ def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: st
 
 
 def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
-    """Return a sentence that says that a mind solves the idea, and names the tools that the mind
-    can call.
-    """
+    """Describe, in one sentence, that a mind solves the idea and which tools it can call."""
     names = [tool.name for tool in offered]
     reads = ", which only read" if hints["readOnlyHint"] is True else ""
     may = f"; it may call {first_names(names)}{reads}" if names else ""
@@ -203,7 +201,7 @@ def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
 
 
 def with_guide(planned: PreparedTool, guided: PreparedTool) -> PreparedTool:
-    """Return a plan with a guide, so that a mind continues if the plan produces no output."""
+    """Add a guide to a plan, so that a mind continues if the plan produces no output."""
     hints: JSONObject = {}
     for key, hint in planned.annotations.items():
         pair = (hint, guided.annotations.get(key))

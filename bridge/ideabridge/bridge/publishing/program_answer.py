@@ -1,6 +1,4 @@
-"""ProgramAnswer: a submitted program that does what runs did, and the author's words about the
-program.
-"""
+"""ProgramAnswer: a program submitted as a generalisation of runs, with its author's description."""
 
 from __future__ import annotations
 
@@ -29,8 +27,8 @@ class ProgramAnswer:
         inputs: for each run, in order, the additional properties of `input` that the program needs,
             with that run's values. None if there are none.
         description: what the tool does, or None if the author does not say.
-        parameters: what the author says about properties of `input`, in the form of `parameters` of
-            `Bridge.publish`.
+        parameters: the author's descriptions of properties of `input`, in the form of the
+            `parameters` argument of `Bridge.publish`.
         constants: recorded values that the program contains because they are the same for every
             input.
         is_of_mind: True if a mind wrote the program. A mind has read results that someone else
@@ -46,7 +44,7 @@ class ProgramAnswer:
     is_of_mind: bool = False
 
     def to_json(self) -> JSONObject:
-        """Return the form of `ANSWER_SCHEMA`."""
+        """Return the answer in the form of `ANSWER_SCHEMA`."""
         form: JSONObject = {"program": self.program}
         if self.inputs is not None:
             form["inputs"] = list[JSON](self.inputs)
@@ -119,5 +117,5 @@ def _short_parameter(parameter: JSON) -> JSON:
         return (
             {**parameter, "description": description} if "description" in parameter else parameter
         )
-    # A string in place of an object is the description.
+    # Instead of an object, a mind can write only the description, as a string.
     return {"description": description} if isinstance(description, str) else parameter

@@ -1,10 +1,10 @@
-"""ProgramRequest: describes runs to the author of a program, because the copied values alone do not
-show what the runs did.
+"""ProgramRequest: describes runs to the author of a program. The copied values alone do not show
+what the runs did.
 
 Theory of operation. The Request goes to the mind that saw the run, so it is short: the calls with
 previews of their results, the input, the open points with their reasons, and the signatures of the
-tools that were called. Each part has a share of the space, and the Request says how much did not
-fit. A mind that wants to see more can read the results of the run.
+tools that were called. Each part gets a share of the space, and the Request says how much was left
+out. A mind that needs more can read the results of the run.
 
 Results are data that someone else wrote. The Request shows results as JSON, after a line that says
 so, and they never decide anything. The recordings judge the program, and the names and descriptions
@@ -94,13 +94,13 @@ _MOST_CALLS: Final = 200
 
 _SIGNATURE_TOKENS: Final = 250
 _OPEN_POINT_TOKENS: Final = 250
-"""Limits on the estimated tokens in parts of a Request."""
+"""Limits on the estimated tokens of some parts of a Request."""
 
 _LONGEST_REASON: Final = 900
 _LONGEST_LINE: Final = 220
 _LONGEST_PROGRAM: Final = 6_000
 _LONGEST_TASK: Final = 300
-"""Limits on the characters in parts of a Request."""
+"""Limits on the characters of some parts of a Request."""
 
 _MOST_TASKS: Final = 3
 """Maximum number of a person's messages that are shown at the start of a Request."""
@@ -179,7 +179,7 @@ def program_request(
         runs: the runs, each with its recording.
         points: the open points.
         refused: the refused programs that the author wrote before.
-        words: what the publisher says about the tool.
+        words: the publisher's description of the tool.
         room: the maximum number of estimated tokens in the text.
     """
     recorded = [results for _, results in runs]
@@ -210,9 +210,9 @@ _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\sA-Za-z0-9]")
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate the number of tokens that most models count in a text. The estimate is rather too
-    high than too low. In hashes and other random strings, a token has about two characters. A word
-    is one or two tokens, and any other character is one token.
+    """Estimate the number of tokens that most models count in a text. The estimate tends to be too
+    high rather than too low. In hashes and other random strings, a token has about two characters.
+    A word is one or two tokens, and any other character is one token.
     """
     count = 0
     for part in _PARTS.findall(text):
@@ -258,8 +258,8 @@ def _within(lines: Iterator[str], room: int) -> Iterator[str]:
 
 
 def _heading(words: ToolWords, first: Function) -> list[str]:
-    """Return the heading with the words of the publisher and the person: the tool's name, its
-    description, and the task of the first run.
+    """Return the heading: the tool's name and description from the publisher, and the task that the
+    person gave the first run.
     """
     lines: list[str] = []
     if words.name:
@@ -333,7 +333,9 @@ def _output(results: RecordedResults, length: int) -> str:
 
 
 def _beginning(number: int, function: Function, first: Function) -> list[str]:
-    """Return the messages and input of a run, without the task, which is shown earlier."""
+    """Return the messages and input of a run. The task is left out, because the heading shows
+    it.
+    """
     lines = [f"Run {number}:"]
     in_front = _tasks(first)
     for message in function.run.machine.messages:

@@ -48,7 +48,7 @@ _EXAMPLE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ProgramTrial:
-    """A program, and the runs that judge it: the run that is published, and other runs of the same
+    """A program, and the runs by which it is judged: the run to publish, and other runs of the same
     task.
 
     Attributes:
@@ -125,9 +125,9 @@ class ValuesInText:
 
     Attributes:
         copied: the values that might differ for other input: values from results, and defaults that
-            only one run had.
-        sent: other strings that the runs sent. Most of these strings are the same for every input.
-            Therefore, they are listed, but nobody is asked about them.
+            were used in only one run.
+        sent: other strings that the runs sent. They are listed, but nobody is asked about them,
+            because most are the same for every input.
         open_defaults: the parameters whose defaults are among `copied`, unless the author says that
             the default is the same for every input.
     """
@@ -195,15 +195,13 @@ def expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON
 
 
 def _is_declared(literal: RecordedLiteral, constants: Sequence[JSON]) -> bool:
-    """Return whether the author of a program has declared that a recorded value is the same for
-    every input.
-    """
+    """Return whether the author of a program declared a recorded value constant for every input."""
     return any(same(literal.value, constant) for constant in constants)
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedProgram:
-    """A program that does what its runs did.
+    """A program that reproduces its runs.
 
     Attributes:
         trial: the program and its runs.
@@ -220,7 +218,7 @@ class AcceptedProgram:
     values: ValuesInText
 
     def tool(self, plan: JSONObject, present: Catalogue, store: Store) -> PreparedTool:
-        """Return the tool that the program becomes.
+        """Turn the program into a tool.
 
         Args:
             plan: see `ProgramTrial.plan`.
@@ -305,12 +303,11 @@ class AcceptedProgram:
 
 
 def with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResults) -> JSONObject:
-    """Return an input schema in which each parameter without a description has its value in the run
-    as an example.
+    """Add an example to each parameter that has no description: the value that it had in the run.
 
-    Everybody with access to the tool sees the example. The example must therefore be a value that
-    the publisher passed to the run, not a value that might come from a result, because results are
-    private.
+    Everybody with access to the tool sees the examples, and results are private. An example must
+    therefore be a value that the publisher passed to the run, not a value that might come from a
+    result.
     """
     values = object_or_empty(arguments)
     described = dict(read_as(SchemaKeywords, schema).properties)

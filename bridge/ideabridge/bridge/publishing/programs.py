@@ -6,8 +6,9 @@ with the input of such a run. The sandbox does not call any tool: a call that th
 the result of the same call in the run. The program reproduces the run if it makes the same calls,
 keeps the order of calls with effects within each module, and ends with the same output.
 
-- The program can make a call once that the run repeated, and it can repeat a call that only reads.
-- The program can leave out a call that failed in the run, or a call to a built-in tool.
+- The program can make a call just once even if the run repeated it, and it can repeat a call that
+  only reads.
+- The program can leave out calls that failed in the run, and calls to built-in tools.
 - A sleep does not count as a call in the run.
 """
 
@@ -132,15 +133,15 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class RecordedResults:
-    """A finished run as a program sees it.
+    """The recording of a finished run, as seen by a program.
 
     Attributes:
         run: the id of the run.
         calls: the calls of the Solution. A call with `_each` is listed once for each item.
         output: the result of the run.
         catalogue: the tools of the run.
-        output_counts: False if nobody specified what the run's result should be, so that a program
-            can return a different value.
+        output_counts: whether a program must return the same output. False if nobody specified the
+            result of the run.
         now: the time at which the run began, in seconds since 1970.
         seed: the seed of `random`, if a program made the run.
     """
@@ -375,7 +376,7 @@ class _Reproduction:
         if not self._made:
             self._differs("the program waits for a result that never arrives")
             return None
-        # Give the program the result that was first in the run.
+        # Pass the program the result that came first in the run.
         first = min(self._made, key=lambda waiting: waiting[:2])
         self._made.remove(first)
         return first[1], first[2]
@@ -424,7 +425,7 @@ async def reproduce(
     except ProgramError as error:
         return Judgement(str(error))
 
-    # Use a thread, because computing the digests of large parameters takes a long time.
+    # Use a thread, because computing digests of large parameters is slow.
     judge = await compute_in_thread(_Reproduction, recording)
     setting: Setting = setting_of(
         mapped, {"input": arguments, "state": {}}, recording.now, recording.seed
@@ -478,9 +479,7 @@ async def _beside(step: Step, judge: _Reproduction) -> tuple[int, Result] | None
 
 
 def own_program(function: Function) -> str | None:
-    """Return the program of which a run consists, or None if calls were also made outside a
-    program.
-    """
+    """Return the program of a run, or None if the run also made calls outside a program."""
     machine = function.run.machine
     program = machine.solution.program
     whole = len(machine.history) == len(machine.solution.calls)
@@ -490,7 +489,7 @@ def own_program(function: Function) -> str | None:
 
 
 def named_tools(functions: Sequence[Function], program: str) -> JSONObject:
-    """Return the names by which a program can call tools in order to do what runs did; see
+    """Return the names of the tools that a program needs to reproduce runs; see
     `ProgramNames.used_by`.
     """
     own = functions[0].run.machine.solution.program
@@ -885,9 +884,9 @@ def recorded_defaults(
 
 
 def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
-    """Return whether a string or number might come from a result of a run: a result contains it, as
-    a value or within a string, and the run had not sent it before. Short strings and small numbers
-    do not count.
+    """Return whether a string or number might come from a result: a result of the run contains it,
+    as a value or within a string, and the run had not sent it earlier. Short strings and small
+    numbers do not count.
     """
     if not _is_telling(value):
         return False
@@ -906,8 +905,8 @@ def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
 
 
 def _first_sent(recording: RecordedResults, digests: Collection[str]) -> dict[str, int]:
-    """For each value that was sent, find the call that ended first among the calls that the value
-    was sent to. Return `ended` of these calls, keyed by the value's digest.
+    """For each value, find the first call to end among the calls that received the value. Return
+    the `ended` of these calls, keyed by the digest of the value.
     """
     sent: dict[str, int] = {}
     for call in recording.calls:
@@ -978,8 +977,8 @@ def _path_text(path: Sequence[str]) -> str:
 
 
 def _literals(tree: ast.Module) -> list[_Literal]:
-    """Return the strings and numbers in a program that are unlikely to equal a recorded value by
-    chance, ordered by line.
+    """Return the strings and numbers in a program, ordered by line. Leave out those that could
+    equal a recorded value by chance.
     """
     keys: set[ast.AST] = set()
     defaults: dict[ast.AST, str] = {}
@@ -1049,8 +1048,8 @@ def _read_member(node: ast.AST) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """A string or a number in a program. `parameter` is the property of `input` whose default it
-    is.
+    """A string or a number in a program. If it is a default, `parameter` is the property of
+    `input`.
     """
 
     lineno: int
@@ -1059,7 +1058,9 @@ class _Literal:
 
 
 def _is_telling(value: JSON) -> bool:
-    """Return False for short strings and small numbers, which can equal other values by chance."""
+    """Return whether a value is unlikely to equal another one by chance. This is False for
+    booleans, short strings and small numbers.
+    """
     if isinstance(value, bool):
         return False
     if isinstance(value, str):
@@ -1088,7 +1089,9 @@ class ToolCallSite:
 
     @property
     def text(self) -> str:
-        """A line that says that no recorded run has made the call, and what the consequence is."""
+        """A line which says that no recorded run has made the call, and whether the call asks for
+        approval.
+        """
         then = "; it asks before it runs" if self.changes else ""
         return f"line {self.site.line}: no recorded run has called {self.shown} here{then}"
 
@@ -1096,8 +1099,8 @@ class ToolCallSite:
 def unreached_sites(
     program: str, names: ProgramNames, reached: Collection[CallSite]
 ) -> list[ToolCallSite]:
-    """Return the tool calls that the text of a program shows, and that the program did not make
-    with any recording.
+    """Return the tool calls in the text of a program that the program did not make with any
+    recording.
 
     When the program runs, only the place of a call matters: a call from a place that is not in
     `reached` asks for approval first.

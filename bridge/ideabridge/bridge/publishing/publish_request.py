@@ -1,4 +1,4 @@
-"""PublishRequest: a publisher's request to publish a run in a certain way."""
+"""PublishRequest: a request to publish a run, with all options."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ class PublishRequest:
         )
 
     def with_words_of_program(self) -> PublishRequest:
-        """Return the request. Where the publisher does not supply words, use the words of the
-        program's author.
+        """Return a copy of the request in which the program author's descriptions fill in for
+        missing ones.
         """
         program = self.program
         if program is None:

@@ -19,7 +19,7 @@ each answer says what it assumes.
 Invariants. A plan or program is published only if it is self-consistent (with the recorded results
 it returns the recorded output), and it does not call itself through other ideas. Once the tools are
 known, the code does not wait for anything until the version is written. The plan is therefore
-stored with exactly the tools against which it was checked. A failed publication stores nothing.
+stored with exactly the tools against which it was checked. If publishing fails, nothing is stored.
 """
 
 from __future__ import annotations
@@ -208,12 +208,12 @@ class Publisher:
 
     @property
     def drafting(self) -> Drafting:
-        """Lifts runs into plans."""
+        """The `Drafting` that lifts runs into plans."""
         return Drafting(self.store)
 
     @property
     def ways(self) -> Ways:
-        """Decides how calls are answered, and pins the tools that they refer to."""
+        """The object that decides how calls are answered, and pins the tools that they refer to."""
         return Ways(self.store, self.offer, self.bridge.patiently)
 
     async def import_idea(
@@ -459,7 +459,7 @@ class Publisher:
         return str(self.configuration.folder.absolute())
 
     async def publish(self, request: PublishRequest) -> Publication:
-        """Publish what a run did; see `Bridge.publish`.
+        """Publish a run; see `Bridge.publish`.
 
         Raises:
             NoFinishedRunError: the run has nothing to publish beyond its idea; see
@@ -489,9 +489,9 @@ class Publisher:
         return dataclasses.replace(published, report=prepared.full_report())
 
     async def _prepare(self, request: PublishRequest, run: OutlinedRun, task: str) -> PreparedTool:
-        """Return the tool that a run becomes: a program or a plan if possible, otherwise a tool
-        that a mind solves again, and otherwise the recorded answer. `request.answer` can restrict
-        this to one of these.
+        """Turn a run into a tool. The tool runs a program or a plan if possible. Otherwise, a mind
+        solves the idea again or, if that is impossible, the tool returns the recorded answer.
+        `request.answer` can select one of these.
 
         Raises:
             PublicationError: the run cannot become what is requested.
@@ -527,7 +527,7 @@ class Publisher:
     async def _own_program(
         self, request: PublishRequest, run: OutlinedRun, program: str
     ) -> PreparedTool | str:
-        """Return the program of a run as a tool, or why it cannot be one.
+        """Return a tool that runs the program of a run, or the reason why there is none.
 
         Raises:
             PublicationError: the run cannot be a program, and the request allows nothing else.
@@ -540,7 +540,7 @@ class Publisher:
             return str(error)
 
     async def _plan(self, request: PublishRequest, run: OutlinedRun) -> PreparedTool | str:
-        """Return the plan of a run as a tool, or why it cannot be one.
+        """Return a tool that runs the plan of a run, or the reason why there is none.
 
         Raises:
             PublicationError: the run cannot be a plan and the request allows nothing else, or the
@@ -786,8 +786,8 @@ class Publisher:
     async def distill(
         self, request: PublishRequest, mind: MindName | Choice = AUTO
     ) -> tuple[Publication, list[RefusedProgram]]:
-        """Let a mind write a program that does what runs did, and publish it. The mind can try
-        three times.
+        """Let a mind write a program that reproduces runs, and publish it. The mind has three
+        attempts.
 
         Args:
             request: the request of the publisher. The first run supplies the parameters. Decisions
@@ -798,7 +798,7 @@ class Publisher:
             (the publication, the programs that were refused before it, each with the reason).
 
         Raises:
-            PublicationError: no program does what the runs did, or there is no mind.
+            PublicationError: no program reproduces the runs, or there is no mind.
         """
         self.check_free(request.name, caller=request.caller)
         # Nobody has seen the program yet, so the decision is not a person's.
@@ -876,7 +876,7 @@ class Publisher:
             )
 
     def audience(self, to: str | Iterable[str], caller: str) -> tuple[str, ...]:
-        """Return the callers that a new version is shared with; see `read_audience`."""
+        """Return the callers with whom a new version is shared; see `read_audience`."""
         audience = read_audience(self.store, to)
         users = self.store.users
         only_admins = self.configuration.users.share == "admins"
@@ -991,15 +991,15 @@ class Publisher:
     async def _reproduce(
         self, publication: Publication, plan: Plan, caller: str, verdict: Verdict
     ) -> None:
-        """Check whether a published program still does what its run did, if this store has the
-        run.
+        """Check whether a published program still reproduces its run, if the run is in this
+        store.
         """
         try:
             function = await self.drafting.function(
                 publication.origin.run or publication.idea_id, publication.owner or caller
             )
         except IdeabridgeError as error:
-            # A program that was imported comes without its run.
+            # An imported program comes without its run.
             verdict.notes.append(f"its run cannot be read: {error}")
             return
 
@@ -1073,8 +1073,8 @@ def _defined_by(plan: Plan) -> frozenset[str]:
 
 
 def _plan_of(publication: Publication, arguments: JSONObject) -> Plan:
-    """Return the plan of a publication with an input or, if it has no plan, the calls of its
-    guide.
+    """Return the plan of a publication, applied to an input. If it has no plan, return the calls in
+    its guide.
     """
     if publication.plan is not None:
         return plan_of(publication, arguments)

@@ -1,4 +1,4 @@
-"""PublishingBridge: what publishing asks of the bridge."""
+"""PublishingBridge: the interface of the bridge that publishing uses."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 
 class PublishingBridge(Protocol):
-    """The members of `Bridge` that publishing uses. `Bridge` is what an application opens: it
-    stands above publishing, so publishing cannot import it.
+    """The members of `Bridge` that publishing uses. `Bridge` itself imports publishing, so
+    publishing cannot import `Bridge`.
     """
 
     @property

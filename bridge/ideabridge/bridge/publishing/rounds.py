@@ -2,8 +2,8 @@
 recordings accept one.
 
 Theory of operation. A mind that saw a run submits a program. `hand_in` publishes it or reports how
-it differs from the run. Each program is journaled as a separate run, with the Request that the mind
-received and its answer as the Solution. A record in the store lists the runs of these rounds with
+it differs from the run. Each program is journaled as a separate run: the Request to the mind is the
+context, and the answer is the Solution. A record in the store lists the runs of these rounds with
 the differences, so all processes share the count. The record belongs to the run to publish,
 regardless of the tool's name, and is emptied once a program is accepted.
 """

@@ -147,8 +147,8 @@ class Saver:
             replace: see `Bridge.save_idea`.
             to: see `Bridge.publish`.
             caller: the caller who publishes the idea.
-            members: the properties of the document, from which it can be restored, or None if there
-                is no document.
+            members: the properties of the original document, stored so that it can be restored, or
+                None if there is no document.
 
         Raises:
             PublicationError, ModulesAwayError, PublicationNameError, NameInUseError: see
@@ -209,8 +209,8 @@ class Saver:
         return SavedIdea(new.idea_id, pinned, before, prepared.missing)
 
     async def publish_run(self, request: PublishRequest) -> Publication:
-        """Publish what a run did. If no run in this store shows more than the idea itself, publish
-        the idea as it is; see `Bridge.publish`.
+        """Publish a run; see `Bridge.publish`. If no run in this store adds anything to the idea
+        itself, publish the idea unchanged.
         """
         try:
             return await self.publisher.publish(request)

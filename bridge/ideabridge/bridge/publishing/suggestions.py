@@ -97,10 +97,10 @@ class Suggestion:
             The order is: the parameters that differed, which callers must pass; the parameters that
             were always the same, with their value as default; and the optional parameters, whose
             values were copied.
-        open: the points that the tool would leave open. The list is empty if the tool's plan is
-            plain. A program can settle the open points.
+        open: the open points of the tool's plan. The list is empty if the plan is plain. A program
+            can settle open points.
         occurrences: the calls that the command publishes, and those that it names as evidence,
-            latest first. Exact repetitions are left out, because they do not show anything new.
+            latest first. Exact repetitions are left out, because they add no evidence.
         title: the title of the run with the latest occurrence.
     """
 
@@ -400,7 +400,7 @@ class _Work:
 
 
 class _Drafts:
-    """Lifts runs in the same way as publishing does."""
+    """Lifts runs in the same way as publishing."""
 
     def __init__(self, store: Store, caller: str) -> None:
         self._store = store
@@ -423,15 +423,15 @@ class _Drafts:
             runs = [work.occurrence.run for work in named]
             return _required_where_different(self._store, runs, self._caller, works)
 
-        # Publishing a part of a run stores it as a run of its own, so do the same here, in a store
-        # that is thrown away.
+        # Publishing a part of a run stores the part as a separate run. Do the same here, in a
+        # temporary store.
         with Store.open(":memory:") as scratch:
             runs = [self._copied(work.occurrence, scratch) for work in named]
             return _required_where_different(scratch, runs, self._caller, works)
 
     def _copied(self, occurrence: Occurrence, scratch: Store) -> str:
-        """Copy a run into another store, and return the id that the run with these calls has in
-        that store.
+        """Copy a run into another store, and return the id of the run that has these calls in that
+        store.
         """
         record = self._store.runs.find(occurrence.run, caller=self._caller)
         if scratch.runs.get(record.id) is None:
@@ -477,8 +477,8 @@ def _required_where_different(
 
 
 def _has_differed(parameter: Parameter, draft: PlanDraft, works: Sequence[_Work]) -> bool:
-    """Return whether, in some of the works, the literal that a parameter fills had a different
-    value.
+    """Return whether the literal that a parameter replaces had a different value in any of the
+    works.
     """
     at = parameter.leaves[0].at
     place = place_in(at)
@@ -493,9 +493,7 @@ def _has_differed(parameter: Parameter, draft: PlanDraft, works: Sequence[_Work]
 
 
 def _different(works: Sequence[_Work]) -> list[_Work]:
-    """Return the works that used other parameters or had other results than all works before
-    them.
-    """
+    """Return the works whose parameters or results differ from those of all earlier works."""
     seen: set[bytes] = set()
     different: list[_Work] = []
     for work in works:
@@ -513,7 +511,7 @@ def _examine(
     repeated: _Repeated,
     names: set[str],
 ) -> Suggestion | None:
-    """Return the tool that could do repeated work, or None if a tool would not be worthwhile."""
+    """Return a tool for repeated work, or None if the work is not worth a tool."""
     works: list[_Work] = []
     lost = 0
     for number, start in repeated.starts:
@@ -565,8 +563,8 @@ def _examine(
 
 
 def _work(runs: _Runs, line: _Line, places: Sequence[int]) -> _Work | None:
-    """Read calls in a run. Return None if one of the calls is not plain, or if there is a failed
-    call between them.
+    """Read the calls of one occurrence. Return None if one of the calls is not plain, or if a
+    failed call lies between them.
     """
     first = places[0]
     last = places[-1]

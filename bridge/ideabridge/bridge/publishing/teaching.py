@@ -1,4 +1,4 @@
-"""Teaching: adds what a finished replay of a published idea shows to the idea's evidence."""
+"""Teaching: adds finished replays of a published idea to the idea's evidence."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Teaching:
             self._open.append((run, publication))
 
     async def learn(self) -> None:
-        """Add what ended replays show to the evidence of their versions. A thread reads the
+        """Add the replays that have ended to the evidence of their versions. A thread reads the
         replays.
         """
         ended = self._take_ended()
@@ -68,7 +68,7 @@ class Teaching:
             self._add(publication, record)
 
     def learn_at_the_end(self) -> None:
-        """Do the same as `learn`, but without waiting, because the bridge is closing."""
+        """Like `learn`, but do not wait, because the bridge is closing."""
         for run_id, publication in self._take_ended():
             self._add(publication, self._record_of(run_id, publication))
 
@@ -141,8 +141,8 @@ def _read(run: AlignedRun, arguments: JSONObject, text: str) -> JSON | Missing:
 
 
 _REASONS: Final = (CONTRADICTED, COPIED_PART, JUDGED, MAYBE_DATA, RECORDED, VARIES)
-"""The only reasons that a document can contain. People read them in questions, so a document must
-not use its own wording.
+"""The only reasons that a document can contain. Questions show the reasons to people, so a document
+must not supply its own wording.
 """
 
 

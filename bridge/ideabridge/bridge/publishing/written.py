@@ -1,4 +1,4 @@
-"""Written: reads ideas that a person writes by hand, as documents.
+"""Written: reads documents that contain hand-written ideas.
 
 A document is `{"name"?, "description"?, "context", "schema"?, "solution"?, "tools"?, "answer"?,
 "tags"?}`. `read_idea` checks it without looking at the tools that are available, so the same
@@ -95,8 +95,8 @@ class WrittenIdea:
         messages: the context of the idea.
         schema: the schema of the output, or None.
         solution: the solution. An output that can be null is not wrapped, unlike in `idea`.
-        tools: names or patterns of the tools that a mind can call, or None for the tools that its
-            calls name.
+        tools: names or patterns of the tools that a mind can call, or None for the tools named in
+            the calls.
         tags: words that the author chose.
         members: `description`, `schema`, `tools`, `answer` and `tags` as written in the document.
     """
@@ -316,7 +316,7 @@ def _check_solution(idea: Idea) -> None:
 
 
 def written_texts(written: WrittenIdea) -> JSONObject:
-    """All strings in a document, which are searched for secrets."""
+    """Return all strings in a document, so that they can be searched for secrets."""
     solution = written.idea.solution
     return {
         "name": written.name,
@@ -584,7 +584,7 @@ def _answer(requested: str, solution: Solution) -> Answer:
 
 
 def _lack(answer: str, solution: Solution, *, has_references: bool) -> str | None:
-    """Return what a solution lacks for a kind of answer, or None if it is complete."""
+    """Return what is missing from a solution for a kind of answer, or None if it is complete."""
     if answer == "program" and solution.program is None:
         return "its solution has no program; write it as solution.program"
     if answer == "plan" and solution.program is not None:
