@@ -24,7 +24,7 @@ except ImportError:
     fcntl = None
 
 PARTIAL: Final = ".partial-"
-"""The part of an incomplete file's name before the digits. A killed process leaves such a file
+"""The part before the digits in the name of an incomplete file. A killed process leaves such a file
 behind.
 """
 

@@ -53,7 +53,7 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
 
 
 def unchecked(plan: JSON) -> JSON:
-    """Return an imported plan, with its statements about its lifting marked as claims made by the
+    """Return an imported plan. Its statements about its lifting are marked as claims of the
     document.
     """
     if not isinstance(plan, dict) or "lifting" not in plan:
@@ -71,8 +71,8 @@ def unchecked(plan: JSON) -> JSON:
 
 
 def without_runs(publication: Publication) -> Publication:
-    """Remove from a publication the ids of the runs that its plan was made from, for someone who is
-    not allowed to see these runs.
+    """Remove the ids of the runs from which a publication's plan was made, for someone who is not
+    allowed to see these runs.
     """
     plan = publication.plan or {}
     lifting = plan.get("lifting")

@@ -42,7 +42,7 @@ INLINE: Final = 64
 """Maximum number of entries in a context that is not cut."""
 
 LONGEST_STRETCH: Final = 128
-"""Maximum number of entries in a stretch, after which it is cut in any case."""
+"""Maximum number of entries in a stretch. A longer stretch is always cut."""
 
 LAG: Final = 1024
 """Approximate maximum number of rows that are not yet in `content_keys`."""
@@ -102,7 +102,7 @@ def _ends(entry: int) -> bool:
 
 
 def stretches_of(entries: list[int]) -> tuple[list[list[int]], list[int]]:
-    """Divide `entries` into closed stretches and the entries after them, which are still open."""
+    """Divide `entries` into closed stretches and the remaining entries, which are still open."""
     stretches: list[list[int]] = []
     start = 0
     for place, entry in enumerate(entries, 1):
@@ -138,9 +138,9 @@ class Contents:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._waiting: dict[bytes, int] = {}
-        """Maps all hashes that are not in `content_keys` to their rows."""
+        """Maps every hash that is not in `content_keys` to its row."""
         self._cached: dict[bytes, int] = {}
-        """Maps some of the hashes that are in `content_keys` to their rows."""
+        """Maps some of the hashes in `content_keys` to their rows."""
         self._keyed: int = 0
         self._last: int = 0
         self._state = (-1, -1)

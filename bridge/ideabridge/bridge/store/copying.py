@@ -3,10 +3,9 @@ direction.
 
 Rows keep their numbers, so that references to them stay valid. `contents` and `events`, whose rows
 never change, are copied in short transactions, and an interrupted copy continues after the last
-row. Each attempt clears all other tables of the target and copies them again. At the end, the
-target is compared with the source: the number of rows in each table, and the id of each idea,
-recomputed from the content that the target returns. The indexes of words, tools and shapes are
-rebuilt.
+row. Each attempt clears the target's other tables and copies them again. At the end, the target is
+compared with the source: the number of rows in each table, and the id of each idea, recomputed from
+the content that the target returns. The indexes of words, tools and shapes are rebuilt.
 
 Until this succeeds, the counter `copying` marks the target, so that an unfinished copy is not
 mistaken for a store.

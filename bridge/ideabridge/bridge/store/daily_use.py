@@ -27,7 +27,7 @@ class DayOfUse:
         day: the day.
         runs: runs that began on this day, without rooms.
         failed_runs: the number of these runs that failed, stalled, reached a limit or ended with
-            errors that no denied call has caused.
+            errors that were not caused by denied calls.
         direct_calls: direct calls to exposed tools.
         failed_direct_calls: the number of these calls that ended in an error, or have an unknown
             outcome.
@@ -141,7 +141,7 @@ class DailyUse:
         return [UsedTool(tool, int(times)) for tool, times in rows]
 
     def newest_runs(self, caller: Viewer, chosen: RunFilter, newest: int) -> int:
-        """Return how many of the newest runs of a caller, without rooms, meet conditions.
+        """Return how many of a caller's newest runs (without rooms) meet the conditions.
 
         Args:
             caller: the caller whose runs are counted.
@@ -166,13 +166,13 @@ class DailyUse:
             )
 
     def askers(self, newest: int, *, caller: Viewer) -> list[str]:
-        """Return which programs asked for the newest runs of a caller, without rooms, each with its
-        version, and which hosts they were imported from. They are in no particular order.
+        """Return the programs that asked for a caller's newest runs (without rooms), each with its
+        version, and the hosts from which these runs were imported. The order is arbitrary.
 
         Args:
             newest: how many runs are examined. The limit keeps this method fast even in a large
                 store.
-            caller: whose runs are examined.
+            caller: the caller whose runs are examined.
         """
         only = only_of(caller)
         of_caller = "" if only is None else "caller = ? AND "
@@ -188,9 +188,9 @@ class DailyUse:
     def runs_by_title(
         self, titles: Sequence[str], newest: int, *, caller: Viewer
     ) -> dict[str, TitledRuns]:
-        """Count, among the newest runs of a caller, those with each of these titles. A run that
-        calls a published tool has the tool's name as its title. Rooms are not counted, and titles
-        without runs are left out.
+        """Count how many of a caller's newest runs have each of these titles. A run that calls a
+        published tool has the tool's name as its title. Rooms are not counted, and titles without
+        runs are left out.
 
         Args:
             titles: the titles.

@@ -25,9 +25,7 @@ _CANCEL: Final = "cancel "
 
 
 class DriverRequests:
-    """Requests from other processes that ask the process that drives a run to cancel it or to
-    accept an event.
-    """
+    """Requests from other processes to a run's driver, to cancel the run or to accept an event."""
 
     def __init__(self, database: Database, settings: StoredSettings) -> None:
         self._database = database
@@ -38,7 +36,7 @@ class DriverRequests:
         self._settings.set(f"{_CANCEL}{run_id}", reason.encode(), notice="ask")
 
     def cancels(self) -> dict[str, str]:
-        """Return the runs that requests ask to cancel, each with the reason."""
+        """Return the runs to cancel, each with the reason."""
         settings = self._settings.under(_CANCEL)
         return {key.removeprefix(_CANCEL): value.decode() for key, value in settings.items()}
 

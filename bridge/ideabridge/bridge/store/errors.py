@@ -8,8 +8,8 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class StoreError(IdeabridgeError):
-    """The base class of all store errors. It is raised directly only for a database failure that
-    has no class of its own.
+    """The base class of all store errors. It is raised directly only for a database failure without
+    its own class.
     """
 
 

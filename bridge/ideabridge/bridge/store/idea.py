@@ -74,8 +74,8 @@ class Idea:
 
     @classmethod
     def of(cls, request: Request, solution: JSON) -> Idea:
-        """Return the idea that consists of a Request and its Solution. The idea reuses the encoded
-        parts of the Request.
+        """Return the idea for a Request and its Solution. The idea reuses the encoded parts of the
+        Request.
         """
         idea = cls(request.context_json, request.schema, solution, request.shown)
         object.__setattr__(idea, "_request", request.encoded)
@@ -281,8 +281,8 @@ class Repeated:
 
 @dataclass(frozen=True, kw_only=True)
 class NewPublication:
-    """The content of the next version of a name. Its documents are stored as they are, and each is
-    read once, on first access, because lists of publications use few of them.
+    """The content of the next version of a name. Its documents are stored unchanged. Each document
+    is read once, on first access, because lists of publications need only a few documents.
 
     Attributes:
         name: the name of the tool.

@@ -367,8 +367,8 @@ class Ideas:
         """Return the row of the last idea of a run, if the caller sees it."""
         owner = self._database.execute("SELECT caller FROM runs WHERE id = ?", (run,)).fetchone()
         if owner is not None and not sees_run_of(caller, owner[0]):
-            # The caller might see the idea only because of a run of its own, and must then not
-            # learn about this one.
+            # The caller might see the idea only because of one of its own runs. In that case, it
+            # must not learn about this run.
             return None
 
         row = self._database.execute(
@@ -712,8 +712,8 @@ class Ideas:
         return [IdeaHit(record.id, record.meta, record.names, 0.0) for record in records]
 
     def _visible(self, numbers: list[int], caller: Viewer) -> list[int]:
-        """Return those of the given rows that a caller sees: a run of the caller made the idea, or
-        the idea is published to the caller.
+        """Return the rows that a caller sees: a run of the caller made the idea, or the idea is
+        published to the caller.
 
         The owner of the store imported the ideas that no run in this store made. Users who are not
         admins see these ideas only if they are published.
@@ -744,7 +744,7 @@ class Ideas:
         )
 
     def _chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
-        """Return those of the given rows that pass a filter."""
+        """Return the rows that pass a filter."""
         among = SQL(
             "ideas.number IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) AND ",
             [_listed(numbers)],

@@ -161,7 +161,7 @@ class Journal:
             InvalidJSONError: an event is not JSON.
         """
         if times is None and len(events) == 1 and events[0].get("event") not in PARTS:
-            # A single statement is a transaction of its own, so let it check the epoch as well.
+            # A single statement is its own transaction, so let it check the epoch as well.
             body = encode_text(events[0])
             append = _APPEND + self._database.for_update
             event = self._database.insert(append, (run_id, body, epoch, time.time()), "id")
@@ -620,8 +620,8 @@ class Journal:
         return number
 
     def outlines(self, run_ids: Sequence[str]) -> dict[str, list[CallMark]]:
-        """Return what the first events of runs say about the calls of these runs, keyed by run. The
-        method does not read any values.
+        """Return the `CallMark`s among the first events of each run, keyed by run. This method does
+        not read any values.
         """
         outlines: dict[str, list[CallMark]] = {}
         for run_id in run_ids:
@@ -654,8 +654,8 @@ _MARK: Final = re.compile(
     r'(?:(?P<error>,"error":)(?:\{"kind":"(?P<kind>\w{1,20})")?'
     r'|,"digest":"[0-9a-f]{1,64}","decision":"(?P<denial>deny)")?'
 )
-"""The beginning of an event about a call, as `append` writes it, up to the kind of its error or to
-the decision that denies it.
+"""Matches the beginning of an event about a call, as `append` writes it, up to the kind of error or
+the decision that denies the call.
 """
 
 

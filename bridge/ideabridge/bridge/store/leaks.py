@@ -49,7 +49,7 @@ _EACH: Final = {
 
 
 def shapes_in(text: str) -> list[str]:
-    """Return the kinds of secrets that are recognised in a string by their form."""
+    """Return the kinds of secrets in a string that are recognised by their form."""
     if _ANY.search(text) is None:
         return []
     return [kind for kind, pattern in _EACH.items() if pattern.search(text)]

@@ -31,8 +31,8 @@ class Lease(NamedTuple):
 
 
 def read_holder(driver: str | None) -> tuple[str | None, float]:
-    """Split the value of the column `driver`, `NAME:SECONDS`, into the driver and the seconds that
-    its lease lasts.
+    """Split the value of the `driver` column, `NAME:SECONDS`, into the driver and the duration of
+    its lease in seconds.
     """
     if driver is None:
         return None, LEASE_SECONDS

@@ -109,8 +109,7 @@ def _hash(description: str) -> JSONObject:
 
 
 _COPY: Final = ("original", "left_out")
-"""The metadata that a document contains next to the triple, because these members name what the
-triple lacks.
+"""The metadata that a document contains next to the triple, because it names what the triple lacks.
 """
 
 _META: Final[JSONObject] = {

@@ -1,10 +1,11 @@
 """Pruning: deletes old runs and ideas while other processes use the store (`docs/store.md`).
 
 1. `Families` groups the runs and ideas that must be kept or deleted together: a run, the rooms that
-   answered its calls, its forks, and the ideas of all of these. An idea that no run in this store
-   made is a family of its own, but ideas that name the same run of another store form one family.
-2. `Pruning` deletes families, a few in each transaction, unless a publication or a tag has begun to
-   need them. It then deletes the events of the deleted runs.
+   answered its calls, its forks, and the ideas of all of these. An idea that was not made by a run
+   in this store is its own family, but ideas that name the same run of another store form one
+   family.
+2. `Pruning` deletes families, a few in each transaction, unless a publication or a tag now needs
+   them. It then deletes the events of the deleted runs.
 3. `Sweep` deletes the rows of `contents` that no idea and no event references any more.
 
 Each transaction takes about 10 ms and leaves a consistent store. If a pruning is killed, the next
@@ -520,7 +521,7 @@ class Pruning:
             )
 
     def prune(self, prunable: Prunable) -> Pruned:
-        """Delete the families that `prunable` found, except those that something now needs."""
+        """Delete the families that `prunable` found, except families that are now needed."""
         before = self._database.upkeep.used_bytes()
         runs, ideas = self.remove(prunable.families, prunable.top, prunable.published)
         contents = self.clear()
@@ -583,7 +584,7 @@ class Pruning:
         self._begun = time.monotonic()
 
     def _may_go(self, family: Family, top: int, published: int) -> bool:
-        """Return whether a family can still be deleted: no publication or tag has begun to need it.
+        """Return whether a family can still be deleted, because no publication or tag needs it yet.
         Call this inside the transaction that deletes the family.
         """
         runs = encode_text([*family.runs()])

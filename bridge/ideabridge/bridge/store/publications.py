@@ -77,7 +77,7 @@ RESERVED: Final = frozenset(
         # The tools of the server itself.
         *("search_tools", "run_plan", "solve", "submit_solution", "check_run", "decide_approval"),
         *("search_ideas", "publish_idea", "view_run"),
-        # Other words that can stand in place of a module's name or a published name.
+        # Other words that can replace a module's name or a published name.
         *("anonymous", "idea", "ideabridge", "session", "last"),
     }
 )
@@ -233,7 +233,7 @@ class Publications:
         Args:
             new: the version. If the name is new, the owner of the version becomes the owner of the
                 name. None means the owner of the store, who publishes to everybody.
-            audience: the callers that the name is shared with besides its owner (see `share`), or
+            audience: the callers with whom the name is shared besides its owner (see `share`), or
                 None for no change.
             replaces: allow the owner of `new` to publish a version of a name that another owner
                 shares with it.
@@ -703,11 +703,11 @@ class Publications:
         return self._read(row)
 
     def get(self, name: str, version: int | None = None, *, caller: Viewer) -> Publication:
-        """Return the publication that a name currently refers to, or one of the name's versions,
-        even if the name has been unpublished since then.
+        """Return the publication to which a name currently refers, or one of the name's versions,
+        even if the name has since been unpublished.
 
-        A version that is requested by number is returned as it was published, without what was
-        learned since then.
+        A version that is requested by number is returned as it was published, without anything
+        learned since.
 
         Args:
             name: the name.
@@ -817,7 +817,8 @@ class Publications:
             return Page(entries[:limit], following)
 
     def _widened(self, limit: int, viewer: Viewer, sql: str, *parameters: str) -> list[Publication]:
-        """Run a statement, and return the first `limit` of its rows that the viewer's profile contains.
+        """Run a statement, and return the first `limit` of its rows that the viewer's profile
+        contains.
 
         Args:
             limit: the maximum number of rows.

@@ -45,14 +45,14 @@ class PlanOrigin:
     """The origin of a published plan: its member `lifting`.
 
     Attributes:
-        run: the run that the plan was made from, or None if it was made without one.
+        run: the run from which the plan was made, or None if it was made without a run.
         choices: what a person decided about copied values, and the other runs of the same task.
         parameters: what a person decided about parameters.
         places: for each call, its number in the run, several numbers, or null. None if the places
             are unknown.
         words_of: `assistant` if an assistant wrote its program and the names and descriptions of
             its parameters.
-        checked: who checked the plan: `claims.UNCHECKED` if it was imported.
+        checked: who checked the plan, or `claims.UNCHECKED` if it was imported.
         claimed: the `lifting` that the document of an imported plan contained.
     """
 
@@ -129,7 +129,7 @@ class PublishedPlan(Solution):
         fixed: the members of the input that callers do not pass.
         names: the names of tools in the program; see `ProgramNames.used_by`.
         recorded_defaults: the members of the input whose defaults are values of one recorded run,
-            and which the author of the program does not call constant.
+            except members that the author of the program calls constant.
         pins: the pins of the tools that it calls, or None; see `runs/pins.py`.
         explained: the values that a run copied, each in the form of `Explained.to_json`.
         seen: what earlier runs read, keyed by reference.

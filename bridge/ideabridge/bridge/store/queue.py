@@ -1,5 +1,5 @@
-"""RunQueue: queues the runs that are waiting for a worker, which are rows in the table of runs
-(`Journal`).
+"""RunQueue: the queue of runs that wait for a worker. Each entry is a row in the `runs` table; see
+`Journal`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ideabridge.bridge.store.users import owner_of
 from ideabridge.tools.encoding import JSONObject, decode_trusted
 
 QUEUED: Final = "queued"
-"""The status, in the table of runs, of a run that is waiting for a worker."""
+"""The status, in the `runs` table, of a run that is waiting for a worker."""
 
 _CLAIMED_OF: Final = 1000
-"""Number of the oldest queued runs from which `RunQueue.claim` chooses."""
+"""Maximum number of queued runs, oldest first, from which `RunQueue.claim` chooses."""
 
 
 @dataclass(frozen=True, slots=True)

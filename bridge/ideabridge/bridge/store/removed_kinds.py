@@ -2,10 +2,9 @@
 `compute`.
 
 `converted` inserts a call to `compute` with the expression from `python_of` before the call whose
-literal is explained. The path to the result of this call replaces the explanation. The plan
-therefore reads and produces the same values as before, and code that shows or runs the plan does
-not need to know the removed kinds. The places of the following calls move, and with them every
-`†results.N`.
+literal is explained. The path to this call's result replaces the explanation. The plan therefore
+reads and produces the same values as before, and code that shows or runs the plan does not need to
+know the removed kinds. The places of the following calls change, and so does every `†results.N`.
 
 An explanation that cannot become an expression (because it is too long or shifts a date) is left
 out. The tests that decide whether a call is made are left out, too. In both cases, the plan becomes
@@ -213,12 +212,12 @@ class _Conversion:
         # Sort the calls in the order in which they run. Calls at the same place keep their order.
         self._computing = dict(sorted(self._computing.items(), key=lambda item: item[0][0]))
         places = [before for before, _ in self._computing]
-        # The new place of each call, by its old place.
+        # Maps the old place of each call to its new place.
         self._moved = [
             place + sum(before <= place for before in places)
             for place in range(len(self._calls) + 1)
         ]
-        # For the old place and form of each explanation, the place of its new call.
+        # Maps the old place and form of each explanation to the place of its new call.
         self._results = {key: key[0] + number for number, key in enumerate(self._computing)}
 
     def run(self, learned: JSONObject | None, records: list[JSONObject]) -> ConvertedPlan:

@@ -108,9 +108,9 @@ def without_results(idea: Idea, began_with: Sequence[JSON] | None) -> tuple[Idea
 
     Args:
         idea: the idea.
-        began_with: the context that its run began with, or None if the run is not in this store. In
-            that case, everything before the first `call` message counts as the author's, except the
-            parts of states that calls refer to.
+        began_with: the context with which the idea's run began, or None if the run is not in this
+            store. In that case, everything before the first `call` message counts as the author's,
+            except the parts of states that calls refer to.
 
     Returns:
         The idea and the list, or the same idea and [] if no part of it comes from results. Each
@@ -129,8 +129,8 @@ def copy_without_results(stored: StoredIdea, began_with: Sequence[JSON] | None) 
     """Return a stored idea without the parts that come from results; see `without_results`. If no
     part comes from results, return the same stored idea.
 
-    Otherwise, the result is a different idea with an id of its own. The metadata of this idea names
-    the original and the parts that were left out.
+    Otherwise, the result is a different idea with its own id. Its metadata names the original and
+    the parts that were left out.
     """
     idea, left_out = without_results(stored.idea, began_with)
     if not left_out:
@@ -250,8 +250,9 @@ class _OwnContext:
         return own
 
     def _reference_to(self, path: Path, instance: str) -> str:
-        """Return the reference to a value or, if the value is inside what a call wrote, to the
-        place that the call wrote to, because keys below that place are part of a result.
+        """Return the reference to a value. If the value is inside a value that a call wrote, return
+        the reference to the place of the written value, because keys below that place are part of a
+        result.
         """
         while len(path) > 1 and not any(
             named == instance and written[: len(path)] == path for named, written in self._written
@@ -262,14 +263,14 @@ class _OwnContext:
 
 @dataclass(frozen=True, slots=True)
 class _CallEntry:
-    """The places that a call wrote to, as references."""
+    """The places where a call wrote its result, as references."""
 
     value: str | None = None
     also: tuple[str, ...] = ()
 
     @property
     def places(self) -> tuple[str, ...]:
-        """All places that the call wrote to."""
+        """All places where the call wrote its result."""
         return self.also if self.value is None else (self.value, *self.also)
 
 
@@ -354,7 +355,7 @@ def _own_solution(idea: Idea, context: list[JSON], left: _Left) -> JSON:
 
 
 def _only_refers(value: JSON) -> bool:
-    """Return True if a value contains only references, null, true and false."""
+    """Return whether a value contains only references, null, true and false."""
     if isinstance(value, dict):
         return all(map(_only_refers, value.values()))
     if isinstance(value, list):

@@ -13,9 +13,9 @@ _CALLS_TOOL: Final = (
     "SELECT number FROM ideas WHERE ideas.run = runs.id "
     "UNION ALL SELECT idea FROM occurrences WHERE occurrences.run = runs.id)))"
 )
-"""SQL condition, on a row of `runs`, that the run is a call of a published tool, whose name is then
-its title, or that one of its ideas calls a tool. The row of an idea names the first run that made
-it, and `occurrences` names the others.
+"""SQL condition, on a row of `runs`, that the run is a call of a published tool (the run's title is
+the tool's name) or that one of its ideas calls a tool. The row of an idea names the first run that
+made it, and `occurrences` names the others.
 """
 
 
@@ -24,8 +24,8 @@ HAS_FAILED: Final = (
     "OR coalesce(CAST(json_extract(summary, '$.errors') AS INTEGER), 0) > "
     "coalesce(CAST(json_extract(summary, '$.denied') AS INTEGER), 0))"
 )
-"""SQL condition, on a row of `runs`, that the run failed, or ended with errors that no denied call
-has caused.
+"""SQL condition, on a row of `runs`, that the run failed, or ended with errors that were not caused
+by denied calls.
 """
 
 
@@ -52,12 +52,13 @@ class RunFilter:
     """Conditions that a run must all meet. None, and no names, mean no condition.
 
     Attributes:
-        tool: a published tool that the run is a call of, or a tool that one of the run's Solutions
-            calls. Call `Ideas.index_all` first, so that the latest Solutions are indexed.
+        tool: a published tool that the run calls, or a tool that one of the run's Solutions calls.
+            Call `Ideas.index_all` first, so that the latest Solutions are indexed.
         since, until: the time when it began: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
             `3d`, `12h`, `2w`.
         words: a part of the run's title or id.
-        askers: names of programs, one of which asked for it; each without a version, in any case.
+        askers: names of programs, without versions and in any case; one of them must have asked for
+            the run.
         failed: whether the run must have failed, stalled, reached a limit or ended with errors
             that no denied call has caused.
     """

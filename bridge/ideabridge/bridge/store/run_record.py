@@ -55,8 +55,8 @@ class MarkedCall:
 
 @dataclass(frozen=True, slots=True)
 class RunOrigin:
-    """Where the calls of a run come from that was stored after they had ended. The origin of any
-    other run is empty.
+    """The origin of the calls of a run that was stored after these calls had ended. Any other run
+    has an empty origin.
 
     Attributes:
         document: the whole document, which the row of the run stores.

@@ -64,7 +64,7 @@ the caller is NULL.
 
 
 def check_limit(limit: int) -> int:
-    """Return `limit` if it is a valid number of items for a page.
+    """Return `limit`, which must be a valid number of items for a page.
 
     Raises:
         CursorError: `limit` is not from 1 to `MAX_PAGE`.

@@ -157,8 +157,8 @@ def need_of(call: WrittenCall, modules: dict[str, str]) -> Need | None:
 
 
 def modules_of(schema: JSON) -> dict[str, str]:
-    """Return the module of each tool in the call schemas of a composed schema, without the tools
-    that belong to no module.
+    """Return the module of each tool in the call schemas of a composed schema. Tools without a
+    module are left out.
     """
     return {tool: module for tool, module in SolutionSchema.read(schema).tools.items() if module}
 

@@ -59,7 +59,7 @@ CAUTIOUS: Final[JSONObject] = {
     "idempotentHint": False,
     "openWorldHint": True,
 }
-"""The annotations that are assumed for a tool about which nothing is known."""
+"""The annotations that are assumed for an unknown tool."""
 
 _READS: Final[JSONObject] = {
     "readOnlyHint": True,

@@ -123,7 +123,7 @@ class Token:
         id: the id, which is part of the token's text.
         user: the user's name.
         label: what the token is for.
-        created: the time when the run was created.
+        created: the time when the token was created.
         expires: the time when it expires.
         revoked: the time when it was revoked.
         used: the time when it was last used, to within ten minutes.
@@ -400,10 +400,10 @@ class Users:
         return user is not None and user.role == "admin" and user.state == "active"
 
     def audience(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Convert names of users to callers, so that something can be published to these users.
+        """Convert names of users to callers, for publishing something to these users.
 
         Raises:
-            UnknownUserError: one of the names is not that of a user, or the user was removed.
+            UnknownUserError: one of the names does not belong to a user, or its user was removed.
         """
         callers: list[str] = []
         with self._database.guard:
@@ -545,8 +545,8 @@ class Users:
     def _note_use(self, token: Token) -> None:
         now = time.time()
         if token.used is None or token.used < time_text(now - _USED_SECONDS):
-            # Ignore the error, because a valid token must not be refused because of a full disk or
-            # another process's lock.
+            # Ignore the error: a full disk or another process's lock must not cause a valid token
+            # to be refused.
             with contextlib.suppress(StoreError), self._database.transaction():
                 self._database.execute(
                     "UPDATE user_tokens SET used = ? WHERE id = ?", (time_text(now), token.id)

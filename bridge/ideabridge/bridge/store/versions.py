@@ -1,4 +1,4 @@
-"""Versions: finds the changes between two ideas, and says which of them break callers."""
+"""Versions: finds the changes between two ideas, and reports which changes break callers."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ def differences(old: NewPublication, new: NewPublication) -> list[str]:
 
 
 def _pins(old: JSONObject, new: JSONObject) -> Iterator[str]:
-    """Yield the differences between the tools that two plans or guides pin. An import adds pins to
-    a document that has none, so pins on only one side do not count as a difference.
+    """Yield the differences between the pinned tools of two plans or guides. Pins on only one side
+    do not count as a difference, because an import adds pins to a document without pins.
     """
     if "pins" in old and "pins" in new:
         yield from _lines("tools", _pinned_in(old), _pinned_in(new), None)

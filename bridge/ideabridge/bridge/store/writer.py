@@ -40,7 +40,7 @@ next `_SLOW_FOR` seconds.
 """
 
 _IN_A_ROW: Final = 3
-"""The number of slow commits in a row after which the thread takes over. A single commit can be
+"""The number of consecutive slow commits after which the thread takes over. A single commit can be
 slow because another process uses the processor.
 """
 

@@ -10,8 +10,8 @@ repeated as after any `StoreBusyError`.
 
 Lost connections. A transaction that loses its connection before its end has changed nothing: it
 raises `StoreAccessError`, after which `Writer` repeats it. If the connection is lost during the
-commit, the next connection asks the server, by the number of the transaction, whether it was
-committed. Therefore, nothing is written twice. A single read is repeated automatically.
+commit, the next connection asks the server whether the transaction with this number was committed.
+Therefore, nothing is written twice. A single read is repeated automatically.
 
 As with SQLite, a process uses two connections: one writes and belongs to the thread that is in a
 transaction, and the other reads. A pool would not help, because one thread commits writes together,
@@ -69,7 +69,7 @@ _CONNECT_S: Final = 4
 """Time, in seconds, to wait for a connection."""
 
 _DOWN_S: Final = 1.0
-"""The time, in seconds, for which a server is not asked again after it has refused a connection."""
+"""The time, in seconds, to wait before asking a server again after it has refused a connection."""
 
 _FATE_S: Final = 10.0
 """Time, in seconds, for which a connection keeps asking whether a transaction was committed."""
@@ -138,8 +138,8 @@ class PostgresDatabase(Database):
         busy_timeout_s: float = 5.0,
         conninfo: str | None = None,
     ) -> None:
-        """Open a database. If `conninfo` is passed, which comes from `reader` in another process,
-        open the database only for reading.
+        """Open a database. If `conninfo` (from `reader` in another process) is passed, open the
+        database only for reading.
         """
         super().__init__(busy_timeout_s)
         self._conninfo, self._schema = read_address(address)

@@ -38,8 +38,8 @@ class FileWatch:
         self._files = files
         self._commits = 0
         self._advice = ""
-        """A message, set while the files are gone, that says where the contents were saved and how
-        to continue.
+        """While the files are gone, a message that says where the contents were saved and how to
+        continue.
         """
         self._unsaved = ""
         """The state of the files when saving the contents last failed."""
