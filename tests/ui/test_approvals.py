@@ -185,7 +185,8 @@ def test_a_card_names_only_calls_that_failed_meanwhile(http: httpx.Client) -> No
 def test_a_text_without_a_common_line_is_completely_different(http: httpx.Client) -> None:
     approve(http, ask(http, refund(1, note="dear\ncustomer\nbye\n")))
     card = card_of(http, ask(http, refund(1, note="hello\nreader\n")))
-    assert "note completely different from last time" in text_of(card)
+    assert "Unusual: note is completely different from last time" in text_of(card)
+    assert text_of(card).count("completely different") == 1
     assert "since last time" not in text_of(card)
 
     approve(http, ask(http, refund(1, note="hello\nreader\n")))

@@ -4,7 +4,6 @@ last week.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -22,6 +21,7 @@ from ideabridge.server.ui.call_values import earlier_call
 from ideabridge.server.ui.connecting import ClientEntries, ClientEntry
 from ideabridge.server.ui.playground import EXAMPLE_PLAN
 from ideabridge.server.ui.run_rows import RunRows
+from ideabridge.server.ui.runs import PAGE as PAGE_OF_RUNS
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.records import ListedStatus, listed_runs
 from ideabridge.server.views.shown import PAGE
@@ -38,57 +38,46 @@ _SHOWN_SUGGESTIONS: Final = 3
 _LATEST: Final = tuple(status for status in get_args(ListedStatus) if status != "needs_approval")
 """The statuses of the latest runs. Runs that need approval are listed separately."""
 
-_CHART_HEIGHT: Final = 96
-"""The height, in pixels, of the area for the bars in a chart."""
+_CHART_HEIGHT: Final = 24
+"""The height, in pixels, of the highest bar in a chart."""
 
-_BAR_WIDTH: Final = 56
-"""The width of a bar, in per cent of the space for its day."""
-
-_MOST_STEPS: Final = 3
+_BAR_WIDTH: Final = 12
+_BAR_GAP: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class DayBar:
-    """One day in a chart. Horizontal positions are in per cent of the width, heights in pixels.
+    """One day in a chart. All lengths are in pixels.
 
     Attributes:
         left: the left edge of the bar.
-        middle: the middle of the bar.
         good: the height of the bar's upper part, which stands for the runs, calls or tokens that
             did not fail.
         failed: the height of the bar's lower part, which stands for the runs or calls that failed.
-        day: the first letters of the day's name.
         title: the day and the numbers that the bar shows.
     """
 
-    left: float
-    middle: float
+    left: int
     good: float
     failed: float
-    day: str
     title: str
+    width: int = _BAR_WIDTH
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart with one bar for each day of the week.
+    """A chart with one bar for each day of the week. All lengths are in pixels.
 
     Attributes:
         counted: the sum over all days, followed by the name of what the chart counts.
         failed: the number of these that failed.
-        days: the number of days on which there was something to count.
         bars: one bar for each day, in order.
-        ticks: the (text, height in pixels) of each line on its scale.
-        width: the width of a bar, in per cent.
-        height: the height of the area for the bars, in pixels.
     """
 
     counted: str
     failed: int
-    days: int
     bars: tuple[DayBar, ...]
-    ticks: tuple[tuple[str, float], ...]
-    width: float = _BAR_WIDTH / _DAYS
+    width: int = _DAYS * (_BAR_WIDTH + _BAR_GAP) - _BAR_GAP
     height: int = _CHART_HEIGHT
 
 
@@ -116,6 +105,8 @@ class HomePage:
         # Use the filter, which leaves out runs whose process has died.
         running = listed_runs(store, visitor.scope, _SHOWN_RUNS, status="running")
         latest = store.runs.newest(visitor.scope, _LATEST, limit=_SHOWN_RUNS, rooms=False)
+        # The page "Runs" lists these.
+        newest = listed_runs(store, visitor.scope, PAGE_OF_RUNS)
         has_run = bool(latest) or self._site.waiting(visitor) > 0
         is_new = not has_run and not any(day.direct_calls for day in days)
         servers = self._site.servers(visitor)
@@ -132,7 +123,7 @@ class HomePage:
             example=EXAMPLE_PLAN,
             cards=cards,
             is_running=bool(running),
-            rows=await compute_in_thread(self._rows.of, running or latest, visitor),
+            rows=await compute_in_thread(self._rows.of, running or latest, newest),
             servers=servers[:_SHOWN_SERVERS],
             more_servers=len(servers) - _SHOWN_SERVERS,
             charts=charts_of(days),
@@ -197,56 +188,23 @@ def charts_of(days: list[DayOfUse]) -> list[Chart]:
 def _chart(
     noun: str, of_what: str, days: list[DayOfUse], counts: list[int], failures: list[int]
 ) -> Chart:
-    step = _step(max(counts, default=0))
-    # Put the top line at or above the top of the highest bar.
-    steps = max(1, math.ceil(max(counts, default=0) / step))
-    scale = _CHART_HEIGHT / (steps * step)
-    place = 100 / _DAYS
+    scale = _CHART_HEIGHT / max(1, *counts)
     bars: list[DayBar] = []
     for number, (day, count, failed) in enumerate(zip(days, counts, failures, strict=True)):
         title = f"{day.day:%A, %-d %B}: {counted(count, noun)}{of_what}"
         if failed:
             title += f", {failed:,} failed"
-        middle = (number + 0.5) * place
         bars.append(
             DayBar(
-                left=round(middle - place * _BAR_WIDTH / 200, 2),
-                middle=round(middle, 2),
+                left=number * (_BAR_WIDTH + _BAR_GAP),
                 good=round((count - failed) * scale, 1),
                 failed=round(failed * scale, 1),
-                day=f"{day.day:%a}",
                 title=title,
             )
         )
 
-    ticks = tuple(
-        (_short_number(line * step), round(line * step * scale, 1)) for line in range(steps + 1)
-    )
     return Chart(
         counted=f"{counted(sum(counts), noun)}{of_what}",
         failed=sum(failures),
-        days=sum(count > 0 for count in counts),
         bars=tuple(bars),
-        ticks=ticks,
     )
-
-
-def _step(most: int) -> int:
-    """Return the distance between the lines on a scale that reaches `most`: 1, 2 or 5, or one of
-    these digits followed by zeros.
-    """
-    size = 1
-    while True:
-        for digit in (1, 2, 5):
-            if digit * size * _MOST_STEPS >= most:
-                return digit * size
-        size *= 10
-
-
-def _short_number(number: int) -> str:
-    """Return the text for the number beside a line, such as `500`, `20k` or `5M`."""
-    if number < 1000:
-        return str(number)
-    if number < 1_000_000:
-        return f"{number // 1000}k"
-    return f"{number // 1_000_000}M"

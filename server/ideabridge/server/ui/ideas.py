@@ -363,7 +363,7 @@ class IdeaPages:
             with contextlib.suppress(UnknownRunError):
                 records[run] = self._bridge.store.runs.find(run, caller=visitor.scope)
 
-        rows = self._run_rows.of(list(records.values()), visitor)
+        rows = self._run_rows.of(list(records.values()))
         return {row.record.id: row for row in rows}
 
     def _listed(self, publications: Sequence[Publication], visitor: Visitor) -> list[ListedTool]:

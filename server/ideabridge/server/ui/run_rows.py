@@ -30,7 +30,6 @@ class RunRow:
             it is not waiting.
         asker: the program that asked for the run, the host that it was imported from, or None if
             neither is known.
-        tool: the published tool that was called with this run, or "".
         dots: the outcomes of the first calls of the run, or None if no call has begun.
         distinction: the value that distinguishes the run from other runs with the same title, or
             None.
@@ -45,7 +44,6 @@ class RunRow:
     seconds: float | None
     waiting: float | None
     asker: AskingProgram | None
-    tool: str
     dots: CallDots | None
     distinction: Distinction | None
     calls: CallOutcomes | None
@@ -63,18 +61,22 @@ class RunRows:
         self._bridge = bridge
         self.distinctions = Distinctions(bridge.store)
 
-    def of(self, records: Sequence[RunRecord], visitor: Visitor) -> list[RunRow]:
+    def of(self, records: Sequence[RunRecord], others: Sequence[RunRecord] = ()) -> list[RunRow]:
         """Return the rows of runs, in the same order. This method reads the store, so call it in a
         thread.
+
+        Args:
+            records: the runs.
+            others: runs that the visitor sees in another list. A run is distinguished from those
+                with the same title, too, so that it has the same name in both lists.
         """
         outlines = self._bridge.store.runs.outlines([record.id for record in records])
-        tools = {record.title: self.tool_of(record, visitor) for record in records}
-        distinctions = self.distinctions.of(records)
+        seen = {record.id: record for record in (*records, *others)}
+        distinctions = self.distinctions.of(seen.values())
         rows: list[RunRow] = []
         for record in records:
-            tool = tools[record.title]
             distinction = distinctions.get(record.id)
-            rows.append(_row(record, outlines[record.id], tool, distinction))
+            rows.append(_row(record, outlines[record.id], distinction))
         return rows
 
     def tool_of(self, record: RunRecord, visitor: Visitor) -> str:
@@ -88,9 +90,7 @@ class RunRows:
         return title if is_published else ""
 
 
-def _row(
-    record: RunRecord, marks: list[CallMark], tool: str, distinction: Distinction | None
-) -> RunRow:
+def _row(record: RunRecord, marks: list[CallMark], distinction: Distinction | None) -> RunRow:
     status, reason = run_status(record)
     seconds = None
     waiting = None
@@ -111,7 +111,6 @@ def _row(
         seconds=seconds,
         waiting=waiting,
         asker=AskingProgram.of_run(record),
-        tool=tool,
         dots=call_dots(marks, has_ended=has_ended, is_cut=is_cut),
         distinction=distinction,
         calls=None if is_cut else _outcomes(marks),

@@ -166,16 +166,12 @@ class RunPages:
             counted = await compute_in_thread(partial(select, limit=_MOST_COUNTED))
             matches = len(counted)
 
-        rows = await compute_in_thread(self._rows.of, records[:PAGE], visitor)
+        rows = await compute_in_thread(self._rows.of, records[:PAGE])
         askers = await compute_in_thread(self._askers, visitor)
         return self._site.page(
             request,
             "runs.html",
             rows=rows,
-            shows_askers=any(
-                row.record.caller != visitor.caller or (row.asker and not row.asker.is_page)
-                for row in rows
-            ),
             statuses=STATUSES,
             any_failure=_ANY_FAILURE,
             quick_links=await compute_in_thread(self._quick_links, filters, visitor),
