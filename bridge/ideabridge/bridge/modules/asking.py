@@ -76,7 +76,7 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class FormError(IdeabridgeError):
-    """A question that is not passed on, because it is not a form or the form is hostile."""
+    """The question is not passed on, because it is not a form or the form is hostile."""
 
 
 def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
@@ -209,8 +209,8 @@ def read_response(
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The keywords in a choice that say which values a person can give. The schema's `type` is a
-    name or a list of names.
+    """The keywords of a schema that determine which values a person can enter. `type` is a name or
+    a list of names.
     """
 
     type: str | None = None
@@ -308,7 +308,7 @@ def _check_parts(form: JSONObject) -> None:
     """Check the keywords and the texts of each schema in a form."""
     for place, schema in schemas_in(form):
         if place[:1] == ("additionalProperties",):
-            # A person fills in nothing but the fields, so only their schemas matter.
+            # A person fills in only the fields, so only the schemas of the fields matter.
             continue
 
         where = _where(place)
@@ -328,7 +328,7 @@ def _check_parts(form: JSONObject) -> None:
 
 
 def _where(place: Place) -> str:
-    """Return the words by which an error refers to a part of a form."""
+    """Return how an error message refers to a part of a form."""
     match place:
         case ():
             return "its form"
@@ -534,8 +534,8 @@ class DirectClient(Protocol):
 
 
 class ModuleAsks(Exception):  # noqa: N818 - not an error
-    """A module answered a direct call with questions, and the client accepts them in place of a
-    result.
+    """Raised when a module answers a direct call with questions that the client accepts in place of
+    a result.
 
     Attributes:
         questions: the questions by name, as protocol JSON. They are checked and contain no
@@ -562,7 +562,7 @@ class Asking:
 
     Attributes:
         scope: ends the call after its timeout.
-        allowed: how many seconds the call is allowed to take, not counting the time spent asking a
+        allowed: the time, in seconds, that the call can take, excluding the time spent asking a
             person.
         refused: messages to the caller, one for each refused question.
         own_ids: maps the module's ids for addresses to the ids that the client gets.
@@ -762,7 +762,7 @@ class Asking:
             raise self._nobody(question, str(error)[:500]) from None
 
     def _checked(self, question: types.InputRequest) -> types.InputRequest:
-        """Check the question as if it were for a run, and return it without secrets."""
+        """Check the question with the same checks as in a run, and return it without secrets."""
         params = question.params
         if isinstance(params, types.ElicitRequestFormParams):
             inquiry = self._masked(read_inquiry(self._module, params))
@@ -776,7 +776,7 @@ class Asking:
 
         if isinstance(params, types.CreateMessageRequestParams):
             _check_sampling(params)
-            # A module must not see what the client said in its conversation with other servers.
+            # A module must not see the client's messages to other servers.
             question = types.CreateMessageRequest(
                 params=params.model_copy(update={"include_context": "none"})
             )
@@ -855,7 +855,7 @@ class Asking:
             ) from None
 
         for _, name in self._secrets.places({**questions}):
-            # The names cannot be masked, because the module recognizes the answers by them.
+            # The names cannot be masked, because the module uses them to match the answers.
             raise ModuleInputRequiredError(
                 self._module,
                 f"{self._tool} asks questions whose names contain the secret {name} from the "
@@ -880,8 +880,8 @@ class Asking:
 
         Args:
             params: the question.
-            apart: True if this task only answers the question. The task is then cancelled if the
-                module withdraws the question.
+            apart: True if this task does nothing but answer the question, so that it is cancelled
+                if the module withdraws the question.
         """
         try:
             inquiry = self._masked(read_inquiry(self._module, params))
@@ -1003,8 +1003,8 @@ class Asking:
 
 
 def refusal_of(request: types.InputRequest) -> str:
-    """Return a line about a kind of request that modules are not allowed to send. The line names
-    the request and says why it is refused.
+    """Return a line which names a request that modules are not allowed to send, and the reason for
+    the refusal.
     """
     if isinstance(request, types.CreateMessageRequest):
         return (

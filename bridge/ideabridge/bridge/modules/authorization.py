@@ -10,8 +10,8 @@ the MCP SDK).
 The SDK's provider holds one lock from a request until its answer, which would make calls wait for
 each other. So the provider runs only when it is needed: when a token has expired, or when the
 module has answered 401 or `insufficient_scope`. If there is no person, the provider only renews
-tokens, and obtains tokens that do not require a person. If this does not suffice, the error names
-the command that signs in.
+tokens, and obtains tokens that do not require a person. If that is not enough, the error message
+names the command for signing in.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ class Authorization(httpx2.Auth):
         at_once: True to sign in immediately, before the module asks for it.
 
     Attributes:
-        signed_in: the place where the tokens are stored after a person has signed in, or None
-            before that.
+        signed_in: where the tokens were stored when a person signed in, or None if nobody has
+            signed in yet.
         oddities: repairs that were made to authorization servers' answers.
     """
 
@@ -353,7 +353,7 @@ class Authorization(httpx2.Auth):
         token.
         """
         if response.status_code == _UNAUTHORIZED:
-            # If headers are configured, it might be a key in one of them that the module refuses.
+            # If headers are configured, the module might be refusing a key in one of the headers.
             return (
                 not self._has_headers
                 or "bearer" in response.headers.get("www-authenticate", "").lower()
@@ -501,8 +501,7 @@ class Authorization(httpx2.Auth):
             if self._has_newer(refused, challenge) or not context.can_refresh_token():
                 return
 
-        # The old tokens can no longer be used, so make sure that the new ones are not lost if the
-        # call is cancelled in the meantime.
+        # The old tokens no longer work, so do not lose the new ones if the call is cancelled now.
         with anyio.CancelScope(shield=True):
             tried = context.current_tokens
             context.token_expiry_time = _PAST  # the SDK renews what has expired
@@ -603,7 +602,7 @@ class Authorization(httpx2.Auth):
 
     def check_address(self, url: str) -> None:
         """Check that it is safe to send requests and people to an address. The address must use
-        https, or it must be on this machine or on the module's host.
+        https, unless it is on this machine or on the module's host.
 
         Raises:
             OAuthFlowError: the address is not allowed.
@@ -833,7 +832,7 @@ class Authorization(httpx2.Auth):
             resource=context.protected_resource_metadata,
         )
         if not self._is_personal:
-            # Every process gets tokens of its own, so do not store them.
+            # Each process gets its own tokens, so do not store them.
             self._sign_in = sign_in
             sign_in.learn(self._module, self._secrets)
             return

@@ -1,5 +1,5 @@
-"""Backchannel: finds the call to which a module's question or log message belongs, and tells the
-module which questions it is allowed to ask.
+"""Backchannel: finds the call that a module's question or log message belongs to, and tells the
+module which questions it can ask.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EVERYTHING: Final[JSONObject] = {
     "sampling": {"tools": {}},
     "roots": {},
 }
-"""The capabilities that an exposed module is told about outside any call. Its questions go to the
+"""The capabilities that are declared to an exposed module outside any call. Its questions go to the
 clients of direct calls, and some of these clients might be able to answer them.
 """
 
@@ -51,7 +51,7 @@ class Backchannel:
         on_ask: called for each question. After the first question, the module's calls run one at a
             time.
         on_mixed: called if calls from several sessions are running when the module asks. From then
-            on, each session has a connection of its own. The argument is the number of sessions.
+            on, each session has its own connection. The argument is the number of sessions.
         exposed: whether the module is allowed to ask the clients of direct calls.
 
     Attributes:

@@ -8,10 +8,10 @@ shows, leaves a placeholder for each block, and appends the blocks to the text o
 
     {"chart": {"type": "image", "mimeType": "image/png", "data": "content[1] of this answer"}, "n": 3}
 
-An object counts as a block only if the protocol defines all its members. So no member is lost, and
-user data that only resembles a block stays data. A view (a page that hosts run; see `views`) also
-stays JSON, because this module does not know which server the view comes from. HTML that is not a
-view becomes plain text, as in direct calls.
+An object counts as a block only if the protocol defines all its members. This way, no member is
+lost, and user data that only resembles a block stays data. A view (a page that hosts run; see
+`views`) also stays JSON, because this module does not know which server the view comes from. HTML
+that is not a view becomes plain text, as in direct calls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ClientSession: identifies the client session that the current task works for.
+"""ClientSession: the client session on whose behalf the current task runs.
 
 Modules with `"sharing": "session"` have a process for each session. Each request sets the current
 session to its own session. Each call in a run sets the current session to that of the request that
@@ -29,12 +29,12 @@ _session: Final[ContextVar[ClientSession | None]] = ContextVar("client_session",
 
 
 def client_session() -> ClientSession | None:
-    """Return the session for which this task works. Return None if there is only one client, or if
-    no client waits for this task.
+    """Return the session on whose behalf this task runs. Return None if there is only one client,
+    or if no client waits for this task.
     """
     return _session.get()
 
 
 def set_client_session(session: ClientSession | None) -> None:
-    """Make this task, and the tasks that it starts, work for a session."""
+    """Set the session of this task and of the tasks that it starts."""
     _session.set(session)

@@ -67,7 +67,7 @@ class ConnectionPool:
         self._owners = owners
         self._is_needed = is_needed
         self._idle_seconds = idle_seconds
-        # The connections, ending with the one that was used last.
+        # The connections, the most recently used one last.
         self._open: dict[_Key, _Pooled] = {}
         # The connections that will be ended after their last call.
         self._retired: set[_Pooled] = set()

@@ -1,9 +1,9 @@
-"""DevicePerson: signs a person in with a browser on another device (RFC 8628). The person enters a
-code there, while this process keeps asking the authorization server for the tokens.
+"""DevicePerson: signs a person in with a browser on another device (RFC 8628). While the person
+enters a code there, this process polls the authorization server for the tokens.
 
 The authorization server's answers are not trusted. Addresses and codes are shown only if a terminal
-displays them unchanged. An answer can never make this process ask more often than once a second, or
-after the person's time has run out.
+displays them unchanged. No answer can make this process poll more than once a second, or after the
+time limit for the person.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _SHOWN_CHARACTERS: Final = 200
 _T = TypeVar("_T")
 _Address = Annotated[str, Field(max_length=2000, pattern=r"^[!-~]+$")]
 _Optional = Annotated[_T | None, BeforeValidator(lambda value: value or None)]
-"""A value that can be missing. Some servers send an empty string in this case."""
+"""A value that can be missing. Instead of leaving it out, some servers send an empty string."""
 
 _Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class TemporaryError(OAuthFlowError):
-    """The authorization server does not answer now, but might later."""
+    """The authorization server does not answer at the moment, but might answer later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class DeviceCode:
     ASCII.
 
     Attributes:
-        address: the place where the person enters the code.
+        address: the page on which the person enters the code.
         code: the code, of at most 40 characters.
         complete: an address that contains the code, or None if the server sends none.
         seconds: the time, in seconds, that the person has. This is the time for which the code is
             valid, but at most 10 minutes.
-        stranger: the host of the module's authorization server if the address is on a different
-            host. Otherwise, None.
+        stranger: the host of the module's authorization server if `address` is on a different host,
+            otherwise None.
     """
 
     address: str

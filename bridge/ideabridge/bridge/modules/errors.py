@@ -26,7 +26,7 @@ def shown(text: str, secrets: Secrets, limit: int = MAX_ERROR) -> str:
 
 
 def log_hint(module: str) -> str:
-    """Return a clause that names the command to show what a server wrote."""
+    """Return a clause with the command that shows the log of a server."""
     return f"`ideabridge servers logs {shlex.quote(module)}` shows what it wrote"
 
 
@@ -93,8 +93,8 @@ class SharedQuestionError(ModuleError):
 
 
 class ClientWithoutSessionsError(ModuleError):
-    """Each session has its own process of the module, or its own connection to the module, but the
-    call comes from a client without sessions. The message says what the user can do.
+    """The module has a separate process or connection for each session, but the call comes from a
+    client without sessions. The message says what the user can do.
     """
 
     outcome = "not_run"

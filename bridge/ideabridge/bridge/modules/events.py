@@ -2,8 +2,9 @@
 
 An `EventReader` does no input or output. `feed` accepts bytes as they arrive, cut anywhere, and
 returns the events that they complete. `end` returns the last event, which some servers do not end
-with a blank line. Lines end with LF, CR or CRLF. Memory is limited: if an event exceeds the limit,
-only its first and last bytes are stored, which is enough to find the request that it answers.
+with a blank line. Lines end with LF, CR or CRLF. Memory is limited: of an event that exceeds the
+limit, only the first and last bytes are stored. They are enough to find the request that the event
+answers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Fair limiter: limits how many calls run at the same time, and makes the senders of calls take
-turns.
-"""
+"""Fair limiter: limits the number of concurrent calls, and lets the senders of calls take turns."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ small. It imports only modules that are built into the interpreter, because impo
 `re` would double its start-up time.
 
 Standard input contains lines `+PGID` and `-PGID`. Between these lines, it contains one byte for
-each signal that the parent received: the number of the signal. When standard input ends, the parent
-has ended.
+each signal that the parent received: the signal number. End of input means that the parent has
+ended.
 """
 
 import os
@@ -73,7 +73,7 @@ def main() -> None:
 
         *lines, unread = (unread + data).split(b"\n")
         for line in lines:
-            # There can be signal numbers in front of the sign.
+            # Signal numbers can precede the sign.
             start = max(line.rfind(b"+"), line.rfind(b"-"))
             group = line[start + 1 :]
             # Ignore 0 and 1, because 0 would mean the group of this process, and 1 would mean all

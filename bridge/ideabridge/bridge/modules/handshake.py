@@ -3,7 +3,7 @@ servers complete them.
 
 The SDK's client sends `server/discover` first, and `initialize` if the server refuses that. A
 `Handshake` sees these messages before the SDK does. If a server does not answer `server/discover`,
-the `Handshake` refuses the request on the server's behalf. If the server names another protocol
+the `Handshake` itself answers the request with a refusal. If the server names another protocol
 version, the `Handshake` offers that version.
 """
 
@@ -28,8 +28,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 from ideabridge.tools.typed import read_as
 
 DISCOVER_SECONDS: Final = 5.0
-"""Maximum time, in seconds, that a server has to answer `server/discover`. If a third of the time
-for connecting is shorter, the third is the limit.
+"""Maximum time, in seconds, that a server has to answer `server/discover`. The limit is lower if a
+third of the connect timeout is less than this.
 """
 
 _VERSION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
@@ -80,7 +80,7 @@ class Handshake:
             self._initialize = item
 
     def refusal(self) -> SessionMessage:
-        """Return a refusal of `server/discover` on behalf of a server that has missed the
+        """Return a refusal of `server/discover`, in place of the answer of a server that missed the
         deadline.
         """
         assert self._discover is not None
@@ -90,8 +90,8 @@ class Handshake:
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=self._discover, error=error))
 
     def is_late(self, message: JSONRPCResponse | JSONRPCError) -> bool:
-        """Record an answer. Return True if the answer arrives after the `refusal` of its request,
-        so that nothing is waiting for the answer any more.
+        """Record an answer. Return True if its request was already answered with a `refusal`, so
+        that nothing waits for the answer any more.
         """
         if message.id is None or message.id != self._discover:
             return False

@@ -143,7 +143,8 @@ def certificates() -> ssl.SSLContext:
     """Return the certificates that connections to modules trust. These are the certificates of the
     system, which are read once, at the first connection.
 
-    If each client read the certificates itself, it would block the event loop for 25 ms or more.
+    Reading the certificates separately for each client would block the event loop for at least 25
+    ms each time.
     """
     return httpx2.create_ssl_context()
 
@@ -223,7 +224,7 @@ class ModuleHTTPClient:
             response = await self._client.send(request, stream=True)
             if not response.has_redirect_location:
                 return response
-            # Do not read the body of a redirect, because it could be endless.
+            # Do not read the body of a redirect: it could be endless.
             await response.aclose()
             visited.append(url)
             url = _redirected(response)
@@ -337,14 +338,13 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
         )
         raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=status)
 
-    # Keep the user name and password of the configured address, because a server must not choose
-    # them.
+    # Keep the user name and password of the configured address: a server must not choose them.
     return target.copy_with(userinfo=request.url.userinfo, fragment=None)
 
 
 def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
-    """Return whether two addresses have the same origin. If two origins differ only because
-    `target` uses https instead of http, they count as the same.
+    """Return whether two addresses have the same origin. An upgrade from http to https counts as
+    the same origin.
     """
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True

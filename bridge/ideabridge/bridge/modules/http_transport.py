@@ -8,9 +8,9 @@
     ModuleHTTPClient    sends the requests
     Mailbox             passes on what the module sends
 
-The SDK's transport does less: it assigns an answer to the call on whose stream it arrives, loses an
-answer that follows a malformed event and, in the older transport, does not report an error to a
-call whose POST fails.
+The SDK's transport does less: it matches an answer with a call only by the stream on which it
+arrives, loses an answer that follows a malformed event and, in the older transport, does not report
+an error to a call whose POST fails.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from ideabridge.bridge.modules.streamable_http import StreamableHTTP
 from ideabridge.bridge.server_entry import ModuleKind
 
 NOTIFICATION_SECONDS: Final = 10.0
-"""Maximum time, in seconds, that a server has to accept a notification or an answer from this side.
+"""Maximum time, in seconds, that a server has to accept a notification or an answer from this
+side.
 """
 
 ENDPOINT_SECONDS: Final = 5.0
@@ -65,8 +66,8 @@ class HTTPTransport:
         launch: the address and the headers.
         kind: "http", or "sse" for the older transport.
         oddities: receives notes on what is skipped or repaired.
-        may_choose: True if the kind is only a guess. In this case, the older transport is tried if
-            the server refuses the first.
+        may_choose: True if `kind` is only a guess. If the server refuses it, the older transport is
+            tried.
         connect_timeout: the maximum time, in seconds, for connecting to the host.
         max_bytes: maximum size, in bytes, of one message.
         auth: puts tokens into the requests.

@@ -187,7 +187,7 @@ def _short(name: str) -> str:
 def _make_tool(
     module: str, tool: types.Tool, *, may_repair: bool = True
 ) -> tuple[Tool, str | None]:
-    """Return the tool, and a note about the parts of its definition that were changed or left out.
+    """Return the tool, and a note about any parts of its definition that were changed or left out.
 
     Raises:
         ModuleProtocolError: the tool has no usable name.

@@ -1,8 +1,8 @@
-"""Mailbox: passes everything that a module over HTTP sends on to the session, on whichever stream
-it arrives.
+"""Mailbox: passes all messages from a module over HTTP to the session, whichever stream they arrive
+on.
 
-An answer goes only to the call with the id of the answer, because some servers write the answer to
-one call on the stream of a different call. A call is in one of these states:
+Answers are matched with calls only by id, because some servers write the answer to one call on the
+stream of a different call. A call is in one of these states:
 
     waiting    its request was sent, or is about to be
     answered   its answer, or an error in its place, was passed on
@@ -158,7 +158,7 @@ class Mailbox:
         self._most_values = most_values(max_bytes)
         self._waiting: dict[str, PendingCall] = {}
         self._given_up: OrderedDict[str, None] = OrderedDict()
-        # The answered calls whose streams are still being read, starting with the earliest call.
+        # The answered calls whose streams are still being read, earliest call first.
         self._lingering: OrderedDict[PendingCall, None] = OrderedDict()
 
     def close(self) -> None:
@@ -217,8 +217,8 @@ class Mailbox:
         self._end_lingering()
 
     def _end_lingering(self) -> None:
-        """If no waiting call can still get its answer on the stream of an answered call, end the
-        streams of answered calls soon.
+        """Unless a waiting call might still get its answer on the stream of an answered call, end
+        the streams of answered calls soon.
         """
         if self._lingering and all(
             call.message.method == _LISTEN for call in self._waiting.values()

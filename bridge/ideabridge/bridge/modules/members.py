@@ -9,7 +9,7 @@ The SDK refuses a whole result, notification or request if one member violates t
     an item of a list     an unusable item is left out, and the others stay
     required otherwise    the value that contains the member cannot be used
 
-Models for which the meaning of members matters have rules of their own (`repairs`), which are
+For some models, the meaning of members matters. Separate rules for these (see `repairs`) are
 applied first.
 """
 
@@ -54,7 +54,7 @@ MAX_NOTES: Final = 1000
 """Maximum number of notes about one message."""
 
 _STRETCH: Final = 100
-"""Number of list items that are checked together, which saves time because most items are well
+"""Number of list items that are checked together. This saves time, because most items are well
 formed.
 """
 
@@ -415,7 +415,7 @@ def shape_of_type(annotation: Any) -> Shape:
 
 
 _UNIONS: Final = {"TextContent": "Content", "TextResourceContents": "ResourceContents"}
-"""The names of unions, keyed by the name of one of their models."""
+"""The names of unions, keyed by the name of one model in the union."""
 
 _WORDS: Final[Mapping[Any, str]] = {
     str: "a string",
@@ -467,14 +467,12 @@ def _names_of(model: type[BaseModel]) -> dict[str, tuple[Any, ...]]:
 
 
 def json_of(value: object) -> str:
-    """Return a value as JSON text."""
+    """Encode a value as JSON text."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def got(value: object) -> str:
-    """Return the kind of a value, for use in a note. A note quotes the value itself only as an
-    example.
-    """
+    """Describe the kind of a value for a note. Notes quote the value itself only as an example."""
     return "nothing" if value is None else kind_of(value)
 
 

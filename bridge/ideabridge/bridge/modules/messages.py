@@ -1,8 +1,8 @@
 """Messages: reads the bytes that a module sends as JSON-RPC messages.
 
-Every transport passes what it receives, one line, body or event at a time, to a `MessageReader`. A
-well-formed message takes one pass of a parser. Only what the parser rejects is read again, in three
-layers:
+Every transport passes the lines, bodies or events that it receives to a `MessageReader`, one at a
+time. A well-formed message is parsed in one pass. Only input that the parser rejects is read again,
+in three layers:
 
     bytes     not UTF-8, a byte order mark, NUL bytes, halves of surrogate pairs: skipped or replaced
     text      prompts and banners around messages, several messages, one message on several lines
@@ -193,8 +193,8 @@ class MessageReader:
 
     def _continue(self, begun: _BegunMessage, text: str) -> list[JSONRPCMessage]:
         if _is_odd_message(text):
-            # The earlier lines are from a truncated log line. It must not swallow the answers that
-            # follow it.
+            # The earlier lines are part of a truncated log line, which must not swallow the answers
+            # that follow.
             return [*self.end(), *self._in_text(text)]
 
         begun.add(text)
@@ -260,8 +260,7 @@ class MessageReader:
                 after_noise = True
 
         if not messages and parts and parts[0].is_noise:
-            # The string might be a malformed answer, whose well-formed parts are not messages in
-            # their own right.
+            # The string might be a malformed answer. Its well-formed parts are not messages.
             messages = _unreadable(text, _NO_MESSAGE)
 
         return [_deep(message) for message in messages] if is_deep else messages
@@ -434,7 +433,7 @@ class MessageReader:
 
 
 class _BegunMessage:
-    """A message written on several lines, which are added as they arrive."""
+    """A message that spans several lines. The lines are added as they arrive."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -576,8 +575,7 @@ def _parts(text: str) -> Iterator[_Part]:
             value, end = cast("tuple[object, int]", _DECODER.raw_decode(text, match.start()))
         except (ValueError, RecursionError) as error:
             tries -= 1
-            # Skip the text that was read, because a well-formed part of malformed text is not a
-            # message in its own right.
+            # Skip the text that was read: a well-formed part of malformed text is not a message.
             read = error.pos if isinstance(error, json.JSONDecodeError) else 0
             looked = max(read, match.start() + 1)
             continue
@@ -597,8 +595,8 @@ def _parts(text: str) -> Iterator[_Part]:
 
 
 def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
-    """Return an error for the request that an unreadable answer belongs to, or an empty list for
-    any other string.
+    """If `text` is an unreadable answer, return an error for its request. Otherwise, return an
+    empty list.
     """
     if not text.startswith("{"):
         # Text that does not begin with `{` is not treated as an answer, because it might be a log
@@ -616,8 +614,7 @@ def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
 
 
 def answer_instead(start: bytes, end: bytes, what: str, data: Replaced) -> JSONRPCMessage | None:
-    """Return an error for the request that an unusable answer belongs to, or None if the id of the
-    answer is not found.
+    """Return an error in place of an unusable answer, or None if the id of the answer is not found.
 
     Args:
         start: the first bytes of the answer.
@@ -639,8 +636,8 @@ def answer_instead(start: bytes, end: bytes, what: str, data: Replaced) -> JSONR
 
 
 def _first_members(start: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the names of the members of an object, given its first bytes, each with the bytes after
-    it.
+    """Given the first bytes of an object, yield the name of each member, together with the bytes
+    that follow it.
 
     Names inside the members are ignored, because that content can come from anybody.
     """

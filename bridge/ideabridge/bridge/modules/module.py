@@ -145,8 +145,8 @@ module that was up before.
 """
 
 _REFUSED_PATIENCE: Final = 3.0
-"""The corresponding time for a module that has never been up, if it refused the first messages or
-ended while these were exchanged.
+"""Like `_PATIENCE`, for a module that has never been up and that refused the first messages, or
+ended while they were exchanged.
 """
 
 _FIRST_RECONNECT_PAUSE: Final = 0.5
@@ -194,8 +194,8 @@ class ModuleSurroundings:
             changed.
         is_needed: returns whether a run needs the module with this name even though no call is
             running.
-        apart_file: the file whose existence means that each session needs a module of its own, or
-            None if nothing is stored. The file contains the digest of the module's entry.
+        apart_file: the file whose existence means that each session needs its own module, or None
+            if nothing is stored. The file contains the digest of the module's entry.
     """
 
     unusable: str | None
@@ -222,8 +222,8 @@ class Module:
         reserved: the names of tools that a module with this name had under a different
             configuration. They stay reserved until `known_tools` contains a tool.
         authorization: gets tokens. None for a program, or if a header contains the token.
-        place: returns the async context manager that holds a call's place, and makes the call wait
-            for calls from other processes.
+        place: returns the async context manager that reserves a place for a call, after waiting for
+            calls from other processes.
     """
 
     def __init__(
@@ -294,16 +294,16 @@ class Module:
         self._asked_until = -math.inf
         # True while the connection is being closed because nobody is using the module.
         self._is_resting = False
-        # True if the module has asked a question that could not be assigned to a session, in this
-        # process or an earlier one.
+        # True if the module has asked, in this process or an earlier one, a question that could not
+        # be assigned to a session.
         self._mixes_sessions = self._has_mixed_before()
         if configuration.disabled:
             self._settled.set()
 
     def for_user(self, authorize: Callable[[str, Launch], Authorization | None]) -> Module:
-        """Return a Module for the same server with its own connections, and with the tokens that
-        `authorize` gets. `parallel` limits the calls of the original and the copy together. State
-        changes of the copy are not reported.
+        """Return a Module for the same server, with its own connections and the tokens from
+        `authorize`. The original and the copy share the `parallel` limit. State changes of the copy
+        are not reported.
         """
         copy = self._copy(authorize)
         copy._limiter = self._limiter
@@ -443,8 +443,8 @@ class Module:
 
     @property
     def is_callable(self) -> bool:
-        """True if runs can call the known tools: the module has listed them in this process, or it
-        starts when one of them is called.
+        """True if runs can call the known tools, because the module has listed them in this
+        process, or starts when one of them is called.
         """
         starts_when_called = self._recalled is not None and self._starts_lazily
         return self._listed or (starts_when_called and self._state in ("idle", "connecting"))
@@ -479,8 +479,8 @@ class Module:
         return self._listed or self._recalled is not None
 
     async def know(self) -> None:
-        """Wait until the module's tools are known (`known_tools`) or the module has failed. Start
-        it if it is idle and its tools are not known.
+        """Wait until the module's tools are known (`known_tools`) or the module has failed. If it
+        is idle and its tools are unknown, start it.
         """
         if not self.is_known:
             self.begin()
@@ -526,7 +526,7 @@ class Module:
         )
 
     def why_without(self, name: str) -> ModuleError | None:
-        """Return why a tool is not available even though the module might have it: it is not
+        """Return the reason why a tool that the module might have is not available: it is not
         allowed, its definition cannot be used, or the module has not listed its tools. Return None
         if none of these applies.
         """
@@ -579,9 +579,9 @@ class Module:
         return [] if self._connection is None else self._connection.last_words
 
     def memory(self) -> int | None:
-        """Return how many bytes of memory the module's program uses, including the processes that
-        it has started; see `memory_of_sessions`. Return None if the module has no processes on this
-        machine. Blocks for some milliseconds.
+        """Return the memory used by the module's program and its child processes, in bytes; see
+        `memory_of_sessions`. Return None if the module has no processes on this machine. Blocks for
+        a few milliseconds.
         """
         connection = self._connection
         session = None if connection is None else connection.process_session
@@ -716,7 +716,7 @@ class Module:
             self.begin()
 
     def begin(self) -> None:
-        """Start the module if it is idle, or as soon as it would become idle. This method does not
+        """Start the module now if it is idle, or as soon as it becomes idle. This method does not
         wait.
         """
         if self._state == "idle":
@@ -725,8 +725,8 @@ class Module:
             self._needed.set()
 
     async def retry(self, seconds: float) -> None:
-        """Start the next attempt to connect now instead of after its pause, and wait at most
-        `seconds` for it to end. Do nothing if no attempt is due.
+        """Start the next attempt to connect now, without its pause, and wait at most `seconds` for
+        it to end. Do nothing if no attempt is due.
         """
         pause = self._reconnect_pause
         if pause is None or self._state not in ("failed", "down"):
@@ -796,7 +796,7 @@ class Module:
         return [] if connection is not None and connection.usable else [self.name]
 
     async def launch(self) -> Launch:
-        """How the module is started or reached, with the values of variables and secrets.
+        """Return how the module is started or reached, with the values of variables and secrets.
 
         Raises:
             ModuleConfigurationError: the module's entry is not understood, a variable is not set, a
@@ -897,8 +897,8 @@ class Module:
             self._legacy = not first.legacy
             second = self._new_connection(launch)
             later_error = await self._hold(second, is_second=True)
-            # If the program ended, the second error says more. If the module answered, the first
-            # one does.
+            # If the program ended, the second error is more informative. If the module answered,
+            # the first one is.
             if later_error is None:
                 error = None
             elif first.program_ended:
@@ -945,8 +945,8 @@ class Module:
         return self._connection
 
     async def _hold(self, connection: Connection, *, is_second: bool = False) -> ModuleError | None:
-        """Hold a connection until it ends. Return None if the module was up, otherwise why it was
-        not up.
+        """Hold a connection until it ends. Return None if the module was up. Otherwise, return the
+        reason why it was not.
 
         Args:
             connection: the connection, not started yet.
@@ -966,7 +966,7 @@ class Module:
                 self._listed = True
 
             self._note_offered_kinds(connection)
-            # Only the answer to a call sets this back to zero, because a connection that ends
+            # Only the answer to a call resets this to zero, because a connection that ends
             # immediately is also a failure.
             self._fruitless_connects += 1
             self._next = None
@@ -1072,8 +1072,8 @@ class Module:
             await self._settled.wait()
 
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
-        """Report the first time that the module is up or has failed, and each later change between
-        these two states.
+        """Report when the module is first up or failed, and each later change between these two
+        states.
         """
         last: ModuleState | None = None
         while True:
@@ -1126,8 +1126,8 @@ class Module:
 
     @property
     def _passes(self) -> bool:
-        """True if the module might soon be up without help from the user, for example because it is
-        starting.
+        """True if the module might come up soon without help from the user, for example because it
+        is starting.
         """
         error = self._error
         return isinstance(error, ModuleDownError) or (
@@ -1202,7 +1202,7 @@ class Module:
         """Call a tool, and return its answer.
 
         Raises:
-            ModuleError: the call failed. Each cause has a class of its own, and `outcome` says
+            ModuleError: the call failed. There is a subclass for each cause, and `outcome` says
                 whether the call might have taken effect. A `ModuleToolError` of a direct call
                 contains the whole result.
             ModuleAsks: the module asks questions first, and the client of a direct call accepts
@@ -1455,7 +1455,7 @@ class Module:
                 this error is `failure` itself.
         """
         if self._connection is not None and self._connection.usable:
-            # This HTTP server is not answering at the moment, so a new connection would not help.
+            # The HTTP server is not answering at the moment, so a new connection would not help.
             doublings = min(attempts.number - 1, 20)
             pause = min(_LONGEST_RESEND_PAUSE, _FIRST_RESEND_PAUSE * 2.0**doublings)
             if anyio.current_time() + pause >= attempts.deadline:
@@ -1488,8 +1488,7 @@ class Module:
         """Wait for a usable connection.
 
         Raises:
-            ModuleError: as for `reach`. This error is also raised if there is no connection at the
-                deadline.
+            ModuleError: as for `reach`. Also raised if there is no connection at the deadline.
         """
         with anyio.move_on_at(deadline) as scope:
             await self.reach()

@@ -17,7 +17,7 @@ The configuration can change while modules are in use (`change`): a module whose
 replaced by a new module, and ends as soon as the calls that still use it have ended.
 
 Several `Modules` objects in one process can share modules, so that each module starts only once:
-one object lends modules, by name, to the others (`lend`). The lender owns these modules: it starts,
+one object lends modules to the others, by name (`lend`). The lender owns these modules: it starts,
 replaces and ends them, and tells the borrowers what happens to them.
 """
 
@@ -282,13 +282,13 @@ class Modules:
 
     @property
     def own_names(self) -> list[str]:
-        """The names of the modules that are not borrowed, in the order of the configuration."""
+        """The names of the modules that are not borrowed, in configuration order."""
         return list(self._own)
 
     @property
     def _modules(self) -> dict[str, Module]:
-        """The current modules, own and borrowed, in the order of the configuration. A module that
-        its lender no longer has is left out.
+        """The current modules, own and borrowed, in configuration order. Modules that the lender no
+        longer has are left out.
         """
         if not self._borrowed:
             return self._own
@@ -458,10 +458,10 @@ class Modules:
 
     @asynccontextmanager
     async def using(self, name: str, user: str | None) -> AsyncGenerator[Module]:
-        """Yield the module for one person's calls. If each person signs in separately, this module
-        has the person's own sign-in and connection. If sessions do not share the module, it is the
-        module of the current session (`client_session`). Otherwise, it is the shared module with
-        this name.
+        """Yield the module for calls by one person. If each person signs in separately, this module
+        uses that person's own sign-in and connection. If sessions do not share the module, it is
+        the module of the current session (`client_session`). Otherwise, it is the shared module
+        with this name.
 
         Args:
             name: the module's name.
@@ -469,8 +469,8 @@ class Modules:
 
         Raises:
             UnknownModuleError: the module is not configured.
-            ModuleSignInError: the user needs to sign in. This error is also raised if the need to
-                sign in shows only in a call in the block.
+            ModuleSignInError: the user needs to sign in. Also raised if a call within the block
+                turns out to need a sign-in.
             ModuleDownError: too many users use modules at the same time.
             ClientWithoutSessionsError: the configuration gives each session its own module, and the
                 client has no sessions.
@@ -500,7 +500,7 @@ class Modules:
                 self._authorize_with, self._start, lambda module: self.is_needed(module)
             )
 
-        # Ask for the store's identity only once, because it never changes once it exists.
+        # Ask for the identity of the store only once: once it exists, it never changes.
         self._store_key = self._store_key or self.identify_store()
         session = _own_session(module)
         async with self._of_users.using(module, user, self._store_key, session) as own:
@@ -541,7 +541,7 @@ class Modules:
 
     @property
     def names(self) -> list[str]:
-        """The names of all configured modules, in the order of the configuration."""
+        """The names of all configured modules, in configuration order."""
         return list(self._modules)
 
     def __contains__(self, name: object) -> bool:
@@ -633,8 +633,8 @@ class Modules:
         ]
 
     def _sessions_of(self, name: str) -> int:
-        """Return how many sessions have their own process of a module, or their own connection to
-        it.
+        """Return the number of sessions that have their own process of a module, or their own
+        connection to it.
         """
         if self._lender is not None and name in self._borrowed:
             return self._lender._sessions_of(name)
@@ -744,9 +744,9 @@ is allowed to use it.
 
 
 def secret_states(configuration: ModuleSource) -> dict[str, frozenset[SecretState]]:
-    """Return which stored secrets each module gets, keyed by the module's name. The returned set
-    changes if the module gets other secrets, or other values of its secrets. This function reads no
-    values.
+    """Return the state of the stored secrets that each module gets, keyed by module name. The set
+    for a module changes if the module gets other secrets, or if their values change. The values
+    themselves are not read.
 
     Raises:
         StoredSecretError: `secrets.json` cannot be read.

@@ -29,7 +29,7 @@ _EXAMPLE_CHARACTERS: Final = 120
 
 @dataclass(slots=True)
 class _Oddity:
-    """A note: how often it was made, and what the module wrote the first time."""
+    """A note, the number of times that it was made, and the module's text the first time."""
 
     count: int
     example: str

@@ -1,5 +1,4 @@
-"""Offering: the resources, templates of resources and prompts that a module offers besides its
-tools.
+"""Offering: the resources, resource templates and prompts that a module offers besides its tools.
 
 A list is read when someone asks for it, and stored until the module reports a change. If the module
 does not report changes, the list is read each time. If a page of a list is late, the list is read
@@ -86,7 +85,7 @@ class Offering:
         self._unfinished: set[Kind] = set()
         self._cut_off = anyio.Event()
         self._reading: dict[Kind, anyio.Lock] = {kind: anyio.Lock() for kind in OFFERED_KINDS}
-        # Counts changes, so that a list that changes while it is being read is not stored.
+        # Incremented by each change, so that a list which changes while it is read is not stored.
         self._changes = 0
 
     def has(self, kind: Kind) -> bool:

@@ -21,8 +21,8 @@ MAX_EMPTY_PAGES: Final = 100
 """Maximum number of consecutive pages without an entry."""
 
 MAX_LIST_BYTES: Final = 32 * 1024 * 1024
-"""Maximum total size, in bytes, of the pages of one list. 10,000 tools, each with a page of text,
-need less than this limit.
+"""Maximum total size, in bytes, of the pages of one list. The definitions of 10,000 tools, each
+with a page of text, stay below this limit.
 """
 
 EntryT = TypeVar("EntryT")

@@ -1,7 +1,8 @@
 """Process memory: measures the memory of modules' programs and of the processes that they start.
 
-A program leads a session of its own (`stdio.py`), so the processes of its session are those that it
-has started, such as the `node` that `npx` starts. A process that leaves the session is not counted.
+Each program runs in its own session (see `stdio.py`), so the processes in that session are the
+program and the processes that it started, such as the `node` that `npx` starts. A process that
+leaves the session is not counted.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ _PS_SECONDS: Final = 5.0
 
 
 def memory_of_sessions(sessions: Collection[int]) -> dict[int, int]:
-    """Return the number of bytes of memory that the processes of each session use. Blocks.
+    """Return the memory used by the processes of each session, in bytes. Blocks.
 
-    On Linux, this is the proportional set size, in which memory that several processes share counts
-    in equal parts. On other systems, it is the resident size of the process group. The result omits
-    sessions without processes, and all sessions on a system that does not report memory.
+    On Linux, this is the proportional set size: memory shared by several processes is divided
+    equally among them. On other systems, it is the resident size of the process group. The result
+    omits sessions without processes, and all sessions on a system that does not report memory.
 
     Args:
         sessions: the ids of the sessions. The id of a session is the id of the process that leads
@@ -63,7 +64,7 @@ def _size_of(folder: Path) -> int:
     try:
         match = _PSS.search((folder / "smaps_rollup").read_bytes())
     except PermissionError:
-        # A process that has different rights does not let others read its memory maps.
+        # The memory maps of a process with different privileges cannot be read.
         match = None
 
     if match is None:

@@ -94,8 +94,8 @@ def _text(text: str) -> Object:
 
 
 def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
-    """Return the readable parts of a call's result. A result that might be a failure counts as a
-    failure.
+    """Return the readable parts of the result of a call. If the result might be a failure, it
+    counts as one.
     """
     members = object_of(value)
     if members is None:
@@ -523,7 +523,7 @@ def _log_message(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
 
 
 _LEVELS: Final = {"warn": "warning", "err": "error", "trace": "debug", "fatal": "critical"}
-"""Maps other names that some servers use for log levels to the protocol's log levels."""
+"""Maps nonstandard names of log levels to the log levels of the protocol."""
 
 
 _RULES: Final[Mapping[str, Rule]] = {
@@ -718,8 +718,8 @@ def restore_structured(result: types.CallToolResult) -> None:
 
 
 def repair_odd_result(method: str, value: object) -> Object | None:
-    """Return the result for which a module sent a value that is not an object. Return None if the
-    value might be a failure.
+    """Return a result in place of a value that is not an object. Return None if the value might be
+    a failure.
     """
     if method in _EMPTY:
         return {}

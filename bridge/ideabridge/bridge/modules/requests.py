@@ -59,7 +59,7 @@ _NO_CHANNEL: Final = (
     "server-to-client requests are not available on protocol revision",
 )
 """Phrases in errors from the Python SDK and the TypeScript SDK. They mean that the tool asks a
-question by a request of its own, which version 2026-07-28 does not allow.
+question in a separate request, which version 2026-07-28 does not allow.
 """
 _DATA: Final = 1000
 """Maximum number of characters of an error's data that the error's message shows."""
@@ -118,7 +118,7 @@ class Requests:
             SessionLostError: the call must be sent again over a new connection.
             LegacyQuestionError: the tool asks a question in a way that the era of the connection
                 does not allow.
-            ModuleError: the call failed. Each cause has a class of its own, and `outcome` says
+            ModuleError: the call failed. There is a subclass for each cause, and `outcome` says
                 whether the call might have taken effect.
             ResultLimitError: the result is too large.
             ModuleAsks: the module asks questions first, and the client accepts questions in place
@@ -198,8 +198,8 @@ class Requests:
         raise mixed
 
     def _mixed(self, tool: Tool, said: str, outcome: Outcome) -> SharedQuestionError:
-        """Return the error for a call during which the module asked a question that was passed to
-        nobody.
+        """Return the error for a call during which the module asked a question that nobody
+        received.
 
         Args:
             tool: the tool.
@@ -364,8 +364,8 @@ class Requests:
     def _failure(
         self, connection: Connection, tool: str, error: MCPError
     ) -> ModuleError | ResultLimitError:
-        """Return the error for a request that the module or the transport answered with an
-        error.
+        """Convert an error from the module or the transport, in answer to a request, to the error
+        of the call.
         """
         text = shown(error.message, self._secrets)
         if error.data is Replaced.OVERSIZED:

@@ -1,4 +1,4 @@
-"""Results: turns the answer from a module's tool into a value, or into the call's error."""
+"""Results: turns the answer of a module's tool into the value or the error of the call."""
 
 from __future__ import annotations
 
@@ -167,8 +167,8 @@ class ResultReader:
         return cast("JSONObject", self._secrets.redact(sent))
 
     def whole(self, result: types.CallToolResult, refused: list[str]) -> JSONObject:
-        """Return the whole result of a direct call: the content, `_meta` and `isError` as they were
-        sent, without secrets. An error also contains its structured content, and the messages about
+        """Return the whole result of a direct call: the content, `_meta` and `isError` as sent,
+        without secrets. An error also contains its structured content, and the messages about
         questions that nobody was asked (`refused`).
         """
         left_out = None if result.is_error else {"structured_content"}
@@ -200,8 +200,8 @@ class ResultReader:
 
 async def _in_text(value: JSON, validator: Validator) -> JSON:
     """Return the value of a call whose tool has an output schema but sent only text, as older
-    servers do. The value is the JSON in the text, or the text itself, depending on which of them
-    satisfies the schema.
+    servers do. The value is the JSON in the text, or the text itself, whichever satisfies the
+    schema.
 
     Raises:
         IdeabridgeError: neither the JSON nor the text satisfies the schema, or the content is not
@@ -275,7 +275,7 @@ def _decoded(text: str) -> JSON:
 
 
 def add_text(whole: JSONObject, structured: JSON) -> None:
-    """Add the structured content to a result without content as text, for hosts that show only
+    """If a result has no content, add its structured content as text, for hosts that show only
     text.
     """
     if structured is not None and not whole["content"]:

@@ -46,7 +46,7 @@ _MAX_DATA: Final = 64 * 1024
 
 _BURST_BYTES: Final = 256 * 1024
 _BYTES_PER_SECOND: Final = 8 * 1024
-"""Number of bytes that a server can write in one burst, and per second on average."""
+"""Number of bytes that a server can log in one burst, and per second on average."""
 
 _MASKED: Final = re.compile(r"(\[secret:[^\]]*\])")
 """Matches the text that has replaced a secret."""
@@ -147,8 +147,8 @@ class ServerLog:
         level: str | None = None,
         logger_name: str = "",
     ) -> None:
-        """Append lines. Secrets, including those that span several lines, are masked before
-        anything is cut, because a part of a secret would not be recognised.
+        """Append lines. Secrets, including multi-line secrets, are masked before anything is cut,
+        because part of a secret would not be recognised.
         """
         if not self._has_room(min(MAX_LINE, sum(map(len, lines))), takes=False):
             # Do not search for secrets in text that will be left out anyway.
@@ -224,13 +224,13 @@ class ServerLog:
 
 
 def _kept(masked: str, most: int) -> str:
-    """Return the beginning of a string, without what looks like a secret."""
+    """Return the beginning of a string, with everything that looks like a secret hidden."""
     return _without_tokens(masked[: most + _MAX_TOKEN])[:most]
 
 
 def _without_tokens(line: str) -> str:
-    """Hide what looks like a secret in a line, such as a token that the server obtained on its
-    own.
+    """Hide everything in a line that looks like a secret, such as a token that the server obtained
+    itself.
     """
     parts = _MASKED.split(line)
     return "".join(
@@ -273,8 +273,7 @@ def _open_with_room(path: Path, size: int) -> int:
 
 def _open_to_append(path: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    # Do not follow a link in place of the file, because it could lead to a file that someone else
-    # chose.
+    # Do not follow symbolic links: someone else might have chosen the target.
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     return os.open(path, flags, 0o600)
 

@@ -317,8 +317,9 @@ class ModuleConfiguration(BaseModel):
 
     @property
     def has_sign_ins(self) -> bool:
-        """True if each person signs in to the module separately. Such a module is at an address,
-        its configuration contains no token and no client credentials, and no sign-in is shared.
+        """True if each person signs in to the module separately. This is so if the module is at an
+        address, its configuration contains no token or client credentials, and its sign-in is not
+        shared.
         """
         if self.url is None or any(name.lower() == "authorization" for name in self.headers):
             return False
@@ -420,7 +421,7 @@ class _Filler:
         name, default = _read_variable(inside, lambda why: _error(self._module, place, why))
         value = os.environ.get(name)
         is_allowed = self._variables is None or name in self._variables
-        # A default that replaces an unset variable is allowed, because it says nothing about the
+        # A default that replaces an unset variable is allowed, because it reveals nothing about the
         # environment.
         if not is_allowed and (value or default is None):
             self._refused.setdefault(name, place)
@@ -630,8 +631,8 @@ def _texts_of_defaults(configuration: ModuleConfiguration) -> Iterator[tuple[str
 
 
 def with_secrets(value: JSON, stored: StoredValues, secrets: Secrets) -> JSON:
-    """Return a default in which the values of the secrets that it names are filled in. `secrets`
-    registers these values.
+    """Return a default with the values of the secrets that it names. The values are registered with
+    `secrets`.
 
     Raises:
         StoredSecretError: a secret cannot be used.
@@ -732,7 +733,8 @@ def _read_variable(
 
 Era = Literal["legacy", "modern"]
 """The era of the protocol. legacy: 2025-11-25 and earlier (handshake). modern: 2026-07-28
-(stateless)."""
+(stateless).
+"""
 
 ModuleState = Literal["idle", "connecting", "up", "down", "failed", "unusable", "disabled"]
 """`idle`: the module is not started, and its first use starts it. `down`: the module was up, and
@@ -807,7 +809,7 @@ class ModuleStatus:
         sharing: who shares the module's process; see `ModuleConfiguration.sharing`. The value is
             also `session` if the module once asked a question that could not be assigned to a
             session.
-        sessions: the number of sessions that currently have a process or connection of their own.
+        sessions: the number of sessions that currently have their own process or connection.
     """
 
     name: str
@@ -832,7 +834,7 @@ class ModuleStatus:
 
     @property
     def sharing_text(self) -> str:
-        """A text for users that says who has their own process of the module, or their own
+        """A human-readable text about who has their own process of the module, or their own
         connection to it. "" if everybody shares one.
         """
         if self.sharing == "shared":

@@ -172,7 +172,7 @@ class Guard:
             descriptor = self._process.stdin.fileno()
             os.set_blocking(descriptor, False)
             # Python allows only the main thread to set the wakeup descriptor. A guard that is
-            # started in another thread is not told about signals.
+            # started in another thread gets no signals.
             with suppress(ValueError):
                 signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
 
@@ -253,7 +253,7 @@ class Guard:
 
 
 guard: Final = Guard()
-"""The only guard in this process."""
+"""The guard of this process."""
 
 
 INHERITED: Final = (
@@ -373,8 +373,8 @@ class ChildProcess:
 
     @property
     def how_it_ended(self) -> str:
-        """A phrase that says how the process ended: 'ended with exit code 3', 'was ended by
-        SIGKILL', 'closed its output'.
+        """How the process ended, as a phrase: 'ended with exit code 3', 'was ended by SIGKILL',
+        'closed its output'.
         """
         code = self._process.returncode
         if code is None:

@@ -8,9 +8,10 @@ A call:
     elsewhere   its stream ended without its answer, which may arrive on another open stream
     failed      none of these has brought the answer
 
-The session begins with the answer to `initialize`, which names it, and ends with a DELETE. Up to
-version 2025-11-25, a GET opens a stream for messages that belong to no call. Since 2026-07-28,
-there are no sessions and no such stream, and closing the stream of a call cancels the call.
+The session begins with the answer to `initialize`, which contains the session id, and ends with a
+DELETE. Up to version 2025-11-25, a GET opens a stream for messages that belong to no call. Since
+2026-07-28, there are no sessions and no such stream, and closing the stream of a call cancels the
+call.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tool changes: applies the configured changes to one server's tools, and records which changes do
-not fit.
+"""Tool changes: applies the configured changes to the tools of one server, and records the changes
+that do not fit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""UserModules: named users' connections to modules that each person signs in to separately.
+"""UserModules: the connections of named users to modules for which each person signs in separately.
 
 A user's call goes over a connection that has this user's token, or no token at all:
 
