@@ -63,7 +63,7 @@ Piece: TypeAlias = CallPiece | OutputPiece | EndPiece
 
 
 class _State(Enum):
-    """Where the scanner is in `{"calls": [...], "output": ...}` or `{"program": "..."}`."""
+    """The position of the scanner in `{"calls": [...], "output": ...}` or `{"program": "..."}`."""
 
     BEFORE = "before the object"
     OPENED = "after a brace that may open the object"
@@ -173,8 +173,8 @@ class AnswerReader:
         self._pieces.append(EndPiece(broken, self._extra, program))
 
     def _program(self) -> tuple[str | None, str | None]:
-        """Return two things: the answer's program, or None if there is no valid program; and why
-        the program is malformed, or None if it is not. A malformed program stays in `extra`.
+        """Return the answer's program (None if there is no valid program) and why the program is
+        malformed (None if it is not). A malformed program stays in `extra`.
         """
         try:
             program = read_program(self._extra.get("program"))

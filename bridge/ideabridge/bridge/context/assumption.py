@@ -1,5 +1,5 @@
-"""Assumptions: presents the values that a replay used although their explanations differ, both as
-text and as choices.
+"""Assumptions: shows, as text and as choices, the values that a replay used although their
+explanations differ.
 
 A tool's description names the values that are open (`evidence_sentence`), an answer names what was
 assumed (`assumption_lines`), and a person who is asked can choose another value (`with_choices`).
@@ -136,7 +136,7 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """An assumption in the form of `Settled.assumed`, but without the value that was used."""
+    """An assumption in the form of `Settled.assumed`, without the value that was used."""
 
     at: str
     why: str
@@ -220,9 +220,9 @@ def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
 
 
 def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
-    """Return a sentence, for a tool's description, that names the values which the runs of the
-    tool's plan leave open. The sentence has at most `SENTENCE` characters, and is empty if there
-    are no such values.
+    """Return a sentence for a tool's description that names the values left open by the runs of the
+    tool's plan. The sentence has at most `SENTENCE` characters, and is empty if there are no such
+    values.
 
     Args:
         explained: the explained literals, each in the form of `Explained.to_json`.
@@ -258,8 +258,8 @@ def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
 
 
 def _in_words(keys: Path, tools: Sequence[str], counts: Mapping[str, int]) -> str:
-    """Describe a place in a plan in users' words, such as `path of read_file`. If several calls
-    name the same tool, the description includes the number of the call.
+    """Describe a place in a plan for users, such as `path of read_file`. If several calls name the
+    same tool, the description includes the number of the call.
     """
     if keys[:1] == ("output",):
         return _of_whole(keys[1:], "the output")

@@ -26,7 +26,7 @@ def body_of(value: JSON) -> Body:
         InvalidJSONError: the value is not JSON.
     """
     raw = encode(value)
-    # Keep a string rather than the encoder's bytes, because they take up more memory than their
+    # Keep a string rather than the encoder's bytes, because these take up more memory than their
     # length suggests.
     return sha256(raw).digest(), raw.decode()
 

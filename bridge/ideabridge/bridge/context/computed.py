@@ -7,10 +7,10 @@ The loop knows these literals only through the types in this file: a call, or th
 computes the literals and says what it assumed. `context/plan_literals.py` reads a plan's
 computations.
 
-Whatever might make an answer wrong is *assumed*: that one of several differing explanations is
-right, for example, or a position, or a mind's own words. Everything else is *noted*, such as a new
-kind of value or a search that reached its limit. A note is a reason to ask before a change, unless
-the note is mild.
+Anything that might make an answer wrong is *assumed*: for example, that one of several differing
+explanations is right, or a position, or a mind's own words. Everything else is *noted*, such as a
+new kind of value or a search that reached its limit. A note is a reason to ask before a change,
+unless the note is mild.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ class Computation(Protocol):
 
     @property
     def needs(self) -> Collection[str]:
-        """The members of `references` that are essential: if the call that writes the value of such
-        a reference has failed, the call that reads the value fails, too.
+        """The essential members of `references`. If the call that writes the value of an essential
+        reference has failed, the call that reads the value also fails.
         """
         ...
 

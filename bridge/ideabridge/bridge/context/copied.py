@@ -33,9 +33,7 @@ DECISION: Final = (
 )
 
 _TRIED: Final = 3
-"""The maximum number of explanations that are named in the error for a literal none of whose
-explanations has a value.
-"""
+"""The maximum number of explanations that are named in the error for a literal without a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +99,8 @@ class CopiedLiterals:
         return None
 
     def _read_by_literals(self) -> list[str]:
-        """Return the references that the literals read, and the references that show whether a
-        companion was passed.
+        """Return the references that the literals read, and those that show whether a companion was
+        passed.
         """
         references = dict.fromkeys(references_of(self._literals))
         for literal in self._literals:
@@ -147,8 +145,8 @@ class CopiedLiterals:
         return settle(literal, read)
 
     def note_of(self, literal: Explained, reason: str) -> JSONObject:
-        """Return the note that says why a literal is not determined. The reasons that notes give do
-        not, on their own, make the value doubtful.
+        """Return the note that says why a literal is not determined. The reason in a note does not,
+        on its own, make the value doubtful.
         """
         note: JSONObject = {"at": ".".join(literal.at), "what": reason}
         if NOTED.get(reason, True):
@@ -185,7 +183,7 @@ class CopiedLiterals:
                 if novelty.lone and text not in watched:
                     # A number that the plan only passes on is expected to be different each time,
                     # so it gets no note. A value that the plan does not read does get one, because
-                    # it might have been what decided something.
+                    # a decision might have depended on it.
                     continue
 
                 if novelty.notation and text not in self._copied:
@@ -270,7 +268,7 @@ class CopiedInCall(CopiedLiterals):
 
     def _doubt_watched(self, novelties: Iterable[JSONObject], doubts: Doubts) -> None:
         """Record everything new about the values that the call does not read as assumptions. The
-        call's author had seen these values, and can have used them only to decide.
+        call's author had seen these values, and could only have used them for a decision.
         """
         for novelty in novelties:
             if novelty["at"] in self.call.watched:

@@ -285,9 +285,7 @@ class ItemOf(Explanation):
 
     @property
     def cost(self) -> int:
-        """The cost of this kind of condition, plus a share of the cost of the value that the
-        condition compares with.
-        """
+        """The cost of this kind of condition, plus a share of the cost of the compared value."""
         inner = self.where[1]
         if isinstance(inner, Constant):
             return COSTS["item by a constant"]
@@ -709,8 +707,8 @@ part of it from an earlier text.
 """
 
 NOTED: Final[Mapping[str, bool]] = {CUT: True, MAYBE_DATA: True, UNPROVED: False}
-"""The reasons that are only noted. True means that the note is mild, so it is not a reason to ask
-before a change.
+"""The reasons that are only noted. True means that the note is mild and therefore not a reason to
+ask before a change.
 """
 
 
@@ -853,8 +851,8 @@ def _choice(explained: Explained, chosen: Explanation, read: Read, *, differ: bo
 
 
 def _has_siblings(chosen: Explanation, read: Read) -> bool:
-    """Return whether an object on the path to a value has other members that also contain the rest
-    of the path, as if the object were a list.
+    """Return whether an object on the path to a value has other members with the same remaining
+    path, as if the object were a list.
     """
     if chosen.origin is None:
         return False
@@ -922,8 +920,8 @@ def as_it_runs(plan: JSONObject) -> JSONObject:
     if not isinstance(listed, list):
         return readable if listed is None else {**readable, "explained": listed}
 
-    # A literal inside another explained literal has lost its own place in the plan, so its entry
-    # stays in `explained`.
+    # A literal inside another explained literal no longer has its own place in the plan, so its
+    # entry stays in `explained`.
     left = [form for form in listed if not _put(readable, object_or_empty(form))]
     return {**readable, "explained": left} if left else readable
 

@@ -39,18 +39,21 @@ def failure_of(kind: str) -> CallFailure:
 
 
 def graver(one: CallFailure | None, other: CallFailure | None) -> CallFailure | None:
-    """Return the graver of two outcomes of executions of one call. None is a result."""
+    """Return the more serious of two outcomes of executions of one call. None means that the
+    execution has a result.
+    """
     return next((failure for failure in get_args(CallFailure) if failure in (one, other)), None)
 
 
 _FOLLOWS: Final = frozenset({"denied", "dependency", "output"})
-"""The kinds of errors that a denied call can cause: its own, those of the calls that read its
-result, and that of the output."""
+"""The kinds of errors that a denied call can cause: in the call itself, in the calls that read its
+result, and in the output.
+"""
 
 
 def caused_by_denials(errors: Sequence[JSONObject]) -> int:
-    """Return how many errors of a Solution denied calls have caused. If an error has another cause,
-    only the denied calls count.
+    """Return how many of a Solution's errors were caused by denied calls. If an error has another
+    cause, only the denied calls count.
     """
     failures = [read_failure(error.get("error")) for error in errors]
     kinds = Counter(failure.kind for failure in failures)

@@ -1,4 +1,4 @@
-"""Messages: the entries of a Context, and the handlers that make them part of a Request.
+"""Messages: the entries of a Context, and the handlers that add them to a Request.
 
 A message is `{"role", "content"}`, where the content is text or a typed object. The shorthand
 `{"type": K, ...}` means the same, with the type's default role. `{"type": K, "data": value}` means
@@ -108,8 +108,8 @@ class Message:
 
     @property
     def members(self) -> JSONObject:
-        """The members of the message's value, or nothing if the value is not an object. The value
-        of an input or a state is always an object.
+        """The members of the message's value, or nothing if the value is not an object. An input
+        and a state always have an object as their value.
         """
         return object_or_empty(self.value)
 
@@ -302,7 +302,7 @@ def _circled(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ContextParts:
-    """The messages of a Request, in their order.
+    """The messages of a Request, in order.
 
     Attributes:
         before: the messages in the context. In a run, these are only the messages before the run's
@@ -701,7 +701,9 @@ class Handlers:
                 self.register(kind, handler)
 
     def replace(self, before: Mapping[str, Handler], now: Mapping[str, Handler]) -> None:
-        """Replace the handlers that tool files defined before with those that they define now."""
+        """Replace the handlers that tool files defined earlier with the handlers that they define
+        now.
+        """
         for kind, handler in before.items():
             if self._by_kind.get(kind) is not handler:
                 continue

@@ -80,7 +80,7 @@ class MindError(IdeabridgeError):
 @runtime_checkable
 class Counting(Protocol):
     """An answer that can report its usage at any time. A mind's `answer` can return such an object.
-    The runner reads the usage when it stops an answer whose rest is unusable or whose run was
+    The runner reads the usage when it stops an answer because the rest is unusable or the run was
     cancelled.
     """
 
@@ -96,7 +96,7 @@ class Closing(Protocol):
     """
 
     async def aclose(self) -> None:
-        """Let go of what the answer holds open."""
+        """Close everything that the answer holds open."""
         ...
 
 
@@ -114,7 +114,7 @@ class Titled(Protocol):
 
 @runtime_checkable
 class Limited(Protocol):
-    """A mind that states how much of the calls' results it wants to be shown."""
+    """A mind that limits how much of the calls' results Requests show to it."""
 
     @property
     def shown_limits(self) -> Mapping[str, int]:

@@ -48,8 +48,8 @@ loop to read each explanation.
 """
 
 _NEAREST: Final = 3
-"""If a value comes from a tool's result, the maximum number of the tool's other results that are
-compared with that result.
+"""If a value comes from a tool's result, the maximum number of other results of the tool that are
+compared with it.
 """
 
 _MOST_NAMED: Final = 20
@@ -291,8 +291,8 @@ def _idle_places(plan: _Plan) -> set[int]:
 
 
 def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
-    """Return the places of at most three other calls to a tool, those nearest to a given call
-    first. Of two calls that are equally near, the earlier one comes first.
+    """Return the places of at most three other calls to a tool, nearest to a call first. Of two
+    equally near calls, the earlier one comes first.
 
     Args:
         places: the places of all calls to the tool, in order.
@@ -331,7 +331,7 @@ def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
 
 
 def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | str]:
-    """Return the explained literals. In place of each malformed literal, return a problem."""
+    """Return the explained literals, with a problem in place of each malformed literal."""
     if _parts(listed) > MOST_PARTS:
         return [f"explained: the explanations have more than {MOST_PARTS:,} parts"]
 

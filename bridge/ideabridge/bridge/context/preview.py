@@ -167,8 +167,8 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
             }
 
     if room.left <= 0:
-        # Leave out the preview, because previews of a great many parts would together be as large
-        # as the value itself.
+        # Leave out the preview, because the previews of a great many parts would be as large as the
+        # value itself.
         return {"reference": format_reference(path, instance), "type": _type(value)}
 
     reference = reference_to(value, path, instance, size=size)

@@ -1,5 +1,5 @@
-"""Reader: defines `read`, a tool of the loop's own. With this tool, a mind reads values that a
-Request shows in shortened form.
+"""Reader: defines the loop's own tool `read`. A mind uses it to read values that a Request shows in
+shortened form.
 
 A Request that shortens something offers this tool, under the first name in `READERS` that no other
 tool has. A call returns part of a value, and the next Request shows this part whole:
@@ -146,7 +146,7 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What a call to the reading tool asks for.
+    """The arguments of a call to the reading tool.
 
     Attributes:
         first: `from`, the position at which the part begins.

@@ -1,5 +1,5 @@
-"""References: reads strings such as `†kind.path`, each of which is replaced with a value when its
-call runs.
+"""References: reads strings such as `†kind.path`. When a call runs, each reference is replaced with
+a value.
 
 Only a whole string is a reference. `††` at the beginning is a literal dagger. `a || b` is the first
 value that exists. `a && b` is the last value, provided that all exist. `&&` binds more tightly.
@@ -123,8 +123,8 @@ def is_instance_name(text: str) -> bool:
 
 
 def unescape(text: str) -> str:
-    """Return the literal that a string means: `††x` means `†x`, and `see ††state.x` means `see
-    †state.x`.
+    """Return the literal that a string stands for: `††x` stands for `†x`, and `see ††state.x` for
+    `see †state.x`.
     """
     if DAGGER not in text:
         return text
@@ -579,7 +579,8 @@ class PathIndex:
                 return False
             node = child
 
-        # A node with children also counts, because they lead to longer paths that have been added.
+        # A node with children also counts, because its children belong to longer paths that have
+        # been added.
         return bool(node.writers or node.children)
 
     def overlapping(self, path: Path) -> set[int]:

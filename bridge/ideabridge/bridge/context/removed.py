@@ -147,7 +147,7 @@ class Removed(Explanation):
 
     @property
     def family(self) -> str:
-        """A family of its own, because no other explanation can replace an explanation of a removed
+        """A unique family, because no other explanation can replace an explanation of a removed
         kind.
         """
         return f"removed {self.shown}"

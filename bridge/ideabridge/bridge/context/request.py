@@ -74,7 +74,7 @@ class Request:
 
     @property
     def encoded(self) -> EncodedRequest:
-        """The parts that the id is computed from, in canonical form.
+        """The parts from which the id is computed, in canonical form.
 
         Raises:
             InvalidJSONError: a part is not JSON.
@@ -84,8 +84,8 @@ class Request:
         return self._encoded[0]
 
     def know(self, encoded: EncodedRequest) -> None:
-        """Set `encoded` to an encoding that already exists. A copy of the Request with other parts
-        does not inherit this encoding.
+        """Set `encoded` to an existing encoding. A copy of the Request with other parts does not
+        inherit this encoding.
         """
         self._encoded[:] = [encoded]
 

@@ -71,7 +71,7 @@ it changes.
 
 @dataclass(frozen=True, slots=True)
 class Novelty:
-    """A property of a value that no run has seen.
+    """A property of a value that no earlier run has seen.
 
     Attributes:
         text: what is new, in words.

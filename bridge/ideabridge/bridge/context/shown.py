@@ -2,9 +2,9 @@
 
 A Request shows in full everything that the context's author wrote. A *result* is a value that a
 call returned: the `result` of a `call` message, or the part of a state (or of data) to which the
-`value` of a `call` message points. `Showing` decides which results are shown in full. It takes
-results while they fit into `Shown`: first those of the tool that reads parts of values, then all
-others, the newest first in both groups. Each remaining result appears as `{"shortened": reference,
+`value` of a `call` message points. `Showing` decides which results are shown in full. It selects
+results while they fit into `Shown`: first the results of the tool that reads parts of values, then
+all others, newest first in both groups. Each remaining result appears as `{"shortened": reference,
 "type", "bytes", "preview"}`, and the text around it says so.
 
 All of this depends only on the messages, so a Request can be recreated from its stored context.
@@ -35,9 +35,7 @@ _LISTED_CALLS: Final = 50
 """The number of the last calls that are always listed."""
 
 _PREVIEWS: Final = 8
-"""The previews in states can take up `Shown.request` divided by this number, or 2 KB if that is
-more.
-"""
+"""The previews in states can take up `Shown.request` divided by this number, but at least 2 KB."""
 
 _TWICE: Final = 64
 """A result smaller than this, in bytes, is shown with its call even if data also contains the
@@ -418,7 +416,7 @@ class Showing:
 
         for place, paths in self._added.items():
             # For data that is not a result, it is unknown which call added it, so assume the latest
-            # one that could have.
+            # possible call.
             numbers = [
                 number for number, call in enumerate(calls) if self._in_data.get(id(call)) == place
             ]
@@ -565,7 +563,7 @@ def _references(call: JSONObject) -> Iterator[Reference]:
         try:
             operands = [*parse_reference(text).operands()]
         except ReferenceSyntaxError:
-            # The reference of a context that was written by hand can be any text, so skip it if it
+            # In a context that was written by hand, a reference can be any text, so skip it if it
             # is malformed.
             continue
         yield operands[0]

@@ -85,7 +85,7 @@ def tool_names(calls: Iterable[JSON]) -> list[str]:
 
 
 def title_of_tools(names: Iterable[str]) -> str:
-    """Return the title for a run or an idea that has no other: the names of its tools, on one line
-    of at most 200 characters.
+    """Return a title for a run or an idea without its own title: the names of its tools, on one
+    line of at most 200 characters.
     """
     return " + ".join(names)[:200]
