@@ -118,8 +118,8 @@ class Limited(Protocol):
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """Those of the limits `value` and `request` of `Shown` that the mind specifies, in bytes. A
-        run can override them.
+        """The limits (`value` and `request` of `Shown`) that the mind specifies, in bytes. A run
+        can override them.
         """
         ...
 

@@ -155,8 +155,8 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
         return value
 
     if isinstance(value, dict) and len(value) <= _MEMBERS and len(path) < 6:
-        # Every member's key and its reference take up at least this much room. If there is less,
-        # the whole value is replaced with one reference.
+        # The key and the reference of each member take up at least this much room. If there is less
+        # room, the whole value is replaced with one reference.
         bare = len(format_reference(path, instance)) + _BARE
         needed = sum(bare + 2 * len(encode(key)) for key in value)
         if needed <= room.left and max(map(len, value), default=0) <= _KEY:

@@ -3,7 +3,7 @@ watches other drivers' leases.
 
 A run is driven by one process at a time. That process holds the run's lease, renews it with each
 heartbeat, and releases it when the run is waiting for someone or has ended. Each acquisition begins
-a new epoch. Every append to the journal carries the epoch of its lease, and the store refuses an
+a new epoch. Every append to the journal includes the epoch of its lease, and the store refuses an
 outdated epoch in the same transaction. A process that was suspended can therefore not write into a
 run that another process has taken over.
 

@@ -10,7 +10,7 @@ calls of the run have ended.
 
 A worker that dies leaves runs behind, and their leases lapse. `Recovery` in a `front` server or a
 worker returns these runs to the queue. In a server with the role `alone`, it continues them there.
-The queue has no state of its own. It only decides the order in which runs get their turn.
+The queue does not have its own state. It only decides in which order runs are claimed.
 """
 
 from __future__ import annotations

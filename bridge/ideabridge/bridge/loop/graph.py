@@ -846,7 +846,7 @@ class _Lane:
     """The calls to one module in one instance, in order.
 
     Attributes:
-        everyone, changes: all calls in the lane, and those that might change something.
+        everyone, changes: all calls in the lane, and the calls that might change something.
         tail: the last change and the reads after it. The next change waits directly for these.
         last: the last change.
     """

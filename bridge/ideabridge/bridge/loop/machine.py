@@ -149,7 +149,7 @@ class Machine:
             one.
         feedback: what the latest Solution adds to the next Request.
         output: the output of the run. It can be null, so `has_output` says whether the run has one.
-        offer: the tools and the output schema of the run, and those of the current Request.
+        offer: the tools and the output schemas of the run and of the current Request.
         has_mind: whether a mind answers on its own. Otherwise, someone submits the Solutions. The
             runner sets this attribute.
         traceparent: the trace of the request that asked for the run; see `RunStarted`.

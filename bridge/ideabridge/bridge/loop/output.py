@@ -81,8 +81,8 @@ class _Reads:
 
     Attributes:
         values: the values that the call itself reads.
-        known: the values that the call itself reads, and those of the values its computed literals
-            read that exist.
+        known: the values that the call itself reads, and the existing values that its computed
+            literals read.
         by_item: the reads of `†item`, whose value differs from execution to execution.
         absent: why values that the call itself reads do not exist.
         failing: why computed literals lack a value, if the call that would provide the value has

@@ -181,8 +181,8 @@ class Progress:
 
     @property
     def judged(self) -> list[Tool]:
-        """The tools whose rules apply to the call: the tool that the call names, and those whose
-        code runs.
+        """The tools whose rules apply to the call: the tool that the call names, and the tools
+        whose code runs.
         """
         code = self.call.code if self.replaced is None else None
         passes_to = None if self.tool is None else self.tool.passes_to

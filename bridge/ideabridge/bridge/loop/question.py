@@ -448,7 +448,7 @@ def apply_edit(progress: Progress, event: CallDecided) -> Tool | None:
     if event.decision != "edit" or event.edited is None:
         return None
     progress.is_edited = True
-    # Keep the imports, because those of a room do not depend on the parameters.
+    # Keep the imports, because a room's imports do not depend on the parameters.
     imports = progress.items[0].imports
     progress.items = [
         Item(parameters, imports=imports) for parameters in edited_parameters(event.edited)

@@ -53,7 +53,7 @@ LAZY = (
 
 @dataclass(slots=True)
 class CurrentSolution:
-    """The Solution that a machine carries out. It contains the parts that its author has written so
+    """The Solution that a machine is running. It contains the parts that its author has written so
     far.
 
     Attributes:
@@ -227,7 +227,7 @@ class SolutionReader:
     """Reads the Solutions of a run.
 
     Args:
-        catalogue, settings, opening, memory, spending: those of the run.
+        catalogue, settings, opening, memory, spending: the run's own objects.
 
     Attributes:
         listed: the number of calls that the run has listed.

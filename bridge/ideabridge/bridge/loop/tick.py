@@ -814,8 +814,8 @@ class Tick:
         self._named_in_common[call.index] = [named_call.index for named_call in named]
 
     def _forget_named(self, progress: Progress) -> None:
-        """After a question that named other calls was denied, let each of the named calls ask a
-        question of its own.
+        """After a question that named other calls was denied, let each of the named calls ask its
+        own question.
         """
         if self._named_in_common.pop(progress.call.index, ()):
             own = f"calls.{progress.call.place}"
@@ -828,8 +828,8 @@ class Tick:
             ]
 
     def _is_open_with(self, other: Progress, reason: str) -> bool:
-        """Return whether `other` is a call that changes something, that shares this reason to ask,
-        and about which nobody has been asked.
+        """Return whether `other` changes something, shares this reason to ask, and has not been
+        asked about yet.
         """
         if other.status is not CallStatus.WAITING or other.hints.read_only is True:
             return False

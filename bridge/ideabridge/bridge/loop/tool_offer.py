@@ -22,7 +22,7 @@ Latent: TypeAlias = Callable[[Iterable[Tool]], Iterable[ToolKey]]
 
 
 class ToolOffer:
-    """The tools and the output schema of a run, and those that the current Request offers.
+    """The tools and the output schemas of a run and of its current Request.
 
     Args:
         initial: the tools with which the run began.

@@ -226,9 +226,7 @@ class OpenRooms:
 
 @dataclass(frozen=True, slots=True)
 class KeepWaiting:
-    """Return a run that is waiting for someone, and refuse those of its questions whose deadline
-    has passed.
-    """
+    """Return a waiting run, and refuse its questions whose deadline has passed."""
 
 
 @dataclass(frozen=True, slots=True)

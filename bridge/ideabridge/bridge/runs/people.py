@@ -452,8 +452,8 @@ def _edited_call(
 
     catalogue = machine.catalogue
     if machine.mode == "plan":
-        # The journal of a plan contains only the tools that the plan names, so add those that are
-        # offered. A run of a mind is limited to its own tools.
+        # The journal of a plan contains only the tools that the plan names, so add the offered
+        # tools. A run of a mind is limited to its own tools.
         catalogue = Catalogue([*offered.tools, *catalogue.tools], offered.latent | catalogue.latent)
 
     edit = read_edit(

@@ -5,7 +5,7 @@ lease under which this process is allowed to write its journal). A run that is w
 releases its lease, and any process can take the next step. A call in a run can be answered by
 another run, the call's room. A room has its own journal, is listed in `Run.rooms` of the run that
 it belongs to, and counts as part of that run: the status, approvals, requests and usage of the run
-include those of its rooms.
+include its rooms.
 
     running -> needs_solution, needs_approval -> running -> done, stalled, limit, cancelled, failed
     interrupted: the run cannot continue in this process; its journal can only record which calls
@@ -1180,11 +1180,11 @@ class Run:
     def summary(self) -> StoredSummary:
         """Return the summary of an ended run for its row in the store.
 
-        A process other than the one that ran the calls can call this after reading the run from its
-        journal. The summary must therefore read only what `Registry._read_whole` restores: the
-        machine, the turns, the questions and `idea`. `Registry._read_whole` restores no times of
-        events. A member that needs these times must therefore be computed from the journal where
-        the row is written: in `Journal.set_status`, which `Driver.leave` calls.
+        A process that did not run the calls can call this after reading the run from its journal.
+        The summary must therefore read only what `Registry._read_whole` restores: the machine, the
+        turns, the questions and `idea`. `Registry._read_whole` restores no times of events. A
+        member that needs these times must therefore be computed from the journal where the row is
+        written: in `Journal.set_status`, which `Driver.leave` calls.
         """
         machine = self.machine
         return StoredSummary(

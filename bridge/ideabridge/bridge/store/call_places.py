@@ -70,7 +70,7 @@ class CallPlaces:
         self._change(module, lambda places: [other for other in places if other != place])
 
     def beat(self, module: str, process: str) -> set[str]:
-        """Record a heartbeat for a process's calls. Return those that are still listed."""
+        """Record a heartbeat for a process's calls. Return the calls that are still listed."""
 
         def beaten(places: list[CallPlace]) -> list[CallPlace]:
             return [

@@ -292,7 +292,7 @@ class Contents:
         return event
 
     def _look(self) -> None:
-        """Read the rows that other processes have stored, and forget those that a rollback or a
+        """Read the rows that other processes have stored, and forget rows that a rollback or a
         sweep has removed.
         """
         database = self._database

@@ -17,9 +17,9 @@ The transactions:
 
 | | in the meantime, others ... |
 |---|---|
-| `transaction(concurrent=True)` | can write, too: the statements must be correct even if others
-change the same rows | | `transaction()` | can read, and can write in concurrent transactions | |
-`exclusive()` | can only read: every earlier write is visible, and none is in progress |
+| `transaction(concurrent=True)` | can write, too: the statements must be correct even if others change the same rows |
+| `transaction()` | can read, and can write in concurrent transactions |
+| `exclusive()` | can only read: every earlier write is visible, and none is in progress |
 
 SQLite allows one writer at a time, so all three are exclusive there.
 """

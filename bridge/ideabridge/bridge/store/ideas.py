@@ -94,7 +94,7 @@ _RECORD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class IdeaFilter:
-    """Conditions that an idea must all meet. None means no condition.
+    """Conditions for ideas. An idea must meet all of them. None means no condition.
 
     Attributes:
         tool: a tool that a step of its run calls.

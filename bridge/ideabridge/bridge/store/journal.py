@@ -514,8 +514,8 @@ class Journal:
             raise self._stale(run_id, epoch)
 
     def notify(self, run_id: str) -> None:
-        """Notify the processes that follow a run. For a room, notify those that follow the run that
-        it belongs to. Call this inside a transaction. This method has no effect if
+        """Notify the processes that follow a run. For a room, notify the processes that follow the
+        outermost run. Call this inside a transaction. This method has no effect if
         `Notifier.can_notify` is false.
         """
         self._database.notifier.notify(f"run {run_id.partition('.')[0]}")

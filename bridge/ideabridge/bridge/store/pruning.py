@@ -230,16 +230,16 @@ class Reach:
         return number < len(self._reached) and self._reached[number] > 0
 
     def idea(self, schema: int, solved: int | None, shown: int | None, context: str) -> list[int]:
-        """Add the rows that an idea references, and return those that are new. Call this inside a
-        guard or transaction.
+        """Add the rows that an idea references, and return the new rows. Call this inside a guard
+        or transaction.
         """
         entries = cast("list[int]", decode_trusted(context))
         entries += [number for number in (schema, solved, shown) if number is not None]
         return self._add(entries)
 
     def event(self, parts: str) -> list[int]:
-        """Add the rows that the parts of an event reference, and return those that are new. Call
-        this inside a guard or transaction.
+        """Add the rows that the parts of an event reference, and return the new rows. Call this
+        inside a guard or transaction.
         """
         return self._add(entries_of(parts))
 
@@ -534,8 +534,8 @@ class Pruning:
         published: int,
         after_each: Callable[[], None] = lambda: None,
     ) -> tuple[int, int]:
-        """Delete families, except those that a publication or a tag now needs. Return how many runs
-        and ideas were deleted.
+        """Delete families, except families that a publication or a tag now needs. Return how many
+        runs and ideas were deleted.
 
         Args:
             families: the families.
@@ -559,8 +559,8 @@ class Pruning:
         return runs, ideas
 
     def clear(self) -> int:
-        """Delete the events and contents that nothing references, including those that an
-        interrupted pruning left behind. Return how many contents were deleted.
+        """Delete the events and contents that nothing references, including remains of an
+        interrupted pruning. Return how many contents were deleted.
         """
         self._remove_events()
         contents = Sweep(self._database, self._breathe).run()

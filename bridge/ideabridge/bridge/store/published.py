@@ -71,8 +71,8 @@ class PublishedGuide:
 
     Attributes:
         context: the messages, with an empty input.
-        tools: the tools that the run can call, each as `[module or null, name]`, without those that
-            the context defines.
+        tools: the tools that the run can call, each as `[module or null, name]`, without the tools
+            that the context defines.
         output_schema: the schema of the output, or None for text.
         by_instance: whether the output is a map of outputs, keyed by instance.
         plan: how the idea was solved before, or None if its run made no calls.
@@ -115,8 +115,8 @@ class PublishedGuide:
 
 @dataclass(frozen=True, slots=True)
 class PublishedPlan(Solution):
-    """The parts of a published plan (`Publication.plan`) that a call carries out. `PlanOrigin` says
-    how the plan was made, and `context/plan_literals.py` says how a plan finds values that a run
+    """The parts of a published plan (`Publication.plan`) that a call runs. `PlanOrigin` says how
+    the plan was made, and `context/plan_literals.py` says how a plan finds values that a run
     copied. The calls of a program only name the tools that the program can call. If the plan has no
     output, the answer is the state.
 

@@ -49,7 +49,8 @@ alone or followed by a version, which begins with a digit.
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Conditions that a run must all meet. None, and no names, mean no condition.
+    """Conditions for runs. A run must meet all of them. None or an empty list of names means no
+    condition.
 
     Attributes:
         tool: a published tool that the run calls, or a tool that one of the run's Solutions calls.

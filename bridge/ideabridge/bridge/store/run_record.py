@@ -42,7 +42,7 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class MarkedCall:
-    """A call about which the origin of a run records a reason.
+    """A call, with a reason that the origin of a run records.
 
     Attributes:
         call: the number of the call.

@@ -79,7 +79,7 @@ class StoredSettings:
         return value
 
     def sign_in_key(self, *, make: bool = False) -> str:
-        """Return a key that distinguishes the users of this store from those of other stores when
+        """Return a key that distinguishes this store's users from the users of other stores when
         they sign in to modules. If `make` is not set, the result is "" until the store has a key.
         """
         if make:

@@ -222,7 +222,7 @@ class ToolMemory:
     def keep_exposed_names(
         self, scope: str, names: Mapping[str, tuple[str, str]]
     ) -> dict[str, tuple[str, str]]:
-        """Store names, except those that another process has assigned in the meantime. Return all
+        """Store names, except names that another process has assigned in the meantime. Return all
         names in the scope.
         """
         with self._database.transaction():

@@ -97,7 +97,7 @@ class StoreFiles:
         its log private.
 
         This method never opens an existing file: closing any file descriptor of a file releases all
-        locks that the process holds on it, including those of another open store
+        locks that the process holds on it, including the locks of another open store
         (https://sqlite.org/howtocorrupt.html, 2.2).
 
         Raises:

@@ -129,8 +129,8 @@ _STATEMENTS: Final = """
         AND tbl_name NOT IN (SELECT name FROM pragma_table_list WHERE type = 'shadow')
     ORDER BY rowid
 """
-"""Selects the statements of a schema, without those of the tables that SQLite creates on its own:
-its internal tables, and the shadow tables of the full-text tables.
+"""Selects the statements of a schema, except for the tables that SQLite creates itself: its
+internal tables, and the shadow tables of the full-text tables.
 """
 
 
@@ -410,8 +410,8 @@ def _create_first(database: Database) -> None:
     # The results of sessions in progress.
     _table(database, "session_calls", {"id": int, "body": str}, key="id")
 
-    # Every message, schema and list. Those that are equal are stored only once. `content_keys`
-    # finds a row by the first 8 bytes of its hash.
+    # Every message, schema and list. Equal contents are stored only once. `content_keys` finds a
+    # row by the first 8 bytes of its hash.
     _table(database, "contents", {"number": int, "hash": bytes, "body": str})
     _table(database, "content_keys", {"key": int, "number": int}, key="key")
 
@@ -534,8 +534,8 @@ def _table(
     defaults: dict[str, int] | None = None,
     refers: tuple[str, str] | None = None,
 ) -> Table:
-    """Create a strict table whose columns are NOT NULL, except those of the key and of `nullable`.
-    `refers` names a foreign-key column and the table that it refers to.
+    """Create a strict table whose columns are NOT NULL, except the key columns and the columns in
+    `nullable`. `refers` names a foreign-key column and the table that it refers to.
     """
     keys = {key} if isinstance(key, str) else {*key}
     return database.table(name).create(
