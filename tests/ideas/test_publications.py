@@ -219,6 +219,21 @@ def test_pages_of_publications_by_name_and_caller(store: Store) -> None:
         assert store.publications.count(caller=caller) == len(names)
 
 
+def test_publications_are_found_by_a_part_of_their_name_or_description(store: Store) -> None:
+    idea = store.ideas.save(idea_of("x"), IdeaMeta())
+    publish(store, "large_order", idea, owner="a", description="The one that is worth 100%.")
+    publish(store, "small_order", idea, owner="b")
+
+    def names(words: str, caller: Viewer = SEES_ALL) -> list[str]:
+        page = store.publications.page(caller=caller, words=words)
+        return [publication.name for publication in page.items]
+
+    assert names("ORDER") == ["large_order", "small_order"]
+    assert names("rge") == names("0%") == ["large_order"]
+    assert names("l%o") == []
+    assert names("order", "b") == ["small_order"]
+
+
 def test_the_catalogue_version_grows_with_publications_only(store: Store) -> None:
     versions = [store.publications.catalogue_version()]
     idea = store.ideas.save(idea_of("x"), IdeaMeta())

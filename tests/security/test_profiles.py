@@ -605,10 +605,11 @@ async def test_the_page_shows_and_calls_nothing_outside_a_profile(tmp_path: Path
             assert NAMED in answer
 
             answer = await send("/ui/modules/docs/call", tool="lookup", x="1")
-            assert answer.startswith("/ui/runs/run_")
-            path = answer.partition(" ")[0]
+            # The page of the tool shows what the call returned.
+            assert answer.startswith("/ui/modules/docs/tools/lookup ")
+            [run] = re.findall('href="/ui/runs/(run_[0-9a-f]+)"', answer)
+            path = f"/ui/runs/{run}"
             async with tokens.client(tokens.bound) as bound:
-                run = path.removeprefix("/ui/runs/")
                 assert (await call(bound, "check_run", run=run, wait_s=20))["status"] == "done"
             assert '"tool"' in html.unescape((await http.get(path)).text)
 

@@ -196,7 +196,7 @@ def test_a_tool_that_was_made_here_is_among_those_used_most(page: Page, site: st
         write_idea(http, WRITTEN, "with_tax")
         for _ in range(2):
             called = send(http, "/ui/ideas/with_tax/call", "/ui/ideas/with_tax", **{"p.net": "1"})
-            ended(http, called.url.path.rpartition("/")[2])
+            ended(http, called.url.params["run"])
 
     page.goto(f"{site}home")
     used = page.locator("#most-used")

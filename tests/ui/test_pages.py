@@ -133,6 +133,7 @@ def pages(run_id: str) -> list[str]:
         "ideas",
         "ideas?show=saved",
         "ideas?show=suggested",
+        "ideas?show=built-in",
         "ideas?q=refund",
         "ideas/refund_first",
         "ideas/refund_first/diff?old=1&new=2",

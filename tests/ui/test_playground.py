@@ -124,6 +124,14 @@ def test_a_tool_that_was_made_here_is_tried(http: httpx.Client) -> None:
     assert tried.url.path == "/ui/playground"
     assert 'name="p.net" type="number" value="7"' in tried.text
     assert "14" in words_of(tried.text.partition('id="trial"')[2])
+    # The editor of a plan offers the same tools.
+    offered = http.get("/ui/playground/tools").json()
+    assert f"{len(offered)} tools" in words_of(http.get(path).text)
+    [made] = [tool for tool in offered if tool["name"] == "with_tax"]
+    assert made["group"] == "Tools made here"
+    plan = '{"calls": [{"_tool": "with_tax", "net": 8}], "output": "†results.0"}'
+    checked = send(http, "/ui/playground", kind="plan", text=plan, action="check").text
+    assert "which only reads. Nothing ran." in checked
 
 
 def test_a_trial_says_what_it_waits_for_and_what_went_wrong(http: httpx.Client) -> None:

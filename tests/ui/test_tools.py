@@ -73,7 +73,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     assert "Used by" not in words
 
     called = send(http, "/ui/ideas/count_orders/call", "/ui/ideas/count_orders")
-    run_id = called.url.path.rpartition("/")[2]
+    run_id = called.url.params["run"]
     ended(http, run_id)
     used = http.get("/ui/ideas/count_orders").text.partition("<h2>Used by</h2>")[2]
     assert "you : 1 run, the latest" in words_of(used)
@@ -87,10 +87,62 @@ def test_the_list_of_tools_says_how_often_each_ran(http: httpx.Client) -> None:
 
     for _ in range(2):
         called = send(http, "/ui/ideas/with_tax/call", "/ui/ideas/with_tax", **{"p.net": "100"})
-        ended(http, called.url.path.rpartition("/")[2])
+        ended(http, called.url.params["run"])
 
     row = words_of(rows_of(http)["with_tax"])
     assert re.search(" 2 (just now|[0-9]+ s ago) ", row), row
+
+
+def test_a_search_finds_every_kind_of_tool_and_counts_each_kind(http: httpx.Client) -> None:
+    write_idea(http, WRITTEN, "with_tax")
+    # A part of a word of the description is enough.
+    words = words_of(http.get("/ui/ideas?q=pri").text)
+    assert "Results for “pri” Made here 1 " in words
+    assert "Built in" in words_of(http.get("/ui/ideas?q=COMPUTE").text).partition("Results for")[2]
+    found = words_of(http.get("/ui/ideas?q=e").text).partition("Results for")[2]
+    assert found.index("Made here 1 ") < found.index("with_tax") < found.index("Built in")
+    assert found.index("Built in") < found.index("list_orders")
+    assert "No tool and no saved run has" in http.get("/ui/ideas?q=nothing+has+this").text
+
+
+def test_built_in_tools_are_listed_and_lead_to_their_pages(page: Page, site: str) -> None:
+    page.goto(f"{site}ideas")
+    kinds = page.get_by_role("navigation", name="Kinds of tools")
+    kinds.get_by_role("link", name="Built in").click()
+    expect(kinds.locator("[aria-current]")).to_have_text(re.compile(r"Built in \d+"))
+    page.get_by_role("table").get_by_role("link", name="compute").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("compute")
+
+
+def test_tools_written_by_hand_are_a_part_of_those_made_here(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    publish_orders(http)
+    write_idea(http, WRITTEN, "with_tax")
+    page.goto(f"{site}ideas")
+    tools = page.get_by_role("table", name="Tools made here").locator("tbody tr")
+    expect(tools).to_have_count(2)
+    page.get_by_role("link", name="By hand").click()
+    expect(tools).to_have_count(1)
+    current = page.get_by_role("navigation", name="Kinds of tools").locator("[aria-current]")
+    expect(current).to_have_text("Made here 2")
+
+
+def test_the_page_of_a_tool_shows_what_a_call_returned(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    write_idea(http, WRITTEN, "with_tax")
+    page.goto(f"{site}ideas/with_tax")
+    form = page.locator("#call-form")
+    net = form.get_by_label("net")
+    expect(net).to_have_attribute("placeholder", "for example, 100")
+    net.fill("21")
+    form.get_by_role("button", name="Run").click()
+    trial = page.locator("#trial")
+    expect(trial.get_by_label("The output of the run")).to_have_text("42")
+    expect(net).to_have_value("21")
+    trial.get_by_role("link", name="The run, step by step").click()
+    expect(page.locator("#head .status")).to_have_text("done")
 
 
 def rows_of(http: httpx.Client) -> dict[str, str]:

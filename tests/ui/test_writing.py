@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Generator
 from pathlib import Path
@@ -12,6 +13,8 @@ from playwright.sync_api import Page, expect
 
 from ideabridge.bridge.publishing.written import read_idea
 from ideabridge.bridge.store.store import Store
+from ideabridge.server.ui.playground import Example
+from ideabridge.server.ui.writing import EXAMPLES
 from tests.ui.serving import client, send
 
 IDEA = """
@@ -56,7 +59,7 @@ def test_an_idea_is_saved_after_it_was_shown(http: httpx.Client) -> None:
 
 def test_an_idea_that_changed_is_checked_before_it_is_saved(page: Page, site: str) -> None:
     page.goto(f"{site}write")
-    idea = page.get_by_label("The idea, as YAML or JSON")
+    idea = page.get_by_label("The tool, as YAML or JSON")
     idea.fill(IDEA)
     check = page.get_by_role("button", name="Check", exact=True)
     check.click()
@@ -70,6 +73,29 @@ def test_an_idea_that_changed_is_checked_before_it_is_saved(page: Page, site: st
     expect(check).to_contain_class("good")
 
 
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_each_example_is_a_tool(http: httpx.Client, example: Example) -> None:
+    text = html.unescape(
+        re.findall(
+            r"<textarea name=.text.[^>]*>(.*?)</textarea>",
+            http.get(f"/ui/write?example={example.name}").text,
+            re.S,
+        )[0]
+    )
+    assert text.strip() == example.text.strip()
+    assert "Nothing ran." in write(http, text, action="check").text
+
+
+def test_an_example_fills_the_editor(page: Page, site: str) -> None:
+    page.goto(f"{site}write")
+    editor = page.get_by_label("The tool, as YAML or JSON")
+    page.get_by_role("link", name="A program").click()
+    expect(editor).to_have_value(re.compile("program: |"))
+    expect(editor).to_have_value(re.compile("longest_words"))
+    editor.press("Control+z")
+    expect(editor).to_have_value(re.compile("with_tax"))
+
+
 def test_an_idea_that_no_run_made_is_published_by_what_it_holds(
     http: httpx.Client, tmp_path: Path
 ) -> None:
@@ -78,7 +104,7 @@ def test_an_idea_that_no_run_made_is_published_by_what_it_holds(
         idea = store.ideas.save(written.idea, written.meta)
 
     page = f"/ui/ideas/publish?ref={idea}"
-    assert "The tool repeats the idea as it is" in http.get(page).text
+    assert "The tool repeats it as it is" in http.get(page).text
     answer = send(
         http,
         "/ui/ideas/publish",

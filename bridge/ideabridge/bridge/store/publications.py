@@ -70,6 +70,13 @@ _LIVE: Final = (
 )
 """SQL that selects the versions that names currently refer to."""
 
+_CONTAINS: Final = (
+    "(?4 = '' OR instr(lower(p.name || ' ' || coalesce(p.description, '')), lower(?4)) > 0)"
+)
+"""The SQL condition under which the name or the description of a publication contains the fourth
+parameter.
+"""
+
 _BY_USE: Final = "coalesce(tool_uses.count, 0) DESC, names.number DESC"
 
 RESERVED: Final = frozenset(
@@ -790,11 +797,18 @@ class Publications:
         return UnknownPublicationError(f"nothing is published{to} as {name[:64]!r}{hint}")
 
     def page(
-        self, limit: int = 50, after: str | None = None, *, caller: Viewer, by_hand: bool = False
+        self,
+        limit: int = 50,
+        after: str | None = None,
+        *,
+        caller: Viewer,
+        by_hand: bool = False,
+        words: str = "",
     ) -> Page[Publication]:
         """Return a page of the current publications, sorted by name. If `caller` is set, the page
         contains only publications that this caller sees. If `by_hand` is set, it contains only
-        publications whose ideas no run has made.
+        publications whose ideas no run has made. If `words` is set, it contains only publications
+        whose name or description contains this text.
 
         Raises:
             CursorError: `after` is not a cursor for this list, or the limit is out of bounds.
@@ -810,8 +824,10 @@ class Publications:
             entries = self._widened(
                 limit + 1,
                 caller,
-                f"{_LIVE} WHERE {made}names.name > ?3 AND {OPEN_TO} ORDER BY names.name LIMIT ?2",
+                f"{_LIVE} WHERE {made}names.name > ?3 AND {_CONTAINS} AND {OPEN_TO} "
+                "ORDER BY names.name LIMIT ?2",
                 after or "",
+                words,
             )
             following = entries[limit - 1].name if len(entries) > limit else None
             return Page(entries[:limit], following)

@@ -4,13 +4,15 @@ numbers from outside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.ui.access import FormFields
 from ideabridge.server.ui.showing import as_json, in_one_line
-from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
+from ideabridge.server.views.value_table import tool_of
+from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty, objects_in
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.typed import read_as
@@ -44,6 +46,7 @@ class Field:
         takes: what kind of value the field takes, in words, for example `a number`.
         choices: the values of a `choice`, each as text and as JSON.
         value: the initial content of the field.
+        placeholder: what an empty field shows: its default, or an example; or "".
         hint: sentences with an example, and about what an empty field means, or "".
     """
 
@@ -55,12 +58,18 @@ class Field:
     description: str
     choices: list[tuple[str, str]]
     value: str
+    placeholder: str
     hint: str
 
     @property
     def label(self) -> str:
         """The name of the input in the form."""
         return f"p.{self.name}"
+
+    @property
+    def shows_placeholder(self) -> bool:
+        """Whether the browser shows the placeholder: a list of choices and a date have none."""
+        return bool(self.placeholder) and self.kind != "choice" and self.type != "date"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +125,28 @@ def fields_of(schema: JSONObject | None, examples: Mapping[str, JSON] | None = N
 def _with_example(field: Field, examples: Mapping[str, JSON]) -> Field:
     if field.name not in examples or field.kind == "choice" or field.hint:
         return field
-    return replace(field, hint=f"For example: {in_one_line(examples[field.name], _LONG)}")
+    example = in_one_line(examples[field.name], _LONG)
+    return replace(field, placeholder=f"for example, {example}", hint=f"For example: {example}")
+
+
+def fields_of_tool(publication: Publication, examples: Mapping[str, JSON]) -> list[Field]:
+    """Return the fields for the input of a published tool. `examples` is as in `fields_of`.
+
+    The publisher describes a parameter that nobody has described by the place of its value, such as
+    `customer of list_orders`. A person who fills the form does not need this.
+    """
+    tools = {tool_of(call) for call in objects_in(publication.plan_parts.calls)}
+    return [
+        replace(field, description=_without_place(field.description, tools))
+        for field in fields_of(publication.input_schema, examples)
+    ]
+
+
+def _without_place(description: str, tools: Collection[str]) -> str:
+    """Return a description without the place of the value at its beginning."""
+    place, _, further = description.partition(". ")
+    _, _, tool = place.partition(" of ")
+    return further if tool in tools else description
 
 
 def with_values(fields: list[Field], values: Mapping[str, JSON]) -> list[Field]:
@@ -138,9 +168,13 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
     keywords = read_as(SchemaKeywords, schema)
     kind = keywords.type
     default = schema.get("default")
+    placeholder = ""
     hint = ""
     if "default" in schema and not required:
-        hint = f"Empty means {_default_in_words(default)}"
+        in_words = _default_in_words(default)
+        hint = f"Empty means {in_words}"
+        if default not in (None, ""):
+            placeholder = in_words
     field = Field(
         name,
         kind="json",
@@ -150,6 +184,7 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
         description=keywords.description or "",
         choices=[],
         value="",
+        placeholder=placeholder,
         hint=hint,
     )
     if keywords.enum is not None:

@@ -7,10 +7,12 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -48,9 +50,15 @@ from ideabridge.bridge.store.users import (
 )
 from ideabridge.server.ui.access import FormFields, Note, Visitor, form_of, visitor_of
 from ideabridge.server.ui.coloured import coloured
-from ideabridge.server.ui.forms import Audience, fields_of, number_from, read_fields
+from ideabridge.server.ui.forms import (
+    Audience,
+    fields_of_tool,
+    number_from,
+    read_fields,
+    with_values,
+)
 from ideabridge.server.ui.idea_folder import IdeaFolder
-from ideabridge.server.ui.modules import tool_row
+from ideabridge.server.ui.modules import ToolRow, tool_row
 from ideabridge.server.ui.reference_words import ReferenceWords, ShownParameter
 from ideabridge.server.ui.run_rows import RunRow, RunRows
 from ideabridge.server.ui.showing import (
@@ -62,7 +70,7 @@ from ideabridge.server.ui.showing import (
     title_names_tools,
 )
 from ideabridge.server.ui.site import Site
-from ideabridge.server.ui.trials import page_after
+from ideabridge.server.ui.trials import page_after, trial_of
 from ideabridge.server.views.shown import plan_without_ids
 from ideabridge.server.views.text import source_text
 from ideabridge.server.views.value_table import tool_of
@@ -115,7 +123,7 @@ _SEEN_AS: Final = (
 )
 """The name under which the model of a host sees a tool, as docs/hosts.md has it."""
 
-_VIEWS: Final = ("published", "suggested", "written", "saved", "servers")
+_VIEWS: Final = ("published", "suggested", "written", "saved", "servers", "built-in")
 
 _BESIDE: Final = 10
 """Number of tools of servers that the results of a search show. A link leads to the others."""
@@ -258,14 +266,13 @@ class IdeaPages:
     # -- lists -------------------------------------------------------------------------------------
 
     async def list(self, request: Request) -> Response:
-        """Show the published tools; with `show`, suggestions, every saved idea, or the tools of
-        servers; with `q`, the results of a search for these words.
+        """Show the tools that were made here; with `show`, those that were written by hand, tools
+        of servers, built-in tools, suggestions or saved runs; with `q`, everything that has these
+        words.
         """
         query = request.query_params
         visitor = visitor_of(request)
-        store = self._bridge.store
         words = query.get("q", "").strip()
-        after = query.get("after") or None
         view = query.get("show", "published")
         if view not in _VIEWS:
             view = "published"
@@ -273,80 +280,130 @@ class IdeaPages:
         values: dict[str, Any] = {
             "tools": [],
             "ideas": [],
-            "rows": {},
+            "server_tools": [],
+            "built_in": [],
             "suggestions": [],
             "older": "",
             "folder": "",
             "files": [],
         }
-        following: str | None = None
-        values |= await self._of_servers(request, view, words)
         if words and view != "servers":
-            values["ideas"] = store.ideas.search(words, PAGE, caller=visitor.scope)
+            view = "found"
+            values |= await self._found(words, visitor)
+        elif view == "servers":
+            values |= await self._of_servers(query, words, visitor)
+        elif view == "built-in":
+            values["built_in"] = await compute_in_thread(self._built_in, "", visitor)
         elif view == "suggested":
             suggest = partial(self._bridge.suggest, caller=visitor.caller)
             values["suggestions"] = await compute_in_thread(suggest)
         elif view == "saved":
-            if visitor.manages:
-                page = store.ideas.page(PAGE, after)
-                values["ideas"] = page.items
-                following = page.next
-            else:
-                # The newest ideas that this caller is allowed to see.
-                values["ideas"] = store.ideas.search("", PAGE, caller=visitor.scope)
-
-        elif view != "servers":
-            tools = store.publications.page(
-                PAGE, after, caller=visitor.scope, by_hand=view == "written"
-            )
-            values["tools"] = self._listed(tools.items, visitor)
-            following = tools.next
+            values |= self._saved(query, visitor)
+        else:
+            values |= self._made_here(query, visitor, by_hand=view == "written")
 
         if view == "written" and visitor.is_owner:
             folder = self._folder
             values["folder"] = str(folder.path)
             values["files"] = await compute_in_thread(
-                folder.files, store.publications, visitor.scope
+                folder.files, self._bridge.store.publications, visitor.scope
             )
 
-        values["rows"] = await compute_in_thread(self._rows_of, values["ideas"], visitor)
-        if following:
-            values["older"] = f"?{urlencode({'show': view, 'after': following})}"
+        rows = await compute_in_thread(self._rows_of, values["ideas"], visitor)
+        counts = await compute_in_thread(self._counts, visitor)
+        return self._site.page(
+            request, "ideas.html", view=view, words=words, rows=rows, counts=counts, **values
+        )
 
-        return self._site.page(request, "ideas.html", view=view, words=words, **values)
+    def _counts(self, visitor: Visitor) -> dict[str, int]:
+        """Return the number of tools in each view that is cheap to count."""
+        return {
+            "published": self._bridge.store.publications.count(caller=visitor.scope),
+            "servers": len(self._server_tools("", visitor)),
+            "built-in": len(self._built_in_tools("", visitor)),
+        }
 
-    async def _of_servers(self, request: Request, view: str, words: str) -> dict[str, Any]:
-        """Return what the list shows about tools of servers: a page of them in their own view, and
-        the first ones beside other results of a search.
+    async def _found(self, words: str, visitor: Visitor) -> dict[str, Any]:
+        """Return the first results of a search, by kind, and whether each kind has more."""
+        store = self._bridge.store
+        tools = store.publications.page(PAGE, caller=visitor.scope, words=words)
+        of_servers = await compute_in_thread(self._server_tools, words, visitor)
+        ideas = store.ideas.search(words, PAGE + 1, caller=visitor.scope)
+        return {
+            "tools": self._listed(tools.items, visitor),
+            "more_tools": tools.next is not None,
+            "server_tools": [tool_row(self._bridge, tool) for tool in of_servers[:_BESIDE]],
+            "server_tools_found": len(of_servers),
+            "built_in": await compute_in_thread(self._built_in, words, visitor),
+            "ideas": ideas[:PAGE],
+            "more_ideas": len(ideas) > PAGE,
+        }
+
+    def _made_here(self, query: QueryParams, visitor: Visitor, *, by_hand: bool) -> dict[str, Any]:
+        """Return a page of the tools that were made here, or of those that a person wrote."""
+        after = query.get("after") or None
+        page = self._bridge.store.publications.page(
+            PAGE, after, caller=visitor.scope, by_hand=by_hand
+        )
+        following = {"show": query.get("show", "published"), "after": page.next}
+        return {
+            "tools": self._listed(page.items, visitor),
+            "older": f"?{urlencode(following)}" if page.next else "",
+        }
+
+    def _saved(self, query: QueryParams, visitor: Visitor) -> dict[str, Any]:
+        """Return a page of the saved runs. Visitors who do not manage see the newest ones of those
+        that they are allowed to see.
         """
-        if not words and view != "servers":
-            return {"server_tools": [], "server_tools_found": 0}
+        ideas = self._bridge.store.ideas
+        if not visitor.manages:
+            return {"ideas": ideas.search("", PAGE, caller=visitor.scope)}
 
-        first = number_from(request.query_params.get("first", "")) or 0
-        most = PAGE if view == "servers" else _BESIDE
-        known = await compute_in_thread(self._server_tools, words, visitor_of(request))
-        shown = [tool_row(self._bridge, tool) for tool in known[first : first + most]]
-        values: dict[str, Any] = {"server_tools": shown, "server_tools_found": len(known)}
-        if view == "servers" and len(known) > first + most:
-            query = {"show": view, "q": words, "first": first + most}
-            values["older"] = f"?{urlencode(query)}"
+        page = ideas.page(PAGE, query.get("after") or None)
+        following = {"show": "saved", "after": page.next}
+        return {
+            "ideas": page.items,
+            "older": f"?{urlencode(following)}" if page.next else "",
+        }
+
+    async def _of_servers(self, query: QueryParams, words: str, visitor: Visitor) -> dict[str, Any]:
+        """Return a page of the tools of servers that have these words."""
+        first = number_from(query.get("first", "")) or 0
+        known = await compute_in_thread(self._server_tools, words, visitor)
+        values: dict[str, Any] = {
+            "server_tools": [tool_row(self._bridge, tool) for tool in known[first : first + PAGE]],
+            "server_tools_found": len(known),
+        }
+        if len(known) > first + PAGE:
+            following = {"show": "servers", "q": words, "first": first + PAGE}
+            values["older"] = f"?{urlencode(following)}"
         return values
 
     def _server_tools(self, words: str, visitor: Visitor) -> list[Tool]:
         """Return the tools of servers that have these words and that the visitor may call, by
         server.
         """
+        known = self._having(words, self._bridge.modules.known_tools(), visitor)
+        return sorted(known, key=lambda tool: (tool.module or "", tool.name))
+
+    def _built_in(self, words: str, visitor: Visitor) -> list[ToolRow]:
+        """Return rows for the tools of this process that have these words."""
+        return [tool_row(self._bridge, tool) for tool in self._built_in_tools(words, visitor)]
+
+    def _built_in_tools(self, words: str, visitor: Visitor) -> list[Tool]:
+        own = (tool for tool in self._bridge.tools() if tool.module is None)
+        return sorted(self._having(words, own, visitor), key=attrgetter("name"))
+
+    def _having(self, words: str, tools: Iterable[Tool], visitor: Visitor) -> list[Tool]:
+        """Return the tools that have these words and that the visitor may call."""
         offer = self._bridge.offer.to(visitor.caller)
         looked_for = words.casefold()
-        return sorted(
-            (
-                tool
-                for tool in self._bridge.modules.known_tools()
-                if offer.has_tool(tool)
-                and looked_for in f"{tool.name} {tool.module} {tool.description}".casefold()
-            ),
-            key=lambda tool: (tool.module or "", tool.name),
-        )
+        return [
+            tool
+            for tool in tools
+            if offer.has_tool(tool)
+            and looked_for in f"{tool.name} {tool.module or ''} {tool.description}".casefold()
+        ]
 
     def _rows_of(
         self, ideas: Sequence[IdeaRecord | IdeaHit | StoredIdea], visitor: Visitor
@@ -399,7 +456,7 @@ class IdeaPages:
     def _everybody(self) -> str:
         """Return a text that says who can call a tool that is for everybody."""
         if self._bridge.store.users.exist():
-            return "everybody who uses this server"
+            return "everybody"
         return "all your assistants"
 
     def _first_audience(self, visitor: Visitor) -> str:
@@ -479,12 +536,15 @@ class IdeaPages:
         run = self._run_of(publication, visitor)
         record = None if run is None else store.runs.get(run)
         plan = _runs(publication)
+        trial = await trial_of(self._site, request)
+        fields = fields_of_tool(publication, recording.input or {})
         return await self._site.page_beside(
             request,
             "tool.html",
             one=publication,
             audience=self._audience(publication),
-            fields=fields_of(publication.input_schema, recording.input or {}),
+            fields=fields if trial is None else with_values(fields, trial.values),
+            trial=trial,
             recording=recording,
             choices=_choices_of(publication),
             evidence=[_evidence(record) for record in evidence[-_EVIDENCE:]],
@@ -563,7 +623,7 @@ class IdeaPages:
         )
         if replay.run is not None:
             page = f"ideas/{quote(publication.name, safe='')}"
-            return self._site.back(request, await page_after(replay.run, form, page))
+            return self._site.back(request, await page_after(replay.run, form, page, version))
 
         answer = in_one_line(replay.output, 2000)
         visitor.notes.append(Note("good", f"The recorded answer: {answer}"))

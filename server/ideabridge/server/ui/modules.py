@@ -24,15 +24,15 @@ from ideabridge.server.asking.signing_in import NoSignInError, expect_sign_in
 from ideabridge.server.hosts.entries import started_by
 from ideabridge.server.hosts.host import HostFileError
 from ideabridge.server.ui.access import Visitor, expect_manager, form_of, visitor_of
-from ideabridge.server.ui.forms import fields_of, number_from, read_fields
+from ideabridge.server.ui.forms import fields_of, number_from, read_fields, with_values
 from ideabridge.server.ui.server_forms import LatestChange, is_changed_here, latest_change
 from ideabridge.server.ui.showing import light
 from ideabridge.server.ui.site import Site
-from ideabridge.server.ui.trials import page_after
+from ideabridge.server.ui.trials import page_after, trial_of
 from ideabridge.server.views.text import parameters_text
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import UnknownToolError
-from ideabridge.tools.tool import Tool
+from ideabridge.tools.tool import IDEA, Tool
 
 OWN = "tools"
 """The name of the page about in-process tools. No module's page has this name."""
@@ -94,6 +94,7 @@ class ToolRow:
 
     Attributes:
         tool: the tool.
+        page: the path of the tool's own page; see `page_of`.
         verdict: `allow`, `ask` or `deny`.
         why: the reason for the verdict, or "".
         hints: what the tool's server says about it.
@@ -104,6 +105,7 @@ class ToolRow:
     """
 
     tool: Tool
+    page: str
     verdict: str
     why: str
     hints: list[str]
@@ -272,12 +274,15 @@ class ModulePages:
     async def show_tool(self, request: Request) -> Response:
         """Show one tool of a module, with a form that calls it."""
         tool = self._tool(request, request.path_params["tool"])
-        return self._site.page(
+        trial = await trial_of(self._site, request)
+        fields = fields_of(tool.parameters)
+        return await self._site.page_beside(
             request,
             "module_tool.html",
             name=request.path_params["name"],
             row=tool_row(self._bridge, tool),
-            fields=fields_of(tool.parameters),
+            fields=fields if trial is None else with_values(fields, trial.values),
+            trial=trial,
             is_changed_here=is_changed_here(
                 self._bridge.configuration, request.path_params["name"]
             ),
@@ -350,6 +355,22 @@ class ModulePages:
         return self._site.back(request, f"/modules/{quote(name, safe='')}", text, kind=kind)
 
 
+def page_of(bridge: Bridge, tool: Tool) -> str:
+    """Return the path of the page with a form that calls a tool, below the path of all pages, or ""
+    if the tool has no page.
+    """
+    if tool.module is None:
+        # If a server has this name, the pages below this path are its own.
+        if OWN in bridge.modules:
+            return ""
+        return f"modules/{OWN}/tools/{quote(tool.name, safe='')}"
+
+    if tool.module.startswith(IDEA):
+        name, _, _ = tool.module.removeprefix(IDEA).partition("@")
+        return f"ideas/{quote(name, safe='')}"
+    return f"modules/{quote(tool.module, safe='')}/tools/{quote(tool.name, safe='')}"
+
+
 def tool_row(bridge: Bridge, tool: Tool) -> ToolRow:
     """Return a tool with the rule that applies to it."""
     decide = policy_named(bridge.configuration.approval_setting)
@@ -368,7 +389,15 @@ def tool_row(bridge: Bridge, tool: Tool) -> ToolRow:
             trusts = "server" if chosen is None else "settings"
 
     is_asked_by_choice = chosen is False and verdict.verdict == "ask"
-    return ToolRow(tool, verdict.verdict, verdict.why, hints, trusts, is_asked_by_choice)
+    return ToolRow(
+        tool,
+        page_of(bridge, tool),
+        verdict.verdict,
+        verdict.why,
+        hints,
+        trusts,
+        is_asked_by_choice,
+    )
 
 
 def _remedy(status: ModuleStatus) -> str:

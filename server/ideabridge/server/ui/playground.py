@@ -4,10 +4,10 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -24,8 +24,8 @@ from ideabridge.bridge.programs.stubs import first_line_of
 from ideabridge.bridge.runs.run import Run
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import FormFields, form_of, visitor_of
-from ideabridge.server.ui.forms import Field, fields_of, with_values
-from ideabridge.server.ui.modules import OWN
+from ideabridge.server.ui.forms import Field, fields_of, fields_of_tool, with_values
+from ideabridge.server.ui.modules import page_of
 from ideabridge.server.ui.showing import in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.text_faults import TextFault, faults_of_plan
@@ -229,14 +229,6 @@ def _group_of(tool: Tool) -> str:
     return _MADE_HERE if tool.module.startswith(IDEA) else tool.module
 
 
-def _tool_form(tool: Tool, page: str, values: JSONObject) -> ToolForm:
-    """Return the form of a tool, given the path of its page and the values that it contains."""
-    # All tools of a server have one address for calls. A published tool has its own.
-    action = f"{page.rsplit('/tools/', 1)[0]}/call"
-    fields = with_values(fields_of(tool.parameters), values)
-    return ToolForm(tool.name, page, action, tool.description, fields)
-
-
 class Playground:
     """The page where plans, programs and contexts are written."""
 
@@ -314,15 +306,14 @@ class Playground:
         """
         query = request.query_params
         caller = visitor_of(request).caller
-        catalogue = TaskTools(self._bridge.offer, ("*", f"{IDEA}*"), caller=caller).present()
-        tools = [(tool, self._page_of(tool)) for tool in catalogue.tools]
+        tools = [(tool, page_of(self._bridge, tool)) for tool in self._tools(caller)]
         tools = [(tool, page) for tool, page in tools if page]
         asked = query.get("tool", "")
-        run = query.get("run", "")
-        trial = await trial_of(self._site, request, run) if run else None
+        trial = await trial_of(self._site, request)
         values = {} if trial is None else trial.values
         chosen = next(
-            (_tool_form(tool, page, values) for tool, page in tools if page == asked), None
+            (self._form_of(tool, page, values, caller) for tool, page in tools if page == asked),
+            None,
         )
         return await self._site.page_beside(
             request,
@@ -332,6 +323,17 @@ class Playground:
             chosen=chosen,
             trial=trial,
         )
+
+    def _form_of(self, tool: Tool, page: str, values: JSONObject, caller: str) -> ToolForm:
+        """Return the form of a tool, given the path of its page and the values that it contains."""
+        # All tools of a server have one address for calls. A published tool has its own.
+        action = f"{page.rsplit('/tools/', 1)[0]}/call"
+        if tool.module is not None and tool.module.startswith(IDEA):
+            name = tool.module.removeprefix(IDEA)
+            fields = fields_of_tool(self._bridge.store.publications.named(name, caller=caller), {})
+        else:
+            fields = fields_of(tool.parameters)
+        return ToolForm(tool.name, page, action, tool.description, with_values(fields, values))
 
     def _examples(self, kind: str, caller: str) -> list[Example]:
         """Return the examples of a kind of text. If a connected server has a tool that can be
@@ -377,26 +379,15 @@ class Playground:
 
     async def tools(self, request: Request) -> Response:
         """Return the tools with their parameters, for completion in the editor."""
-        catalogue = TaskTools(self._bridge.offer, None, caller=visitor_of(request).caller).present()
-        names = ProgramNames(catalogue.tools)
+        tools = self._tools(visitor_of(request).caller)
+        names = ProgramNames(tools)
         return JSONResponse(
-            [_completion(tool, names, self._page_of(tool)) for tool in catalogue.tools]
+            [_completion(tool, names, page_of(self._bridge, tool)) for tool in tools]
         )
 
-    def _page_of(self, tool: Tool) -> str:
-        """Return the path of the page with a form that calls a tool, below the path of all pages,
-        or "" if the tool has no page.
-        """
-        if tool.module is None:
-            # If a server has this name, the pages below this path are its own.
-            if OWN in self._bridge.modules:
-                return ""
-            return f"modules/{OWN}/tools/{quote(tool.name, safe='')}"
-
-        if tool.module.startswith(IDEA):
-            name, _, _ = tool.module.removeprefix(IDEA).partition("@")
-            return f"ideas/{quote(name, safe='')}"
-        return f"modules/{quote(tool.module, safe='')}/tools/{quote(tool.name, safe='')}"
+    def _tools(self, caller: str) -> Sequence[Tool]:
+        """Return the tools that a caller can call, with those made here."""
+        return TaskTools(self._bridge.offer, ("*", f"{IDEA}*"), caller=caller).present().tools
 
 
 def _completion(tool: Tool, names: ProgramNames, page: str) -> JSONObject:

@@ -249,7 +249,7 @@ def _folded_values(
         "has_output": machine.has_output,
         "output": output,
         "shown_output": shown_output(output),
-        "images": _shown(_images(machine.output), f"{about.ui}/runs/{record.id}/images/"),
+        "images": shown_images(images_in(machine.output), f"{about.ui}/runs/{record.id}/images/"),
     }
 
 
@@ -380,8 +380,8 @@ def call_values(
         "sent": without_payloads((progress.error or {}).get("sent")),
         "has_value": "value" in about,
         "error": progress.error,
-        "images": _shown(
-            _images(_answered(about)), f"{ui}/runs/{record.id}/calls/{number}/images/"
+        "images": shown_images(
+            images_in(_answered(about)), f"{ui}/runs/{record.id}/calls/{number}/images/"
         ),
         "events": events[:_EVENTS],
         "more_events": max(0, len(events) - _EVENTS),
@@ -429,7 +429,7 @@ def image_of(record: RunRecord, read: KeptJournal, number: int, place: int) -> l
         UnknownRunError: the run has no such call or image.
     """
     _, progress, _ = _call_in(record, read, number)
-    images = _images(_answered(call_json(number, progress)))
+    images = images_in(_answered(call_json(number, progress)))
     if place >= len(images):
         raise UnknownRunError(f"call {number} of {record.id} has no image {place}")
     return [images[place].kind, base64.b64encode(images[place].data).decode()]
@@ -442,7 +442,7 @@ def output_image_of(record: RunRecord, read: KeptJournal, place: int) -> list[JS
         UnknownRunError: the output has no such image.
     """
     machine = _folded(record, read).machine
-    images = _images(machine.output) if machine.has_output else []
+    images = images_in(machine.output) if machine.has_output else []
     if place >= len(images):
         raise UnknownRunError(f"the output of {record.id} has no image {place}")
     return [images[place].kind, base64.b64encode(images[place].data).decode()]
@@ -573,14 +573,14 @@ class ShownImage:
     is_small: bool
 
 
-def _shown(images: list[Image], address: str) -> list[ShownImage]:
+def shown_images(images: list[Image], address: str) -> list[ShownImage]:
     """Return images for a page. The address of each image is `address`, followed by the image's
     place.
     """
     return [ShownImage(f"{address}{place}", image.is_small) for place, image in enumerate(images)]
 
 
-def _images(value: JSON) -> list[Image]:
+def images_in(value: JSON) -> list[Image]:
     """Return the image blocks in a result, in order. Damaged images are left out."""
     images: list[Image] = []
     waiting = [value]

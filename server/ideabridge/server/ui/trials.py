@@ -1,5 +1,5 @@
-"""Trials: runs of one tool that a person starts in the playground, beside the form that started
-them.
+"""Trials: runs of one tool that a person starts in the playground or on the tool's own page. The
+page shows what they return, beside the form that started them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.server.ui.access import FormFields
 from ideabridge.server.ui.outputs import ShownOutput, shown_output
+from ideabridge.server.ui.run_pages import ShownImage, images_in, shown_images
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.records import input_of, run_status
 from ideabridge.server.views.text import message_of
@@ -29,7 +30,7 @@ _MOST_ERRORS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A run of one tool, as the playground shows it.
+    """A run of one tool, as a page with the form of the tool shows it.
 
     Attributes:
         record: the run.
@@ -39,6 +40,7 @@ class Trial:
         output: the output of the run, or None if it has none.
         shown_output: the output as a page shows it, or None if the run has no output, or if the
             page of the run alone can show it, because its journal is large.
+        images: the images in the output.
     """
 
     record: RunRecord
@@ -47,31 +49,41 @@ class Trial:
     errors: tuple[str, ...]
     output: JSON
     shown_output: ShownOutput | None
+    images: list[ShownImage]
 
 
-async def page_after(run: Run, form: FormFields, page: str) -> str:
-    """Return the path of the page that shows a run which a form has started: the playground, if the
-    form stands there, and otherwise the page of the run.
+async def page_after(run: Run, form: FormFields, page: str, version: int | None = None) -> str:
+    """Return the path of the page that shows a run which a form has started: the page of the form.
+    A run that waits for a person is decided on its own page, to which a tool's page leads at once.
 
     Args:
         run: the run.
         form: the fields of the form.
         page: the path of the tool's own page, below the path of all pages.
+        version: the version of the tool that the page shows, or None for the current one.
     """
-    if form.get("from") != "playground":
-        # The page of a run shows it even before it has ended.
+    status = await run.wait(_AWAITED_SECONDS)
+    if form.get("from") == "playground":
+        return f"/playground?{urlencode({'tool': page, 'run': run.id})}#trial"
+    if status == "needs_approval":
         return f"/runs/{run.id}"
 
-    await run.wait(_AWAITED_SECONDS)
-    return f"/playground?{urlencode({'tool': page, 'run': run.id})}#trial"
+    query: dict[str, str | int] = {"run": run.id}
+    if version is not None:
+        query["version"] = version
+    return f"/{page}?{urlencode(query)}#trial"
 
 
-async def trial_of(site: Site, request: Request, run_id: str) -> Trial:
-    """Return the run with this id.
+async def trial_of(site: Site, request: Request) -> Trial | None:
+    """Return the run that the address of a page names, or None if it names none.
 
     Raises:
         UnknownRunError: no run has this id, or the visitor is not allowed to see it.
     """
+    run_id = request.query_params.get("run", "")
+    if not run_id:
+        return None
+
     record = site.record(request, run_id)
     async with site.histories.reading(record.id) as read:
         bars = read.trace.bars
@@ -84,12 +96,15 @@ async def trial_of(site: Site, request: Request, run_id: str) -> Trial:
         errors: tuple[str, ...] = ()
         output: JSON = None
         shown: ShownOutput | None = None
+        images: list[ShownImage] = []
         if read.history is not None:
             machine = read.history.machine
             errors = tuple(message_of(error.get("error")) for error in machine.errors)
             if machine.has_output:
+                address = f"{site.prefix}/runs/{record.id}/images/"
+                images = shown_images(images_in(machine.output), address)
                 output = without_payloads(machine.output)
                 shown = await compute_in_thread(shown_output, output)
 
     status, _ = run_status(record)
-    return Trial(record, status, values, errors[:_MOST_ERRORS], output, shown)
+    return Trial(record, status, values, errors[:_MOST_ERRORS], output, shown, images)

@@ -1,4 +1,4 @@
-"""Writing: a page where people write or paste an idea as a document, review it, and save it as a
+"""Writing: a page where people write or paste a tool as a document, review it, and save it as a
 tool.
 """
 
@@ -14,6 +14,7 @@ from ideabridge.bridge.publishing.written import WrittenIdea, read_idea
 from ideabridge.server.ui.access import expect_owner, form_of, visitor_of
 from ideabridge.server.ui.forms import Audience
 from ideabridge.server.ui.idea_folder import IdeaFolder
+from ideabridge.server.ui.playground import Example
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.text_faults import TextFault
 from ideabridge.server.views.text import source_text
@@ -22,7 +23,7 @@ from ideabridge.tools.encoding import JSONObject, content_hash
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.threads import compute_in_thread
 
-_EXAMPLE: Final = """\
+_CALLS: Final = """\
 name: with_tax
 description: The price with value added tax
 context:
@@ -30,10 +31,40 @@ context:
     input: {net: 100, percent: 19}
 solution:
   calls:
-    - {_tool: compute, code: net * percent / 100, net: †input.net, percent: †input.percent, _outputPath: tax}
-    - {_tool: compute, code: net + tax, net: †input.net, tax: †state.tax, _outputPath: gross}
-  output: {tax: †state.tax, gross: †state.gross}
+    - _tool: compute
+      code: net * percent / 100
+      net: †input.net
+      percent: †input.percent
+      _outputPath: tax
+  output: {tax: †state.tax}
 """
+_PROGRAM: Final = """\
+name: longest_words
+description: The longest words of a text, the longest first
+context:
+  - type: input
+    input: {text: the quick brown fox jumps, most: 2}
+solution:
+  program: |
+    words = set(input["text"].split())
+    sorted(words, key=lambda word: (-len(word), word))[:input["most"]]
+"""
+_QUESTION: Final = """\
+name: translate
+description: Translates a text politely
+context:
+  - role: user
+    content: Translate the text. Leave names and numbers as they are.
+  - type: input
+    input: {text: Thank you for your order, language: German}
+schema: {type: string}
+"""
+EXAMPLES: Final = (
+    Example("calls", "Calls of tools", _CALLS),
+    Example("program", "A program", _PROGRAM),
+    Example("question", "A question for a model", _QUESTION),
+)
+"""The kinds of tools that a person can begin with. Each runs on any machine."""
 
 
 class WritingPage:
@@ -54,7 +85,9 @@ class WritingPage:
         form = form_of(request)
         visitor = visitor_of(request)
         file = request.query_params.get("file", "")
-        text = form.get("text", _EXAMPLE)
+        asked = request.query_params.get("example", "")
+        example = next((one for one in EXAMPLES if one.name == asked), EXAMPLES[0])
+        text = form.get("text", example.text)
         if file and request.method == "GET":
             # The document is a file on this machine, so let only the owner read it.
             expect_owner(visitor)
@@ -87,15 +120,21 @@ class WritingPage:
                 values["fault"] = TextFault.of(self._bridge.secrets.mask(str(error)), text)
 
         return await self._site.page_beside(
-            request, "write.html", text=text, audience=Audience.of(form), **values
+            request,
+            "write.html",
+            examples=EXAMPLES,
+            example=example.name if text == example.text else "",
+            text=text,
+            audience=Audience.of(form),
+            **values,
         )
 
 
 def _read(text: str) -> tuple[JSONObject, WrittenIdea]:
-    document = read_written(text, what="the idea")
+    document = read_written(text, what="the tool")
     if not isinstance(document, dict):
         raise ArgumentError(
-            "the idea: expected an object with context and, optionally, schema and solution"
+            "the tool: expected an object with context and, optionally, schema and solution"
         )
     return document, read_idea(document)
 

@@ -563,6 +563,23 @@
 
   for (const area of document.querySelectorAll("textarea[data-language]")) dress(area);
 
+  // -- examples to begin with ---------------------------------------------------------------------------------------
+
+  for (const example of document.querySelectorAll("[data-example]")) {
+    example.addEventListener("click", (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      const area = document.querySelector(".editor textarea");
+      area.focus();
+      area.select();
+      // As if the person had typed it, so that it can be undone.
+      document.execCommand("insertText", false, example.dataset.example);
+      area.dispatchEvent(new Event("completed"));
+      document.querySelector("[data-example][aria-current]")?.removeAttribute("aria-current");
+      example.setAttribute("aria-current", "true");
+    });
+  }
+
   // -- completion in the playground ---------------------------------------------------------------------------------
 
   const editor = document.querySelector("textarea[data-complete]");
@@ -724,19 +741,9 @@
       section.removeAttribute("data-tools");
     }
 
-    for (const example of document.querySelectorAll("[data-example]")) {
-      example.addEventListener("click", (event) => {
-        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-        event.preventDefault();
-        editor.select();
-        write(example.dataset.example);
-        document.querySelector("[data-example][aria-current]")?.removeAttribute("aria-current");
-        example.setAttribute("aria-current", "true");
-      });
-    }
-
     editor.addEventListener("input", complete);
     editor.addEventListener("blur", close);
+    editor.addEventListener("completed", close);
     editor.addEventListener("keydown", (event) => {
       if (event.key === " " && event.ctrlKey) {
         event.preventDefault();
