@@ -1,3 +1,3 @@
-"""Histories: turns the conversations that hosts keep on this machine into runs that can be
+"""Histories: imports the conversations in hosts' logs on this machine as runs, which can be
 published.
 """

@@ -50,7 +50,7 @@ PATTERNS: Final = ("*.jsonl",)
 
 _PREFIX: Final = "mcp__"
 _NO_PROMPT: Final = ("<", "[Request interrupted", "Caveat: ")
-"""Prefixes of lines that Claude Code itself writes as if the person had written them."""
+"""Prefixes of lines that Claude Code itself writes in the person's name."""
 
 _SAVED: Final = re.compile(
     r"\A(?:Error: result \([^\n]{1,200}?exceeds maximum allowed tokens\. Output has been saved to"
@@ -62,7 +62,7 @@ _REJECTED: Final = re.compile(
     r"The user doesn't want to proceed with this tool use\.|Permission to use mcp__\S+ has been |"
     r"Claude requested permissions to use mcp__"
 )
-"""The error of a call that never ran because a person or a rule did not allow it."""
+"""The error of a call that never ran, because a person or a rule rejected it."""
 
 _INTERRUPTED: Final = "The user doesn't want to take this action right now."
 """The beginning of the error of a call that a person interrupted. The call might have run."""
@@ -120,7 +120,7 @@ class _Line:
         maker: the line that made the call whose result this line contains.
         agent: the id of the subagent that wrote the line.
         is_meta, is_compact_summary: whether Claude Code wrote the line itself.
-        forked_from: the place from which the line was copied, if a person forked the conversation.
+        forked_from: the place that the line was copied from if a person forked the conversation.
     """
 
     type: str | None = None
@@ -248,8 +248,8 @@ class _Log:
         return bool(results)
 
     def _ended_by(self, line: _Line, call_id: str | None, at: float | None) -> HistoryCall | None:
-        """Return the call to which a result in a line must belong. Return None if every call
-        already has a result.
+        """Return the call that a result in a line must belong to, or None if every call already has
+        a result.
         """
         maker = line.maker or line.parent
         for call in self._calls.of(call_id):
@@ -324,12 +324,12 @@ class _Log:
 
 
 class _Lines:
-    """The lines of a log as a tree, in which each line follows its parent. If a person has rewound
-    the conversation, a parent has several branches.
+    """The lines of a log as a tree, in which each line is a child of the line before it. If a
+    person has rewound the conversation, there are several branches.
     """
 
     def __init__(self) -> None:
-        # The parent of each line, in the order in which the log has the lines.
+        # The parent of each line, in log order.
         self._parents: dict[str, str | None] = {}
         # The lines that a person wrote, keyed by the parent of the line.
         self._prompts: dict[str, list[str]] = {}
@@ -341,7 +341,7 @@ class _Lines:
             self._parents.setdefault(line.uuid, line.parent)
 
     def has(self, uuid: str) -> bool:
-        """Return whether the part of the log that was read contains a line."""
+        """Return whether a line with this `uuid` has been read from the log."""
         return uuid in self._parents
 
     def add_prompt(self, line: _Line) -> None:
@@ -383,9 +383,9 @@ class _Lines:
         return [conversation, *branches.values()]
 
     def _abandoned(self) -> set[str]:
-        """Return the lines with which abandoned branches begin. A person wrote each of these lines.
-        If a person wrote twice after the same line, the branch that contains the last line of the
-        log is kept, and the other branch is abandoned.
+        """Return the first lines of abandoned branches, all of which a person wrote. If a person
+        wrote twice after the same line, the branch that contains the last line of the log is kept,
+        and the other branch is abandoned.
         """
         forks = [prompts for prompts in self._prompts.values() if len(prompts) > 1]
         if not forks:

@@ -9,8 +9,8 @@ whole result and the true names, so they take precedence. The items show the ord
 Older versions log only items about a call. Calls that a script makes in code mode have only events.
 
 A fork begins with a copy of its original's log, with new times. The copy ends where the fork's own
-`session_meta` is repeated, or where a turn begins whose id, which contains a time, is no older than
-the fork.
+`session_meta` is repeated, or at the first turn that is no older than the fork according to the
+time in its id.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _FAILED: Final = re.compile(
     rf"{_REJECTED.pattern}|\A(?:tool call error: |err: |failed to parse function arguments: )"
 )
 _NO_PROMPT: Final = ("<", "# AGENTS.md")
-"""Prefixes of messages that Codex itself writes as if the person had written them."""
+"""Prefixes of messages that Codex itself writes in the person's name."""
 
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
@@ -235,7 +235,7 @@ class _Log:
             self._prompt = shortened_prompt(text)
 
     def _roll_back(self, turns: int) -> None:
-        """Move the calls in the last turns, which a person has taken back, into a separate
+        """Move the calls in the last turns, which a person has reverted, into a separate
         conversation.
         """
         first = self._turns.take_back(turns)
@@ -287,8 +287,8 @@ class _Log:
             _end(call, earlier or line.number, time, end.result, fits)
 
     def _listed(self, ended: HistoryCall, at: float | None) -> HistoryCall | None:
-        """Return the call of the model that an event ends, or None if the log does not contain this
-        call. `at` is the time of the event.
+        """Return the logged call of the model that an event ends, or None if there is none. `at` is
+        the time of the event.
         """
         waiting = [
             call
@@ -426,8 +426,8 @@ def _is_later(call: HistoryCall, at: float | None) -> bool:
 
 @dataclass(slots=True)
 class _State:
-    """The kinds of lines about a call that the log contains: the model's item, the event, and the
-    output that the model saw.
+    """Which lines about a call the log contains: the model's item, the event, and the output that
+    the model saw.
     """
 
     listed: bool
@@ -461,9 +461,7 @@ class _OtherCalls:
 
 
 class _Turns:
-    """The beginnings of the turns of a conversation. Each is stored as the number of calls before
-    the turn.
-    """
+    """The starts of the turns in a conversation, each stored as the number of calls before it."""
 
     def __init__(self) -> None:
         self._kind: str | None = None
@@ -593,7 +591,7 @@ def _end_from_output(
 
 
 def _from_model(output: JSON) -> JSON:
-    """Return content in MCP's format. Codex logs a picture in the format of the model's API, which
+    """Convert content to MCP's format. Codex logs a picture in the format of the model's API, which
     is an address that contains the data.
     """
     if not isinstance(output, list):

@@ -52,7 +52,7 @@ MAX_FILES: Final = 20_000
 """Maximum number of logs that are read for one host, newest first."""
 
 TOO_LARGE: Final = "the conversation is too large"
-"""Why a result is missing that would have exceeded `MAX_HELD`."""
+"""The reason for a missing result that would have exceeded `MAX_HELD`."""
 
 _AHEAD: Final = 86_400.0
 """The maximum number of seconds by which a host's clock can be ahead."""
@@ -99,10 +99,10 @@ class HistoryCall:
             contain the time.
         result: the value, in the form of a module's result (`ResultReader.value`).
         error: why the call failed, or None if it did not fail.
-        missing: why the result is not what the tool returned: it is absent, or the host has
+        missing: why the result differs from what the tool returned: it is absent, or the host has
             truncated it. None if the result is complete.
         doubt: why the arguments or the result might have been changed, or "".
-        rejected: True if a person did not allow the call, so that it never ran.
+        rejected: True if the call never ran because a person rejected it.
     """
 
     id: str
@@ -168,7 +168,7 @@ class HistoryCall:
 
     @property
     def digest(self) -> str:
-        """24 hex digits that identify the call, first those for its content and then those for its
+        """24 hex digits that identify the call: a part for its content, followed by a part for its
         time. Do not use this before the whole log has been read, because a later line might correct
         the call.
         """
@@ -187,7 +187,7 @@ _NUMBERED: Final = re.compile(r"\A.{0,15}\Z|[:._-]\d{1,4}\Z", re.DOTALL)
 
 
 def is_numbered(call_id: str) -> bool:
-    """Return whether a model might have given the same id to another call."""
+    """Return whether another call might have the same id, because a model numbered its calls."""
     return _NUMBERED.search(call_id) is not None
 
 
@@ -226,7 +226,7 @@ class CallsById:
         return self._bounds.takes_result(size)
 
     def _knows(self, call: HistoryCall) -> bool:
-        """Return whether the log already contains a call because the host wrote the call twice."""
+        """Return whether a call was already read, because the host wrote it twice."""
         earlier = self._calls.get(call.id, [])
         if call.time is None:
             return any(other.ended is None and is_same(other, call) for other in earlier)
@@ -259,8 +259,8 @@ def is_same(call: HistoryCall, other: HistoryCall) -> bool:
 
 
 class EarlyResults:
-    """The last results that came before their calls in the log. Hosts write from several places at
-    the same time, so the line with a result can come before the line with the call.
+    """The most recent results whose calls have not been read yet. Hosts write from several places
+    at the same time, so the line with a result can come before the line with the call.
     """
 
     def __init__(self) -> None:
@@ -398,13 +398,13 @@ class Names:
         self._loose = _unambiguous(configured, _loose)
 
     def of(self, server: str) -> str | None:
-        """Return the module for a server whose name is in the log in plain form, or None if the
-        server is not configured.
+        """Return the module for a server, given its plain name, or None if the server is not
+        configured.
         """
         return self._exact.get(server) or self._of_plain(_plain(server))
 
     def tool(self, server: str, name: str) -> LoggedTool:
-        """Return a server's tool. The log contains both names in plain form."""
+        """Return a server's tool, given both names in plain form."""
         return LoggedTool(server, name, self.of(server))
 
     def _of_plain(self, server: str) -> str | None:
@@ -445,8 +445,8 @@ _CONNECTOR: Final = "claude_ai_"
 
 
 def _unambiguous(modules: list[str], written: Callable[[str], str]) -> dict[str, str]:
-    """Return the module for each name as it is written. A name that matches two modules is left
-    out, unless a person has specified which of the modules the name means.
+    """Return the modules, keyed by their written names. A name that matches two modules is left
+    out, unless a person has specified which module it means.
     """
     meant: dict[str, set[str]] = {}
     for name in modules:
@@ -759,8 +759,8 @@ def _next_line(conversation: Conversation, file: IO[bytes]) -> bytes:
 
 
 def _is_new(line: JSONObject, seen: set[int]) -> bool:
-    """Return whether a line is new, and add it to the lines seen. Lines without a time can be the
-    same by chance.
+    """Return whether a line is new, and remember it. Lines without a time always count as new,
+    because they can be the same by chance.
     """
     if "timestamp" not in line:
         return True

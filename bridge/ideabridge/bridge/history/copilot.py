@@ -78,7 +78,7 @@ class _LoggedError:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A result as two strings. The first of them might be shortened for the model."""
+    """A result as two strings, the first of which might be shortened for the model."""
 
     content: JSON = None
     detailed: str | None = field(default=None, metadata=member("detailedContent"))

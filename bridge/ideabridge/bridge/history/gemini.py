@@ -1,4 +1,4 @@
-"""Gemini CLI: reads the logs in `~/.gemini/tmp`, in the format that its source code had in 2026.
+"""Gemini CLI: reads the logs in `~/.gemini/tmp`, in the format of its source code in 2026.
 
 Each project has a folder there, which contains a folder `chats`. A line of a log is a message with
 `id`, `timestamp` and `type`; messages of type `gemini` have `toolCalls`, each with `id`, `name`,
@@ -257,7 +257,7 @@ class _Log:
             if not self._bounds.takes_call(line.size):
                 self._main.skipped["beyond the maximum number of calls"] += 1
                 return
-            # A call can have an earlier time than its message, so take the earlier of the two.
+            # A call can be older than its message, so use the earlier time.
             times = [self._main.time_of(message.timestamp), at]
             began = min((time for time in times if time is not None), default=None)
             call = HistoryCall(
@@ -292,7 +292,7 @@ class _Log:
 
 
 def _end(call: HistoryCall, number: int, at: float | None, entry: _Entry) -> None:
-    """End a call as its entry says. A call that is still running stays as it is."""
+    """End a call according to its entry. A call that is still running stays unchanged."""
     status = entry.status
     responses = [part.function_response.response for part in entry.results]
     errors = [response["error"] for response in responses if "error" in response]
@@ -338,8 +338,8 @@ def _text_of(content: JSON) -> str:
 
 
 def _project_of(log: Path) -> str:
-    """Return the project folder that a log belongs to, or "" if the folder of the log does not name
-    it.
+    """Return the project folder of a log, or "" if the folder of the log does not name the
+    project.
     """
     chats = next((parent for parent in log.parents if parent.name == "chats"), None)
     if chats is None:

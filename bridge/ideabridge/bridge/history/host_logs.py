@@ -1,8 +1,8 @@
 """Host logs: finds the logs that a host keeps on this machine, and the results of earlier imports
 from these logs.
 
-An import that finds only unchanged logs does not need the servers or the readers of logs, so this
-file imports only a few other files.
+If all logs are unchanged, an import needs neither the servers nor the readers of logs, so this file
+imports only a few other files.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _UNREAD_HOSTS: Final[Mapping[str, str]] = {
     "vscode": "they are in files of the editor, whose content is not documented",
     "windsurf": "they are in binary files, whose format is not documented",
 }
-"""Why the conversations of other hosts cannot be read, keyed by host."""
+"""The reasons why the conversations of other hosts cannot be read, keyed by host."""
 
 
 def _unread(host: str) -> str:
@@ -73,8 +73,8 @@ class HostLogs:
         store: contains the imported runs, and everything that is remembered about the logs.
         modules: the names of the modules whose calls are imported.
         caller: the owner of the runs.
-        renamed: the modules of servers that have a different name in the host, keyed by the name in
-            the logs.
+        renamed: the modules of servers whose names in the host differ, keyed by the name in the
+            logs.
 
     Attributes:
         name: the host's name on the command line.
@@ -124,13 +124,15 @@ class HostLogs:
         return self.store.runs.imported_count(self.caller, self.name)
 
     def remembered(self) -> RememberedLogs:
-        """Return what earlier imports found in the logs whose calls are all in the store."""
+        """Return the remembered results of earlier imports, for the logs whose calls are all in the
+        store.
+        """
         names: JSON = [[*sorted(self.modules)], self._renamed]
         return RememberedLogs(self.store, self.name, self.caller, names, self.imported_runs)
 
     def report_unchanged(self) -> HistoryReport | None:
-        """If no log has changed since earlier imports, return the report for an import that reads
-        no log. Return None if there is a log to read.
+        """If no log has changed since earlier imports, return the report of an import that reads no
+        log. Otherwise, return None.
         """
         remembered = self.remembered()
         report = HistoryReport()

@@ -1,5 +1,5 @@
-"""Importer: imports the conversations in a host's logs, and stores each stretch of calls as an
-ended run.
+"""Importer: imports the conversations in a host's logs. Each stretch of calls is stored as an ended
+run.
 
 No call is imported twice, because the summary of an imported run contains the digests of its calls.
 A stretch whose last call is too recent might still continue, so it is left for the next import.
@@ -51,7 +51,7 @@ _RUNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _ReadLog:
-    """A log that was read, with the stamp that it had before it was read."""
+    """A log that was read, and its stamp from before it was read."""
 
     path: Path
     stamp: Stamp | None
@@ -174,7 +174,7 @@ class HistoryImport:
         """
         unasked = [module for module in modules if module not in away]
         if unasked:
-            # Keep the reasons, so that a module which does not start is waited for only once.
+            # Remember the reasons, so as to wait only once for a module that does not start.
             reasons = {
                 status.name: f"server {status.name!r} is {status.why}"
                 for status in await self._offer.unreached(unasked)
@@ -183,8 +183,8 @@ class HistoryImport:
         return "; ".join(away[module] for module in modules if away[module])
 
     async def _logs(self) -> AsyncIterator[_ReadLog]:
-        """Read the logs that have changed. Logs that contain copies of other conversations come
-        last, because the calls of the original conversations are known by then.
+        """Read the logs that have changed. Logs with copies of other conversations come last, when
+        the calls of the original conversations are known.
         """
         with_copies: list[Path] = []
         for path in self.logs.inventory.files:
@@ -282,8 +282,8 @@ class HistoryImport:
         try:
             run = await compute_in_thread(self._run_of, stretch, recording)
         except SecretGivenError as error:
-            # Take only the problem from the error. Its advice, to send the call again, makes no
-            # sense for calls that are read from a log.
+            # Use only the problem from the error. Its advice, to send the call again, makes no
+            # sense for a call from a log.
             return dataclasses.replace(entry, calls=0, why=error.problem)
         except JournalError as error:
             return dataclasses.replace(entry, calls=0, why=str(error))
@@ -346,8 +346,8 @@ class HistoryImport:
             "ended": _iso(stretch.last),
             "imported": _iso(self.now),
             "lines": [call.line for call in recording.calls],
-            # Include the calls that were not imported, because they would otherwise count as new
-            # next time.
+            # Include the calls that were not imported: otherwise, they would count as new next
+            # time.
             "calls": [call.digest for call in stretch.calls],
         }
         if conversation.folder:

@@ -1,6 +1,6 @@
 """opencode: reads opencode's database, `~/.local/share/opencode/opencode.db`.
 
-The table `session` contains the conversations, `message` their messages, and `part` the parts of
+The `session` table contains the conversations, `message` their messages, and `part` the parts of
 the messages, each with its content as JSON in `data`. A call is a part of type `tool` with the
 members `callID`, `tool` and `state`. The state contains `status`, `input`, `output` or `error`, and
 `time` in milliseconds. An MCP server's tool is named `SERVER_TOOL`, so only the tools of configured
@@ -141,8 +141,7 @@ class _Session:
                 elif data.type == "tool":
                     self._take(number, data)
         except sqlite3.OperationalError:
-            # Let this error through, because it does not mean that the database is damaged: it
-            # might just be locked.
+            # Do not catch this error, because the database might just be locked, not damaged.
             raise
         except sqlite3.DatabaseError:
             conversation.skip("after a damaged part of the database")

@@ -24,7 +24,7 @@ STRETCH_PAUSE: Final = 600.0
 """Minimum length, in seconds, of a pause that ends a stretch."""
 
 LONGEST_CALL: Final = 3600.0
-"""Maximum time, in seconds, for which a call without a result is assumed to be running."""
+"""Maximum time, in seconds, for which a call without a result counts as running."""
 
 
 @dataclass(slots=True)
@@ -62,8 +62,8 @@ class Stretch:
 
 
 def stretches(conversation: Conversation, is_taken: Callable[[HistoryCall], bool]) -> list[Stretch]:
-    """Split a conversation at its pauses, leaving out the calls that have been taken earlier. Time
-    during which a call is active does not count as a pause.
+    """Split a conversation at its pauses, without the calls that were imported earlier. Time during
+    which a call is active does not count as a pause.
     """
     cut: list[Stretch] = []
     last: float | None = None
@@ -91,7 +91,7 @@ _REPLACED: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Tools:
-    """Finds modules' tools by their names in logs, in which hosts replace some characters.
+    """Finds the tools of modules by their names in logs, where hosts replace some characters.
 
     Args:
         catalogue: the current tools.
@@ -106,7 +106,7 @@ class Tools:
                 self._by_name.setdefault((tool.module, _plain(tool.origin[1])), tool)
 
     def of(self, call: HistoryCall) -> Tool | None:
-        """Return the tool that a call names, or None if its module currently does not offer it."""
+        """Return the tool of a call, or None if its module does not offer it now."""
         return self._by_name.get((call.module, call.tool)) or self._by_name.get(
             (call.module, _plain(call.tool))
         )
@@ -280,10 +280,10 @@ class _Ends:
 
 
 def _structured(output: JSONObject, text: str) -> JSON:
-    """Return a structured result, which is read from the text that the host has kept.
+    """Read a structured result from the text that the host has kept.
 
     Raises:
-        InvalidJSONError, LimitExceededError: the text is not the text of a structured result.
+        InvalidJSONError, LimitExceededError: the text is not a structured result.
     """
     try:
         value = decode(text, what="its text")

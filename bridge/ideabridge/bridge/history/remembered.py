@@ -1,5 +1,5 @@
-"""Remembered logs: stores what earlier imports found in logs. The next import reads only logs that
-have changed since then.
+"""Remembered logs: stores the findings of earlier imports, so that the next import reads only logs
+that have changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 _VERSION: Final = 2
-"""The version of the readers. It changes when the readers find more in the same log than before."""
+"""The version of the readers. It changes when the readers find more in the same log."""
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Maximum size, in bytes, of the stored results."""
@@ -32,8 +32,8 @@ this time, a log can change again without getting a new time.
 Stamp: TypeAlias = tuple[int, ...]
 """Values that change with the content of a log. For each file of the log, these are the number of
 the file, its size in bytes, and two times in nanoseconds: when its content last changed, and when
-its state last changed. A program can set back the first time, for example when it restores a file,
-but not the second time.
+its state last changed. A program can set the first time back, for example when it restores a file,
+but not the second.
 """
 
 
@@ -105,7 +105,8 @@ class RememberedLogs:
         store: the store in which the counts are remembered, as a setting.
         host: the host.
         caller: the owner of the runs.
-        names: the names of the modules, and everything else that decides which calls are imported.
+        names: the names of the modules, and everything else that determines which calls are
+            imported.
         runs: the number of runs that were imported from this host. If some of these runs have been
             removed, nothing is remembered, so that an import finds their calls again.
     """

@@ -1,4 +1,4 @@
-"""Report: describes what an import of a host's logs has stored or would store."""
+"""Report: describes the runs that an import of a host's logs has stored or would store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ideabridge.tools.encoding import JSONObject
 
 @dataclass(frozen=True, slots=True)
 class HistoryRun:
-    """A stretch of a conversation, and the run that it became or would become.
+    """A stretch of a conversation, and the run that was or would be made from it.
 
     Attributes:
         conversation: the host's id of the conversation.

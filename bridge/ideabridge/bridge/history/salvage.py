@@ -1,8 +1,8 @@
 """Salvage: finds the records in a damaged line of a log.
 
-Hosts write logs without locks, and can be killed while they write. So a line can contain zero
-bytes, two records without a line ending between them, a truncated record directly followed by the
-next record, or a record that was written into the middle of another.
+Hosts write logs without locks, and can be killed while they write. A line can therefore contain
+zero bytes, two records without a line ending between them, a truncated record directly followed by
+the next one, or a record in the middle of another.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted
 from ideabridge.tools.errors import IdeabridgeError
 
 _ATTEMPTS: Final = 1000
-"""Maximum number of places in a line at which a record is looked for."""
+"""Maximum number of places in a line that are tried as the start of a record."""
 
 _BEGINNING: Final = re.compile(
     r'\{\s*"(?:parentUuid|logicalParentUuid|isSidechain|type|timestamp|uuid|sessionId|userType|cwd|'
     r'message|payload|id|data|parentId|ordinal)"\s*:'
 )
-"""Matches the beginning of a record by the names of the members that hosts write first."""
+"""Matches the beginning of a record: the names of the members that hosts write first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class _Piece:
 
 
 def salvage(data: bytes) -> Salvaged:
-    """Return the records in a line that is not a single JSON object. The line must not be nested
-    more deeply than JSON is allowed to be.
+    """Return the records in a line that is not a single JSON object. The line must not exceed the
+    nesting limit for JSON.
     """
     data = data.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").strip()
     text = data.decode("utf-8", "replace")
@@ -112,9 +112,9 @@ def _pieces(text: str) -> list[_Piece]:
 def _ending_well(text: str, pieces: list[_Piece]) -> list[_Piece]:
     """Return the pieces that are records in the log, rather than parts of a record.
 
-    After a part comes the rest of the part's record, which never begins with `{`. After a record
-    that was written into another record comes the rest of the outer record. Joined with the text
-    before the inner record, this rest makes a whole record.
+    A part is followed by the rest of its record, which never begins with `{`. A record that was
+    written into another one is followed by the rest of the outer record, which makes a whole record
+    if it is joined with the text before the inner record.
     """
     ending_well: list[_Piece] = []
     unread_from = 0

@@ -1,10 +1,10 @@
 """Aligned: matches the calls in a run to the places in a plan. Runs of the same task can then be
 compared place by place.
 
-Theory of operation. A plan lists its calls in places 0, 1, 2. In the original run these calls have
-other numbers, because the plan leaves out failed calls and moves others. In another run of the
-task, the same calls have yet other numbers. An `AlignedRun` maps each place to a call in its run.
-All other code uses places to ask for:
+Theory of operation. A plan lists its calls in places 0, 1, 2. In the original run, these calls have
+different numbers, because the plan leaves out failed calls and moves others. In another run of the
+task, their numbers differ again. An `AlignedRun` maps each place to a call in its run. All other
+code uses places to ask for:
 
 - `leaf`: the value that the call in a place sent, or that the run returned.
 - `value`: the value at a source. A source is a place and a path in the result of the call there;
@@ -117,7 +117,7 @@ class AlignedRun:
         """Return the value at a source."""
         document = self.document(source.place)
         if isinstance(document, str) and source.path:
-            # Parse a result's text only once, because many values are read from one result.
+            # Parse the text of a result only once, because many values are read from it.
             if source.place not in self._opened:
                 self._opened[source.place] = opened(document)
             document = self._opened[source.place]
@@ -181,8 +181,8 @@ class AlignedRun:
     # -- references --------------------------------------------------------------------------------
 
     def reference_to(self, source: ValueSource) -> str | None:
-        """Return the reference that reads a source in a plan, or None if no reference is certain to
-        read it.
+        """Return the reference with which a plan reads a source, or None if no reference is certain
+        to read it.
         """
         if source.place is None:
             return format_reference(("input", *source.path))
@@ -286,8 +286,7 @@ def has_field_names(value: JSONObject) -> bool:
 
 
 def is_data_key(aligned: AlignedRun, source: ValueSource) -> bool:
-    """Return whether a path leads through a key that looks like data rather than the name of a
-    field.
+    """Return whether a path contains a key that looks like data rather than a field name.
 
     Keys that a schema declares are fields. Any other key might be data if it does not look like an
     identifier, or if the values in its object are all numbers, or all objects of the same form.
@@ -310,7 +309,7 @@ def is_data_key(aligned: AlignedRun, source: ValueSource) -> bool:
 
 
 def is_position(aligned: AlignedRun, source: ValueSource) -> bool:
-    """Return whether a path leads through a position in a list with more than one item."""
+    """Return whether a path contains a position in a list that has more than one item."""
     for holder, key in source.above:
         if not key.isdecimal():
             continue

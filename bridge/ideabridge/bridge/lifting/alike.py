@@ -2,7 +2,7 @@
 
 Only the calls that lead to a change or to the output are compared, because a mind might look around
 in one run but not in the other. Two runs that differ in these calls have different shapes. A run of
-a different shape is not evidence for this tool, but it can become a tool of its own.
+a different shape is not evidence for this tool, but can become a separate tool.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import ToolKey
 
 _SEARCHED_RUNS: Final = 200
-"""The number of the latest runs that are searched for runs of the same shape."""
+"""Number of recent runs that are searched for runs of the same shape."""
 
 _PAGE: Final = 100
-"""The number of runs that are read from the store at a time."""
+"""Number of runs that are read from the store at a time."""
 
 _EXAMINED: Final = 5
 """Maximum number of runs with the same tools that are read in the search for runs of the same
@@ -45,7 +45,7 @@ stay cheap, because nobody asked for it.
 
 
 class OtherShapeError(PublicationError):
-    """The other run made different calls from the lifted run."""
+    """The calls of the other run differ from those of the lifted run."""
 
 
 def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> AlignedRun:
@@ -211,8 +211,8 @@ def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
 def _other_source(
     mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: str
 ) -> str | None:
-    """Return why the other run's value at a place cannot come from the source that the lifted run's
-    reference reads. Return None if the value can come from that source.
+    """A reference in the lifted run reads a source. Return why the value at this place in the other
+    run cannot come from the same source, or None if it can.
     """
     sources = mine.sources_of(parse_reference(text))
     written = other.written_reference(place, keys)
@@ -228,7 +228,7 @@ def _other_source(
 
 
 def _fields(sources: list[ValueSource]) -> list[ValueSource]:
-    """Return the sources without their list positions, because each run can choose different
+    """Return the sources without list positions, because each run can choose different
     positions.
     """
     fields: list[ValueSource] = []
@@ -242,8 +242,8 @@ def _fields(sources: list[ValueSource]) -> list[ValueSource]:
 def _has_other_literal(
     mine: AlignedRun, other: AlignedRun, place: int, keys: Path, source: ValueSource
 ) -> bool:
-    """Return whether the literal that the other run wrote at a place differs from the value that
-    the lifted run's source has in the other run.
+    """Return whether the other run has a literal at a place, and the source in the lifted run has a
+    different value in the other run.
     """
     if selects_by_data(mine, source, mine.calls[place].chosen):
         return False
@@ -278,8 +278,8 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
 
         examined += 1
         events += record.last_event
-        # Skip the run if this fails, because then it has a different shape or the same data, or
-        # cannot be examined.
+        # A failure means that the run has a different shape or the same data, or cannot be
+        # examined. Skip it.
         with suppress(IdeabridgeError):
             alike.append(aligned_run(mine, store, record.id, caller))
 

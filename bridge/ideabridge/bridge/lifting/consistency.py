@@ -1,4 +1,4 @@
-"""Consistency: checks that a plan, given the results that a run recorded, does what the run did."""
+"""Consistency: checks that a plan reproduces a run, given the recorded results of the run."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def inconsistency(
     catalogue: Catalogue | None = None,
     unmade: Collection[int] = (),
 ) -> str | None:
-    """Return how a plan's calls or output differ from those of a run, or None if they do not
-    differ. The plan gets the run's input. No tool runs, because every call is answered with the
+    """Return how the calls or the output of a plan differ from those of a run, or None if they are
+    the same. The plan gets the run's input. No tool runs, because every call is answered with the
     recorded result.
 
     Args:
         run: the run.
         plan: the plan with the run's input.
         places: maps each place in the plan to the number of the call in the run. None means that
-            the run is a run of this plan.
+            the run executed this plan.
         catalogue: the available tools, or None for the tools of the run.
         unmade: places of read-only calls that the run did not make. These calls are answered with
             null.
@@ -208,8 +208,8 @@ class _Comparison:
         return None if number is None else (number, item)
 
     def _answer(self, effect: Execute, answered: set[ExecutionKey]) -> str | None:
-        """Answer a call as it was answered in the run. Return why this is impossible, or None if
-        the call was answered.
+        """Answer a call as in the run. Return why this is impossible, or None if the call was
+        answered.
         """
         index = effect.call.index
         if index in self._unmade:

@@ -61,7 +61,7 @@ def _first_difference(now: Mapping[str, JSON], before: Mapping[str, JSON]) -> st
 
 
 def _of_scalars(now: JSON, before: JSON, limit: int) -> str:
-    """Describe the difference between two values that are not both lists or both objects."""
+    """Describe the difference between two values, unless both are lists or both are objects."""
     if not isinstance(now, str) or not isinstance(before, str):
         return f"{short(now, limit)} instead of {short(before, limit)}"
 

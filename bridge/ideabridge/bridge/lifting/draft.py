@@ -66,8 +66,8 @@ from ideabridge.tools.toolbox import Toolbox
 from ideabridge.tools.typed import read_as
 
 _WATCHED: Final = 200
-"""Maximum number of parts of the input and of results that the calls in a plan watch. A part counts
-once for each call that watches it.
+"""Maximum number of parts of the input and of results that the calls in a plan can watch. A part
+counts once for each call that watches it.
 """
 
 _EXPLANATIONS: Final = 40_000
@@ -126,15 +126,15 @@ class PlanDraft:
 
     @cached_property
     def watch(self) -> dict[int, list[str]]:
-        """The parts of the input and of results that had been seen before a call was made, but that
-        nothing reads, keyed by the place of the call.
+        """The parts of the input and of results that had been seen before a call but are read by
+        nothing, keyed by the place of the call.
 
-        Such a part might be why the call was made. The parts of a value are watched by the first
+        Such a part might be the reason for the call. The parts of a value are watched by the first
         call after the value, and by each later call that might change something.
         """
         if not self.lifted.requests:
-            # The author wrote the plan for any input, before there was any result to see, so no
-            # part can have been the reason for a call.
+            # The author wrote the plan for any input, before any result existed, so no part can
+            # have been the reason for a call.
             return {}
 
         calls = self.lifted.aligned.calls
@@ -292,7 +292,7 @@ class PlanDraft:
 
 
 def _has_document(run: AlignedRun, reference: str) -> bool:
-    """Return whether a run has the result that a reference reads, or reads a part of."""
+    """Return whether a run has the result that a reference reads, in whole or in part."""
     path = operand_path(reference)
     return path[0] == "results" and not isinstance(run.read(format_reference(path[:2])), Missing)
 
@@ -353,8 +353,8 @@ def _parts(root: str, value: JSON | Missing) -> Iterator[str]:
 
 
 def _fields(members: JSONObject) -> list[str]:
-    """Return the first keys of an object. Return nothing if the keys are data that differs from run
-    to run, such as people's names.
+    """Return the first keys of an object, or nothing if the keys are data that differs between
+    runs, such as people's names.
     """
     return list(islice(members, _MEMBERS)) if has_field_names(members) else []
 
@@ -374,7 +374,7 @@ def make_draft(
     Args:
         lifted: the run.
         choices: the replacements that a person chose for literals.
-        decisions: what a person decided about parameters.
+        decisions: a person's decisions about parameters.
         strict: see `PlanDraft`.
 
     Raises:
@@ -548,8 +548,8 @@ class _Making:
             self._explain(leaf, explanations, explanations.by, reason)
 
     def _let_fill(self, leaf: Leaf, source: Explanation | None = None) -> None:
-        """Let a parameter fill a literal. If the literal has a source, the parameter fills it only
-        when the caller passes the parameter.
+        """Let a parameter replace a literal. If the literal has a source, it is replaced only when
+        the caller passes the parameter.
         """
         calls = self._lifted.aligned.calls
         tool = ""
@@ -610,7 +610,7 @@ class _Making:
 
     def _explain_output(self, leaf: Leaf) -> None:
         if not self._lifted.requests:
-            # The author of a plan wrote its output before there was any result to copy from.
+            # The author of a plan wrote its output before any result existed to copy from.
             return
 
         explanations = self._lifted.explanations_by_path.get(leaf.path) or Found(
@@ -749,8 +749,8 @@ class _Making:
                 self._replaced[at] = value
 
     def _places(self) -> dict[str, Path]:
-        """Map the path of each leaf, and of each value that contains leaves, from its form as a
-        string to its form as keys. Whole calls are not included.
+        """Map paths as strings to paths as keys, for each leaf and each value that contains leaves.
+        Whole calls are not included.
         """
         return {
             path_of(at): at
@@ -769,8 +769,7 @@ def _is_number(value: JSON) -> bool:
 
 def _copied_part(explanations: Found) -> str | None:
     """Return why an unexplained literal might be wrong for other data: part of it appeared in an
-    earlier string. Return None if no part of the literal appeared in one, or if two runs had the
-    same value.
+    earlier string. Return None if no part did, or if two runs had the same value.
     """
     if explanations.inside is not None and explanations.runs == 1:
         return COPIED_PART

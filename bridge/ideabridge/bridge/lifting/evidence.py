@@ -1,5 +1,5 @@
-"""Evidence: computes what later runs of a published idea show about the literals that the idea's
-plan copied.
+"""Evidence: computes what later runs of a published idea show about the copied literals in its
+plan.
 
 A record is `{"run": id, "by": name, "kind": "run" | "person" | "assistant", "time": ISO 8601 text,
 "values": [[at, value]...], "view": {REFERENCE: value} | null}`. `values` contains the values that
@@ -57,8 +57,8 @@ Kind: TypeAlias = Literal["run", "person", "assistant"]
 KINDS: Final[Mapping[Kind, str]] = {
     "run": "named at publication",
     "person": "confirmed by a person",
-    # Programs, scripts on a command line, and grants also count as this kind, because no person
-    # sees the values that they confirm.
+    # Programs, command-line scripts and grants also count as this kind, because no person sees the
+    # values that they confirm.
     "assistant": "not confirmed by a person",
 }
 """The meaning of each kind of record, as text for users."""
@@ -70,7 +70,9 @@ RECORDS: Final = 100
 """Maximum number of records for one version of an idea."""
 
 CONTRADICTED: Final = "a run had a value that no explanation gives"
-"""Why a literal is never determined once a run has contradicted all of its explanations."""
+"""The reason why a literal is never determined once a run has contradicted all of its
+explanations.
+"""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Record:
         return (self.view or {}).get(reference, MISSING)
 
     def to_json(self) -> JSONObject:
-        """Return the record as JSON, in the form that the docstring of this file shows."""
+        """Return the record as JSON; see the docstring of this file."""
         values: list[JSON] = [[list[JSON](at), value] for at, value in self.values.items()]
         view: JSON = None if self.view is None else dict(self.view)
         return {
@@ -238,9 +240,8 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
     if not left:
         return replace(explained, why=explained.why or CONTRADICTED)
 
-    # Count runs with the same data only once, because they show the same thing. Compare all the
-    # data that the literal's explanations read, including data that only explanations read that
-    # have since been removed.
+    # Count runs with the same data only once, because they show the same thing. Compare all data
+    # that the literal's explanations read, including explanations that have since been removed.
     different: list[list[JSON | Missing]] = []
     first = left[0]
     is_selected = selects(first)
@@ -248,8 +249,8 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
         if len(different) == RUNS_FOR_POSITION:
             break
         if is_selected and not first.positions(record.read):
-            # This run had only one item or match to choose from, so it proves nothing about the
-            # position.
+            # In this run, there was only one item or match to choose from, so it proves nothing
+            # about the position.
             continue
         data = [record.read(reference) for reference in explained.references]
         if not any(_same_data(data, earlier) for earlier in different):
@@ -310,8 +311,8 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
         read_record(record, where=f"evidence.{number}") for number, record in enumerate(records)
     ]
     profiles = published.plan_parts.seen
-    # Store a run that was named even if it shows nothing new, because the published explanations
-    # are based on it.
+    # Store a named run even if it shows nothing new, because the published explanations are based
+    # on it.
     if new.kind != "run" and not is_worth_keeping(explained, profiles, earlier, new):
         return None
 
@@ -340,8 +341,8 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     """Return the record of a replay of a published plan.
 
     A value counts if a person decided on the call that used the value, or if the value was
-    determined. Two kinds of values do not count: a value that nobody saw, and a value that fills a
-    parameter, because the caller might have passed it.
+    determined. A value does not count if nobody saw it, or if it fills a parameter, because the
+    caller might have passed it.
 
     Args:
         store: the store that contains the run.
@@ -349,9 +350,9 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
         published: the version, as it was published.
 
     Returns:
-        The record, or None unless all of this holds: the run is done, its caller owns the version,
-        someone decided on a call with explained values, the run made the plan's calls, and the run
-        shows all data that the explanations read.
+        The record, or None unless all of these conditions hold: the run is done, its caller owns
+        the version, someone decided on a call with explained values, the run made the plan's calls,
+        and the run contains all data that the explanations read.
 
     Raises:
         PublicationError, ExplanationError: the run or the plan cannot be read.
@@ -369,7 +370,7 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     plan = published.plan or {}
     replay = _replay_of(plan, read_function(store, run_id, stored.caller))
     if replay is None or any(replay.source_at(text) is None for text in references_of(explained)):
-        # It is uncertain where a member of the state came from, because another call might have
+        # The origin of a member of the state is uncertain, because another call might have
         # overwritten it.
         return None
 

@@ -1,4 +1,4 @@
-"""Explaining: finds the explanations for every literal in a lifted run that fit all named runs.
+"""Explaining: finds, for every literal in a lifted run, the explanations that fit all named runs.
 
 Theory of operation. The author of a call had seen the input and the results of all earlier
 Requests. Only the input, these results and earlier literals can explain a literal in the call. The
@@ -11,7 +11,7 @@ calls are therefore examined in the order in which they were written, while an i
 3. Each literal is looked up (search.py), which yields its explanations in this run. An explanation
    is removed if it yields a wrong value in another named run. If none is left, the literal is
    `contradicted`.
-4. If nothing explains a literal, but a part of it appears in an earlier string (inside.py), the
+4. If nothing explains a literal, but part of it appears in an earlier string (inside.py), the
    search records this.
 5. A literal that nothing explains enters the index itself, because later literals might repeat it.
 
@@ -154,8 +154,8 @@ class _Explaining:
     # -- literals ----------------------------------------------------------------------------------
 
     def _explain_literal(self, leaf: Leaf) -> Found | None:
-        """Return the explanations for a literal, or None if the tool allows no other value or a
-        mind is asked for the value.
+        """Return the explanations for a literal. Return None if the tool allows no other value, or
+        if a mind is asked for the value.
 
         An unexplained literal enters the index, so that it can explain later literals.
         """
@@ -170,7 +170,7 @@ class _Explaining:
         return explanations
 
     def _look_up(self, at: Path, value: JSON) -> Found:
-        """Return those explanations for a literal that fit all runs."""
+        """Return the explanations for a literal that fit all runs."""
         # Remember the explanations, because the items of a list are looked up twice: first
         # together, as a list, and then one by one.
         explanations = self._looked_up.get(at)
@@ -222,12 +222,11 @@ class _Explaining:
         self._values.add(reference, leaf.value, literal=True)
 
     def _inside(self, leaf: Leaf, explanations: Found) -> Inside | None:
-        """Return a part of a literal that the literal's explanations do not account for, and the
-        place where this part appeared earlier. Return None if there is no such part.
+        """Return a part of a literal that its explanations do not account for, and the place where
+        the part appeared earlier. Return None if there is no such part.
 
-        A part that the user named in the task does not count, because it is a parameter. The
-        literals in a written plan have no such parts, because the author wrote the plan for any
-        input.
+        A part that appears in the user's task does not count, because it is a parameter. Literals
+        in a written plan have no such parts, because the author wrote the plan for any input.
         """
         if leaf.place is None or not self._lifted.requests or _is_option(leaf.schema):
             return None
@@ -264,14 +263,13 @@ class _Explaining:
             return Found([written], explanations.cut, contradicted=True)
 
         by = [explanation for explanation in explanations.by if not is_constant(explanation)]
-        # Put the reference as it was written first. The sort is stable, so the others keep their
-        # order.
+        # Put the written reference first. The sort is stable, so the others keep their order.
         by.sort(key=lambda explanation: explanation != written)
         return Found(by, explanations.cut) if by else None
 
     def _selects_from_seen(self, leaf: Leaf, operand: Reference) -> bool:
-        """Return whether a reference's author chose a position, or a key that is data, from values
-        that the author had seen.
+        """Return whether the author of a reference chose a position, or a key that is data, after
+        having seen the values.
         """
         source = self._aligned.source_in_plan(operand)
         if source is None or not self._lifted.requests:

@@ -1,5 +1,5 @@
-"""Function: reads an idea as a function from input to output. The journal of the run that made the
-idea supplies the function.
+"""Function: reads an idea as a function from input to output, based on the journal of the run that
+made the idea.
 """
 
 from __future__ import annotations
@@ -64,8 +64,7 @@ class Function:
         output: the Solution's output, without the wrapper that a mind writes.
         instances: the initial states, keyed by instance.
         tools: the tools that the idea called and that `tool` messages in its context define.
-        faults: the reasons why the idea cannot be a plan, as far as the idea's context and output
-            show them.
+        faults: the reasons, found in the idea's context and output, why the idea cannot be a plan.
     """
 
     stored: StoredIdea
@@ -126,8 +125,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     if not run.is_done and any(
         progress.status is not CallStatus.DONE for progress in machine.history
     ):
-        # The results of calls that did not end are unknown, so let the plan return its state
-        # instead.
+        # The results of calls that did not end are unknown, so the plan returns its state instead.
         output = None
         fault = None
 
@@ -186,8 +184,8 @@ def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | N
 
 
 def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
-    """Strip the `{"value": ...}` wrapper from a nullable output. Return two things: the output; and
-    why it cannot be unwrapped, or None if there is no such reason.
+    """Strip the `{"value": ...}` wrapper from a nullable output. Return the output, and the reason
+    why it cannot be unwrapped, or None if it can.
     """
     machine = run.machine
     output = machine.solution.output
@@ -208,8 +206,8 @@ def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
 
 
 def _own_tools(run: RecordedRun) -> list[JSONObject]:
-    """Return the tools that a run's context defines and that the run's calls used. A later
-    definition replaces an earlier definition.
+    """Return the tools that were defined in a run's context and used by its calls. A later
+    definition replaces an earlier one.
     """
     called = {progress.call.name for progress in run.machine.history}
     definitions = [message.value for message in run.machine.messages if message.type == "tool"]
@@ -218,8 +216,8 @@ def _own_tools(run: RecordedRun) -> list[JSONObject]:
 
 
 def _left_behind(run: RecordedRun) -> list[str]:
-    """Describe the parts of a run's context that influence the results of the run's calls but
-    cannot be part of a plan.
+    """Describe the parts of a run's context that influence the results of its calls but cannot be
+    part of a plan.
     """
     parts: list[str] = []
     states: set[str] = set()
@@ -249,7 +247,7 @@ def _left_behind(run: RecordedRun) -> list[str]:
 
 
 def _otherwise(run: RecordedRun) -> list[str]:
-    """Describe the parts of a run that a plan with the run's calls would not repeat: groups,
+    """Describe the parts of a run that a plan with the same calls would not repeat: groups,
     cancelled steps, replaced calls.
     """
     differences: list[str] = []
@@ -293,8 +291,8 @@ _MOST_DEPTH = 40
 
 
 def is_distinctive(value: JSON) -> bool:
-    """Return whether a value can identify where it comes from. Null, true, false and empty values
-    cannot.
+    """Return whether a value is distinctive enough to identify its source. Null, true, false and
+    empty values are not.
     """
     return not (value is None or isinstance(value, bool) or value in ("", [], {}))
 
@@ -534,9 +532,8 @@ class _FailedCalls:
 
     @staticmethod
     def _marks(call: Progress) -> Iterator[tuple[ToolKey, str]]:
-        """Yield the marks by which a repetition of the call is recognised: the tool together with
-        the parameters that the mind wrote, and the tool together with the parameters that the call
-        ran with.
+        """Yield the keys by which a repetition of the call is recognised: the tool with the
+        parameters that the mind wrote, and the tool with the parameters of the execution.
         """
         tool = call.call.tool
         if tool is None:
@@ -586,7 +583,7 @@ def _as_edited(progress: Progress, edited: JSONObject, proposed: JSONObject) -> 
 
 
 def _unless_edited(written: JSON, proposed: JSON, ran: JSON) -> JSON:
-    """Return a value as written, except that the parts which a person edited are literals."""
+    """Return a value as written, except that parts edited by a person are literals."""
     if written is not None and same(proposed, ran):
         return written
     if not (isinstance(written, dict) and isinstance(proposed, dict) and isinstance(ran, dict)):

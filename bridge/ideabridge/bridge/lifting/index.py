@@ -1,4 +1,4 @@
-"""Index: finds where values occur among those that existed when a literal was written.
+"""Index: finds the places of a value among the values that existed when a literal was written.
 
 A search goes through a run's calls in the order in which they were written. `Values.add` adds each
 document (the input, a result, an earlier literal) once the author of the next call had seen it, so
@@ -7,7 +7,7 @@ or number is stored with its place: the list or object that contains the value, 
 value there. A `Node`, which knows the whole path to a value, is created only for the few places
 that a search examines.
 
-Limits: `MOST_PLACES` places per value and `_MOST_VALUES` values per run. `Values.is_cut` says
+Limits: `MOST_PLACES` places per value and `_MOST_VALUES` values per run. `Values.is_cut` returns
 whether something is missing because of a limit.
 """
 
@@ -143,8 +143,7 @@ class IndexedDocument:
         number: the number of documents that were added before this document.
         is_literal: True if the document is an earlier literal in the run rather than the input or a
             result.
-        is_small: True if the document has so few values that a match in the document is not a
-            coincidence.
+        is_small: True if the document has so few values that a match in it is not a coincidence.
     """
 
     number: int
@@ -322,8 +321,8 @@ def _scalar_key(value: JSON) -> tuple[bool, JSON]:
 
 
 def _key_of(value: JSON) -> object:
-    """Return a string or number itself, or a tuple for any other value. Equal values have equal
-    tuples, but different values can also have equal tuples.
+    """Return a key for a value: a string or number itself, or a tuple for any other value. Equal
+    values have equal keys, but different values can also have equal tuples.
     """
     if isinstance(value, dict):
         return (tuple(sorted(value)[:5]), len(value))

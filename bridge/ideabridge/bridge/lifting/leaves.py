@@ -1,4 +1,4 @@
-"""Leaves: the parts of a plan that are individually explained or made into parameters. They come
+"""Leaves: the parts of a plan that are explained, or made into parameters, one by one. They come
 from the parameters of the plan's calls and from its output.
 """
 
@@ -48,8 +48,8 @@ class Leaf:
 
     @property
     def above(self) -> list[Path]:
-        """The paths, as keys, of everything from the call or output down to the leaf: the call or
-        output, each value that contains the leaf, and the leaf itself.
+        """The paths, as keys, of the call or output, of each value that contains the leaf, and of
+        the leaf itself.
         """
         root = len(self.at) - len(self.keys)
         return [self.at[:depth] for depth in range(root, len(self.at) + 1)]
@@ -130,7 +130,7 @@ def _leaves(value: JSON, at: Path, schema: JSON, whole: Whole) -> Iterator[Leaf]
 
 
 def _is_divided(literal: JSON, at: Path, whole: Whole) -> bool:
-    """Return whether each member of a literal is a leaf of its own."""
+    """Return whether each member of a literal is a separate leaf."""
     if not isinstance(literal, dict | list) or not literal:
         return False
     return not whole(at, literal)

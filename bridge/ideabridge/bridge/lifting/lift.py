@@ -2,7 +2,7 @@
 
 Theory of operation. A mind that solves a task sees values and writes some of them as literals: it
 calls `read(path="a.txt")` because an earlier `list` returned `a.txt`. A plan that repeats the
-literal is correct only for that input. A single run cannot show why a literal has its value, so the
+literal is correct only for that input. A single run cannot show where a literal comes from, so the
 plan keeps every explanation (`context/explanations.py`).
 
 1. `read_function` (function.py) reads the journal of the run: its input, the calls that ran, and
@@ -28,8 +28,8 @@ a list that the author had seen. In that case, the reference is explained in the
 copied value.
 
 Cost. The work is linear in the number of calls, and in the number of values in the input, the
-results and the literals. A literal is looked up a bounded number of times, and each look-up returns
-a bounded number of places.
+results and the literals. The number of look-ups per literal is bounded, and so is the number of
+places that each returns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lifted: a run with the calls of all its Requests in one list, and the explanations of its
+"""Lifted: a run with the calls of all its Requests in one list, and explanations of its
 literals.
 """
 
@@ -40,11 +40,13 @@ MOST_CALLS: Final = 10_000
 VARIES: Final = "it differed between the runs, and nothing explains it"
 
 RECORDED: Final = "recorded text"
-"""Why a string in the output is never determined if its only explanation is the constant."""
+"""The reason why a string in the output is never determined if its only explanation is the
+constant.
+"""
 
 JUDGED: Final = "recorded value"
-"""Why a number, a Boolean, or any other value in the output that a mind might have judged or
-counted is never determined if its only explanation is the constant.
+"""The same reason for a number, a Boolean, or any other value in the output that a mind might have
+judged or counted.
 """
 
 
@@ -164,8 +166,8 @@ class Lifted:
 
     @cached_property
     def decisions(self) -> list[int]:
-        """The places of the calls that were made after some results had been seen, but that read
-        none of these results.
+        """The places of the calls that were made after some results had been seen, but read none of
+        these results.
 
         Such a call might have been made because of a result. A result without a value, for example
         from a tool that only sends, cannot be the reason. If another run is named, a call that
@@ -224,10 +226,10 @@ class Lifted:
 
     @cached_property
     def _sources(self) -> dict[int | None, set[str]]:
-        """The references to the values that each call takes, keyed by the call's place (None for
-        the output): those that explain the call's literals, those written in the call, and those
-        through which later literals read the call's literals. An option, such as a Boolean or a
-        small number, has no reference.
+        """References to the values that each call uses, keyed by the call's place (None for the
+        output). These are the references that explain the call's literals, those written in the
+        call, and those through which later literals read the call's literals. Options, such as
+        Booleans or small numbers, have no reference.
         """
         sources: dict[int | None, set[str]] = {}
         for leaf in self.leaves:
@@ -253,8 +255,8 @@ class Lifted:
 
     @cached_property
     def _reads(self) -> dict[int | None, set[int]]:
-        """Return, for each place, the calls whose results the place reads or might read. The key
-        None stands for the output.
+        """Return, for each place, the calls whose results it reads or might read. The key None
+        stands for the output.
         """
         reads: dict[int | None, set[int]] = {}
         for leaf in self.leaves:
@@ -292,8 +294,8 @@ def _all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set
 
 
 def selects_by_data(aligned: AlignedRun, source: ValueSource, step: int) -> bool:
-    """Return whether a reference selects its source by a list position or by a key that is data,
-    and the reference's author had seen this position or key.
+    """Return whether a reference selects its source by a list position, or by a key that is data,
+    which its author had seen.
     """
     if source.place is not None and aligned.calls[source.place].step >= step:
         return False

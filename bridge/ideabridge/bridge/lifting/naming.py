@@ -1,4 +1,4 @@
-"""Naming: names parameters and tools after what a run did.
+"""Naming: derives names of parameters and tools from a run.
 
 A parameter is named after the tool parameter that it fills. If several parameters would have the
 same name, each gets a prefix from the first of the following that distinguishes it: the object
@@ -32,8 +32,8 @@ _FILE: Final = re.compile(r"(?P<stem>.+)\.[A-Za-z][A-Za-z0-9]{0,7}")
 _PLACES: Final = frozenset(
     {"path", "file", "filename", "filepath", "dir", "directory", "folder", "uri", "url"}
 )
-"""If a parameter's name ends in one of these words, the value is the path or address of a file or
-folder.
+"""If the name of a parameter ends in one of these words, its value is the path or address of a file
+or folder.
 """
 
 _ORDINALS: Final = (
@@ -50,7 +50,7 @@ _ORDINALS: Final = (
 )
 
 _WORDS: Final = 5
-"""Maximum number of words that the name of a new tool takes from the name of a tool that it
+"""Maximum number of words that the name of a new tool borrows from the name of a tool that it
 calls.
 """
 
@@ -71,7 +71,7 @@ _SENTENCE_END: Final = re.compile(r"(?<![\s(.]\w)[.!?](?=[\s\"')\]])|[\u3002\uff
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """The values that a parameter fills. The parameter's name is chosen from them.
+    """The values that a parameter fills, from which its name is derived.
 
     Attributes:
         tool: the tool of the first call that the parameter fills.
@@ -169,7 +169,7 @@ def _count_the_rest(
 
 
 def _counted(base: str, before: int) -> str:
-    """Return the name of a parameter when `before` parameters already have the same base name."""
+    """Return the name of a parameter after `before` others with the same base name."""
     if before < len(_ORDINALS):
         return f"{_ORDINALS[before]}_{base}"[:LONGEST_PARAMETER]
     tail = f"_{before + 1}"
@@ -180,8 +180,8 @@ def _counted(base: str, before: int) -> str:
 
 
 def own_name(keys: Path) -> str:
-    """Return the name that a parameter would have if it were the only one. The name comes from the
-    keys that lead to the value which the parameter fills.
+    """Return the name of a parameter, as if it were the only one. The name is derived from the keys
+    that lead to the value.
     """
     words = _named_keys(keys)
     key = words[-1] if words else "output"
@@ -232,13 +232,13 @@ def _with_place(parameter: Filled) -> str:
         kind = own_words[-1]
 
     # Keep the other words of the name, such as `source` in `source_path`, because they say which
-    # path it is.
+    # path is meant.
     return "_".join([*own_words[:-1], *words, kind])[:LONGEST_PARAMETER]
 
 
 def _places_of_calls(filled: Sequence[Filled]) -> dict[int | None, list[str]]:
-    """For each call whose parameters name exactly one file or folder, return the words in the name
-    of that file or folder.
+    """For each call whose parameters name exactly one file or folder, return the words in its
+    name.
     """
     places: dict[int | None, list[list[str]]] = {}
     for parameter in filled:
@@ -282,8 +282,8 @@ def _last_segment(text: str) -> str:
 
 
 def _name_after(before: Iterable[str], parameter: Filled) -> str:
-    """Return a parameter's name with words in front of it, or an empty string if these words do not
-    add anything to the name.
+    """Return a parameter's name with words in front of it, or an empty string if the words add
+    nothing to the name.
     """
     words = [word for text in before for word in words_of(text)]
     own = own_name(parameter.keys)
@@ -320,8 +320,8 @@ def _without_accents(text: str) -> str:
 
 def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection[str] = ()) -> str:
     """Return a name for calls that were made repeatedly. The name consists of the names of the
-    first and last tools. If that name is taken, the name of the first parameter is added. The text
-    of the task is not used, because few of its words describe what was done.
+    first and last tools. If that name is taken, the name of the first parameter is added. The task
+    is not used, because few of its words describe the calls.
 
     Args:
         tools: the tools that were called, in order, at least one.
@@ -349,7 +349,7 @@ def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection
 
 
 def has_word(name: str) -> bool:
-    """Return whether a name contains a word of at least two letters, so that it means something to
+    """Return whether a name contains a word of at least two letters, which makes it meaningful to
     people.
     """
     return any(_LETTERS.search(word) for word in _words_with_digits(name))
@@ -371,8 +371,8 @@ def _words_of_tool(name: str) -> list[str]:
 
 
 def _without_prepositions(words: list[str]) -> list[str]:
-    """Return words without the prepositions and articles at their end, because the words after the
-    prepositions and articles were left out.
+    """Strip prepositions and articles from the end of a list of words, because the words that
+    followed them were left out.
     """
     while len(words) > 1 and words[-1] in _PREPOSITIONS:
         words = words[:-1]
@@ -387,8 +387,8 @@ def _words_with_digits(name: str) -> list[str]:
 
 
 def _without_beginning(words: list[str], others: list[str]) -> list[str]:
-    """Return words without the beginning that they share with `others`, as in `git_add_and_commit`
-    for `git_add` and `git_commit`. If `others` consists of only this beginning, return all words.
+    """Strip the beginning that words share with `others`, as in `git_add_and_commit` for `git_add`
+    and `git_commit`. If `others` consists only of this beginning, return all words.
     """
     same = 0
     for word, other in zip(words[:-1], others, strict=False):

@@ -44,7 +44,7 @@ _AS_WRITTEN: Final = frozenset(
 
 
 def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
-    """Sort the calls so that each reads only the results of earlier calls. Keep the listed order
+    """Sort the calls so that each call reads only results of earlier calls. Keep the original order
     where possible.
     """
     by_index = {call.index: call for call in calls}
@@ -113,7 +113,7 @@ def arrange(
 
 
 class _GoneError(Exception):
-    """A reference cannot be resolved because the call whose result it reads is left out."""
+    """A reference cannot be resolved, because it reads the result of a call that is left out."""
 
 
 def _renumbered_call(raw: JSONObject, places: Mapping[int, int]) -> JSONObject:
@@ -151,7 +151,7 @@ def _renumbered_reference(text: str, places: Mapping[int, int]) -> str:
         # spaces.
         return text
 
-    # If a call is left out, the alternatives that read its result are left out, too.
+    # If a call is left out, so are the alternatives that read its result.
     alternatives: list[str] = []
     for operands in expression.alternatives:
         in_plan = [_in_place(operand, places) for operand in operands]
@@ -266,8 +266,8 @@ def _expressions_in(call: JSONObject) -> list[Expression]:
 
 
 def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObject) -> set[int]:
-    """Return the calls that write what an expression reads. If an alternative is certain to exist,
-    the alternatives after it are never read, so they do not count.
+    """Return the calls that write the values which an expression reads. Alternatives after one that
+    is certain to exist are never read, so they do not count.
     """
     places: set[int] = set()
     for operands in expression.alternatives:
@@ -286,8 +286,8 @@ def _is_input(operand: Reference, arguments: JSONObject) -> bool:
 
 @dataclass
 class _Past:
-    """The calls from earlier Requests that a later call must wait for. The later call does not have
-    to wait for any other earlier call, because one of these calls already waits for it.
+    """The calls from earlier Requests that a later call must wait for. It does not have to wait for
+    other earlier calls, because these calls already wait for them.
 
     Attributes:
         effects: the calls with effects from the latest Request that had such calls.

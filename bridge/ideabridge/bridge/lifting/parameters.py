@@ -1,5 +1,4 @@
-"""Parameters: the input of the tool that is made from a run, built from the run's input and
-literals.
+"""Parameters: the input of a tool, built from the input and the literals of a run.
 
 A literal in a call that neither the input nor an earlier value explains becomes an optional
 parameter, named after the tool parameter that the literal fills, with the recorded value as the
@@ -59,8 +58,8 @@ ALSO: Final = "also"
 """The member of the input that holds the followed values after the first eight."""
 
 _FIRST: Final = 8
-"""The number of followed values that are direct members of the input, unless the publisher decides
-about more values.
+"""Number of followed values that are direct members of the input, unless the publisher makes
+decisions about more of them.
 """
 
 _ABOUT_ALSO: Final = (
@@ -71,8 +70,8 @@ _MOST_ALSO: Final = 200
 """Maximum number of members of `also`."""
 
 _MOST_CONSTANTS: Final = 1_000
-"""Maximum number of parameters with a default, unless the publisher decides about more parameters.
-Nobody would read a longer schema, so the remaining literals stay unchanged.
+"""Maximum number of parameters with a default, unless the publisher makes decisions about more of
+them. Nobody would read a longer schema, so the remaining literals stay unchanged.
 """
 
 _KEYS: Final = ("rename", "merge", "fix", "description", "required", "default", "at")
@@ -223,7 +222,7 @@ class Parameter:
 
     @property
     def filled(self) -> Filled:
-        """The values that the parameter fills. The parameter's name is chosen from them."""
+        """The values that the parameter fills, from which its name is derived."""
         leaf = self.leaves[0]
         source_keys: Path = ()
         if isinstance(self.source, PathTo):
@@ -330,7 +329,7 @@ def _put_under_also(
     decisions: Mapping[str, ParameterDecision],
     task: str,
 ) -> set[str]:
-    """Move the followed parameters, except the first few, into `also`. Return the names of the
+    """Move all but the first few followed parameters into `also`. Return the names of the
     parameters that do not fit into it.
     """
     words = set(_WORD.findall(task))
@@ -405,8 +404,8 @@ def inputs_of(
         decisions: the publisher's decisions, keyed by parameter name.
 
     Raises:
-        PublicationError: a decision names a parameter that does not exist, or does not fit the
-            parameter that it names.
+        PublicationError: a decision names a parameter that does not exist, or does not fit its
+            parameter.
     """
     return _Deciding(schema, run_input, parameters).inputs(decisions)
 
@@ -546,7 +545,7 @@ def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
     replaces it.
 
     Raises:
-        PublicationError: parameters are merged in a circle, or into a value that is fixed.
+        PublicationError: parameters are merged in a cycle, or into a fixed value.
     """
     where = f"parameters.{name}.merge"
     visited = {name}

@@ -1,5 +1,5 @@
-"""Plain: decides whether the copied values alone settle what a draft does with other input, and
-lists the questions that they leave open.
+"""Plain: decides whether the copied values alone determine what a draft does with other input, and
+lists the questions that remain open.
 
 A draft is plain if each value in its calls is a reference that the author wrote, a value from the
 input, a whole earlier value that appears in only one place, or a parameter that appeared nowhere
@@ -9,8 +9,8 @@ with copied values might have come from a loop, and so might a list that was put
 earlier values. References that a plan's author wrote are trusted, because they were written for any
 input. A value that the user named in the task is a parameter, no matter where else it appears.
 
-The open points are meant for the author of a program. They say what a program must settle. They do
-not prove anything.
+The open points tell the author of a program what the program must settle. They do not prove
+anything.
 """
 
 from __future__ import annotations
@@ -72,9 +72,7 @@ REPEATED: Final = 3
 """The minimum number of calls to one tool that might have been a loop."""
 
 LONG_TEXT: Final = 40
-"""A string with more characters than this counts as a mind's own words even if it contains no
-space.
-"""
+"""A longer string, in characters, counts as a mind's own words even if it contains no space."""
 
 _SHOWN_CHARACTERS: Final = 60
 _MOST_POINTS: Final = 50
@@ -83,7 +81,7 @@ _MOST_POINTS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class OpenPoint:
-    """A question that the copied values of a run leave open.
+    """A question that remains open because of the copied values in a run.
 
     Attributes:
         kind: see `OpenKind`.
@@ -121,7 +119,7 @@ def read_open(raw: JSON) -> list[OpenPoint]:
 
 
 def open_points(draft: PlanDraft, *, output_counts: bool = True) -> list[OpenPoint]:
-    """Return up to 50 points that a draft leaves open, or none if the draft is plain.
+    """Return up to 50 open points of a draft, or none if the draft is plain.
 
     Args:
         draft: the draft.
@@ -235,12 +233,12 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
 
 
 def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield the calls that change something and that read a value by its list position, directly or
+    """Yield the calls that change something and that read a value by list position, directly or
     through other calls.
     """
     explained = {literal.at: literal.by[0] for literal in draft.explained}
     calls = draft.lifted.aligned.calls
-    # For the place of each call that depends on a list position, that position.
+    # The list position that each call depends on, keyed by the place of the call.
     chosen: dict[int, str] = {}
     for leaf in draft.lifted.leaves:
         if leaf.place is None or leaf.place >= len(calls):
@@ -296,8 +294,8 @@ def _has_position(draft: PlanDraft, path: PathTo) -> bool:
 def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
     """Yield values that differ between the runs although nothing explains them.
 
-    A value that was written before any result was seen is a parameter, and differs because callers
-    want different things. Such a value is not open.
+    A value that was written before any result was seen is not open: it is a parameter, and differs
+    because callers want different things.
     """
     for leaf in draft.lifted.leaves:
         explanations = draft.lifted.explanations_by_path.get(leaf.path)
@@ -392,7 +390,7 @@ def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _where(draft: PlanDraft, inside: Inside) -> str:
-    """Return a phrase that says where a part of a literal appeared earlier."""
+    """Describe, in a phrase, where part of a literal appeared earlier."""
     literal = draft.lifted.literal_of(inside.root)
     match operand_path(inside.root):
         case _ if literal is not None:

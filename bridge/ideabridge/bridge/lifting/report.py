@@ -1,5 +1,5 @@
-"""Report: describes the tool that is made from a lifted run, as a table for people and as a short
-text for models.
+"""Report: describes the tool made from a lifted run, as a table for people and as a short text for
+models.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FOR_MODELS: Final = 2_000
 """Maximum size, in bytes, of a report for a model."""
 
 _FOR_REST: Final = 200
-"""The number of bytes of such a report that are reserved for the names of omitted parts."""
+"""Number of bytes in such a report that are reserved for the names of omitted parts."""
 
 _LINE: Final = 240
 _EXAMPLE: Final = 60
@@ -62,9 +62,7 @@ class ReportedCall:
 
 @dataclass(frozen=True, slots=True)
 class ReportedOffer:
-    """A run of the same shape, with the paths of the values that the run would determine if it were
-    named.
-    """
+    """A run of the same shape, with the paths of the values that naming it would determine."""
 
     run: str = "?"
     settles: tuple[str, ...] = ()
@@ -72,8 +70,8 @@ class ReportedOffer:
 
 @dataclass(frozen=True, slots=True)
 class ToolReport:
-    """A report as people and models read it. `read_as` reads it from the result of `report_of`, or
-    from the report on a program.
+    """A report for people and models. `read_as` reads it from the result of `report_of`, or from
+    the report on a program.
 
     Attributes:
         left_open: why the run cannot be a plan, or None if it can.
@@ -83,7 +81,7 @@ class ToolReport:
         unreached: lines about calls in a program that no recorded run made.
         calls: the calls of a plan.
         left_out: the failed calls that a plan leaves out.
-        consistent: whether the plan, given the recorded results, does what the run did.
+        consistent: whether the plan, given the recorded results, reproduces the run.
         difference: the first difference between the plan and the run, or None if the plan is
             consistent.
         confirmed_by: the other runs that the plan reproduces.
@@ -214,8 +212,8 @@ def _literal(literal: Explained, leaf: Leaf | None) -> JSONObject:
 
 
 def _offers(draft: PlanDraft, store: Store, caller: str) -> Iterator[JSONObject]:
-    """Yield the runs of the same shape, each with the literals that would lose an explanation if
-    the run were named.
+    """Yield the runs of the same shape, each with the literals that would lose an explanation by
+    naming the run.
     """
     for run in runs_like(draft.lifted, store, caller):
         read = partial(run.read, arguments=draft.arguments(run))
@@ -321,7 +319,7 @@ def _program_lines(report: ToolReport) -> Iterator[Line]:
 
 
 def _checked_lines(report: ToolReport) -> Iterator[Line]:
-    """Yield lines that say whether the plan, given the recorded results, does what the run did."""
+    """Yield lines that say whether the plan, given the recorded results, reproduces the run."""
     if not report.consistent:
         yield f"not self-consistent: {report.difference}", "red"
         return
@@ -335,7 +333,7 @@ def _checked_lines(report: ToolReport) -> Iterator[Line]:
 
 
 def evidence_line(records: Sequence[JSONObject]) -> str:
-    """Return a line that says how many later runs support the explanations of a plan.
+    """Return a line with the number of later runs that support the explanations of a plan.
 
     Args:
         records: the records of the plan's evidence.
@@ -377,9 +375,7 @@ def report_text(report: JSONObject) -> str:
 
 
 def _groups(report: ToolReport) -> list[tuple[str, list[str]]]:
-    """Return the lines of a report for a model, grouped by subject. The most important group comes
-    first.
-    """
+    """Return the lines of a report for a model, grouped by subject, most important group first."""
     if report.left_open is not None:
         return [("reasons", [f"no plan: {report.left_open}"])]
 

@@ -1,5 +1,5 @@
-"""Rows: the table that describes a tool to people. For each parameter, it has an example and the
-value that is used if the caller leaves the parameter out.
+"""Rows: the table that describes a tool to people. For each parameter, it shows an example, and the
+value that is used if the caller omits the parameter.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ def publication_rows(publication: Publication) -> list[ReportRow]:
 
 
 def publication_notes(publication: Publication) -> list[str]:
-    """Return the notes on a published plan, one line each. They name uncertainties that hardly ever
-    make an answer wrong: limits that the search reached, keys that might be data, calls that might
-    have been decisions, and sources whose kind of value is checked.
+    """Return the notes on a published plan, one line each. They list uncertainties that rarely make
+    an answer wrong: limits that the search reached, keys that might be data, calls that might have
+    been decisions, and sources whose kind of value is checked.
     """
     plan = publication.present_plan_parts
     notes: list[str] = []
@@ -172,8 +172,8 @@ def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]
 
 
 def _parameter_of(literal: Explained) -> str | None:
-    """Return the parameter that fills a literal, even if something else might explain the literal,
-    or None if there is no such parameter.
+    """Return the parameter that fills a literal, even if the literal has other possible
+    explanations, or None if there is no such parameter.
     """
     match literal.by[0]:
         case PathTo(path=("input", name)):
@@ -192,8 +192,8 @@ def _value_row(literal: Explained, tools: Sequence[str], plan: JSONObject) -> Re
 
 
 def taken_from(literal: Explained, tools: Sequence[str]) -> str:
-    """Return a phrase that says where a copied value comes from when the data is different, and
-    what else might explain the value.
+    """Describe, in a phrase, where a copied value comes from when the data is different, and what
+    else might explain it.
 
     Args:
         literal: the value with its explanations.
@@ -227,7 +227,7 @@ def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
 
 
 def source_in_words(shown: str, tools: Sequence[str]) -> str:
-    """Return a phrase that says where a value comes from: `owner of result 1 (get_issue)` for
+    """Describe, in a phrase, where a value comes from: `owner of result 1 (get_issue)` for
     `†results.1.owner`.
 
     Args:

@@ -1,11 +1,11 @@
-"""Search: finds explanations for a literal among the values that existed before the literal was
-written.
+"""Search: finds explanations for a literal among the values that existed when it was written.
 
 Theory of operation. `Values` (index.py) holds the input, the results and the earlier literals that
 the author of a literal had seen. `explain_literal` looks up the literal in these values, and turns
 each place where the literal occurs into explanations:
 
-- the path to an equal value, also in another notation (number or text, case, surrounding spaces);
+- the path to an equal value, possibly in another notation (number or text, case, surrounding
+  spaces);
 - if the path leads through a list: the item whose field equals a value that also appears elsewhere;
 - for a string: a value that the string contains, with constant text around the value.
 
@@ -58,20 +58,18 @@ _WORDS: Final = 12
 """Maximum number of words in a value that is found within a string."""
 
 _MARKED_WORDS: Final = 300
-"""The number of words in a string that are tried as the start of a value."""
+"""Number of words in a string that are tried as the start of a value."""
 
 _MOST_PIECES: Final = 8
 """Maximum number of values that are explained within one string."""
 
 _SOURCES: Final = 4
-"""The number of places that are considered for a value that is within a string or that selects an
+"""Number of places that are considered for a value that is within a string, or that selects an
 item.
 """
 
 _WEAK: Final = 1_000
-"""The amount that is added to the cost of an explanation so that the explanation comes after the
-constant.
-"""
+"""Added to the cost of an explanation to make it come after the constant."""
 
 _OWN_NAME: Final = 4
 """The likeness score of a key that equals the parameter's name."""
@@ -86,7 +84,8 @@ class Found:
     Attributes:
         by: the explanations, best first. There is at least one.
         cut: True if there might be more explanations.
-        contradicted: True if the runs have different values, and no explanation fits all of them.
+        contradicted: True if the values differ between the runs, and no explanation fits all of
+            them.
         runs: the number of runs that the explanations fit.
         inside: an unexplained part of the literal that appeared in an earlier string, or None if
             there is no such part.
@@ -156,7 +155,7 @@ class _Search:
             is_cut = not self._values.whole
             for node in self._values.loose(value):
                 # Such a value is very common, so only an explanation that reads a field with the
-                # parameter's own name may come before the constant.
+                # name of the parameter may come before the constant.
                 weakness = 0 if self._is_named(node) else _WEAK
                 self._add(PathTo(node.reference), weakness, node)
 
@@ -199,9 +198,7 @@ class _Search:
         return self._likeness(node) == _OWN_NAME
 
     def _weakness(self, node: Node) -> int:
-        """Return the amount to add to the cost of a place, because a common value might occur there
-        by chance.
-        """
+        """Return the extra cost of a place, at which a common value might occur by chance."""
         if not is_common(self._value) or self._is_named(node):
             return 0
         document = self._values.documents[node.root]
@@ -249,7 +246,7 @@ class _Search:
         number = int(item.key)
         keys_in_item = node.path[depth + 1 :]
         for field, value in _fields(items[number]):
-            # A value cannot be the condition by which it is itself selected.
+            # A value cannot select itself.
             if keys_of(field) == keys_in_item:
                 continue
 
@@ -259,7 +256,7 @@ class _Search:
                     yield ItemOf(holder.reference, keys_in_item, (field, source))
 
     def _elsewhere(self, value: JSON) -> list[PathTo]:
-        """Return those paths to a value that do not lead through a list position."""
+        """Return the paths to a value that contain no list position."""
         if not is_distinctive(value):
             return []
         nodes = self._values.loose(value)
@@ -444,7 +441,7 @@ def _likeness_of(name: str, keys: Path) -> int:
     own = set(words)
     around = set(words_of("_".join(keys)))
     if around == own:
-        # The words match exactly: the path `issue.id` has those of the name `issue_id`.
+        # The words match exactly: the path `issue.id` and the name `issue_id` have the same words.
         return 3
     if own & set(last):
         return 2
@@ -457,8 +454,8 @@ def _likeness_of(name: str, keys: Path) -> int:
 
 
 def is_common(value: JSON) -> bool:
-    """Return whether a value often occurs by chance, such as a number below 100 or a string of one
-    or two characters.
+    """Return whether a value often occurs by chance, like numbers below 100 and strings of one or
+    two characters.
     """
     if isinstance(value, str):
         return len(value) < 3
@@ -520,8 +517,8 @@ def is_constant(explanation: Explanation) -> bool:
 
 
 def selects(explanation: Explanation) -> bool:
-    """Return whether an explanation can select a list item by position. The method `positions` says
-    whether the explanation does so for particular data.
+    """Return whether an explanation can select a list item by position. For particular data, the
+    method `positions` returns whether it does so.
 
     A run is evidence for a position only if there was a choice between several items or several
     matches.

@@ -15,8 +15,8 @@ _NARROW: Final = 8
 def table_rows(
     heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
 ) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a table, each with the number of its row. The title row is number 0. Long
-    cells are wrapped within their column.
+    """Yield the lines of a table, each with its row number. The title row is number 0. Long cells
+    are wrapped within their column.
 
     Args:
         heads: the titles of the columns.
