@@ -25,7 +25,7 @@ from tests.waiting import wait_until
 WIDTHS: Final = {"desktop": 1280, "phone": 390, "wide": 1920}
 """The widths of windows, in pixels."""
 
-WIDE: Final = ("home", "runs", "run", "run-failed", "run-asking", "approvals", "publish")
+WIDE: Final = ("home", "servers", "runs", "run", "run-failed", "run-asking", "approvals", "publish")
 """The pages that are photographed in a wide window, too."""
 
 SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")

@@ -50,6 +50,7 @@ def test_an_invitation_has_what_a_user_needs(page: Page, site: str) -> None:
 
     page.reload()
     expect(page.get_by_label("The text to hand over")).to_have_count(0)
+    page.locator("summary", has_text="More").last.click()
     page.get_by_role("button", name="Disable").click()
     expect(page.get_by_role("status")).to_contain_text("ann: disable")
 
@@ -137,20 +138,20 @@ def test_what_is_wrong_says_what_helps(page: Page, tmp_path: Path, site: str, fi
     page.goto(f"{site}modules")
     expect(page.get_by_role("row", name="broken failing")).to_be_visible()
     page.goto(f"{site}admin/doctor")
-    warning = page.locator("#found .problem", has_text="Cursor has servers whose programs")
+    warning = page.locator("#found .problem", has_text="1 server cannot start: it")
     failed = page.locator("#found .problem", has_text="Server broken")
     expect(failed).to_contain_text("Server broken Cannot be started: there is no command")
-    warning.get_by_role("link", name="Import its servers").click()
+    warning.get_by_role("link", name="Import and connect Cursor").click()
     expect(page.get_by_role("row", name="/nowhere")).to_be_visible()
     page.goto(f"{site}admin/doctor")
-    row = page.get_by_role("row", name="has 1 other server")
-    expect(row.locator("code").first).to_have_text("ideabridge servers import cursor --move")
+    expect(warning).to_contain_text("Has 1 other server")
+    expect(warning.locator("code").first).to_have_text("ideabridge servers import cursor --move")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    row.get_by_role("button", name="Copy ideabridge servers import cursor --move").click()
-    expect(row.get_by_role("button", name="Copied")).to_be_visible()
+    warning.get_by_role("button", name="Copy ideabridge servers import cursor --move").click()
+    expect(warning.get_by_role("button", name="Copied")).to_be_visible()
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == "ideabridge servers import cursor --move"
-    row.get_by_role("link", name="Cursor", exact=True).click()
+    warning.get_by_role("link", name="Cursor", exact=True).click()
     expect(page.get_by_role("heading", name="Assistants", exact=True)).to_be_visible()
 
 

@@ -125,8 +125,23 @@ def test_on_a_phone_no_title_covers_its_time(page: Page, site: str) -> None:
     assert title_ends <= time_begins + 1
 
 
-def test_the_menu_of_a_phone_leads_home_and_closes(page: Page, site: str) -> None:
+def test_the_rooms_fit_on_one_line_of_a_phone(page: Page, site: str) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{site}runs")
+    rooms = page.get_by_role("navigation", name="Pages")
+    home = rooms.get_by_role("link", name="Home")
+    first = home.bounding_box()
+    last = rooms.get_by_text("More").bounding_box()
+    assert first is not None
+    assert last is not None
+    assert abs(first["y"] - last["y"]) <= 2
+    home.click()
+    expect(page).to_have_url(f"{site}home")
+    expect(home).to_have_attribute("aria-current", "page")
+
+
+def test_the_menu_of_the_narrowest_phone_leads_home_and_closes(page: Page, site: str) -> None:
+    page.set_viewport_size({"width": 320, "height": 800})
     page.goto(f"{site}runs")
     more = page.get_by_role("navigation", name="Pages").locator("summary")
     home = page.get_by_role("navigation", name="Pages").get_by_role("link", name="Home")

@@ -403,13 +403,16 @@ def test_the_doctor_checks_the_running_server(page: Page, shop_site: tuple[str, 
     for topic, text in (
         ("Own tools", "list_orders"),
         ("Data", "1 queued"),
-        ("Other assistants", "Cursor"),
     ):
         expect(
             page.get_by_role("row").filter(
                 has=page.get_by_role("rowheader", name=topic, exact=True)
             )
         ).to_contain_text(text)
+
+    page.get_by_text("Other assistants (").click()
+    others = page.get_by_role("listitem").filter(has_text="Other assistants")
+    expect(others.get_by_text("Cursor")).to_be_visible()
 
 
 def test_a_keyboard_reaches_the_content_first_and_decides(

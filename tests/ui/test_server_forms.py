@@ -559,7 +559,7 @@ def test_a_server_replaces_another_one_only_if_that_is_ticked(
     cursor.write_text('{"mcpServers": {"tool": {"command": "second"}}}', encoding="utf-8")
     page.goto(f"{site}servers/import?host=cursor")
     row = page.get_by_role("row", name="tool")
-    expect(row).to_contain_text("another server has this name, and starts first")
+    expect(row).to_contain_text("replaces the server of this name, which starts first")
     expect(row.get_by_label("Replace tool")).not_to_be_checked()
     page.get_by_role("button", name="Import").click()
     expect(page.get_by_role("alert")).to_contain_text("tick the servers")

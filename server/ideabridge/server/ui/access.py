@@ -107,7 +107,7 @@ _SYSTEMS: Final = (
 
 _READS_ONLY: Final = (
     "You may read this page, but not change anything: a change needs a session. Run `ideabridge "
-    "ui --link HOST:PORT` on the machine of this server, and open the link that it prints."
+    "ui --link HOST:PORT` on the machine of this ideabridge, and open the link that it prints."
 )
 
 _POLICY: Final = (
@@ -232,7 +232,9 @@ class NotTheOwnerError(IdeabridgeError):
 def expect_manager(visitor: Visitor) -> None:
     """Raise `NotAManagerError` unless the visitor is the owner or an admin."""
     if not visitor.manages:
-        raise NotAManagerError("only the owner of the store and admins may see or change this")
+        raise NotAManagerError(
+            "only the owner of this ideabridge and admins may see or change this"
+        )
 
 
 def expect_owner(visitor: Visitor) -> None:

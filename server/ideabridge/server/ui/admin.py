@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ from ideabridge.server.ui.access import (
 from ideabridge.server.ui.server_forms import file_to_change
 from ideabridge.server.ui.site import Handler, Site
 from ideabridge.server.views import checks
-from ideabridge.server.views.checks import Findings
+from ideabridge.server.views.checks import CheckResult, Findings
 from ideabridge.tools.encoding import decode, encode_text, number_or_none
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import counted, size_text
@@ -129,7 +130,7 @@ class AdminPages:
             facts=[
                 ("Program", f"{programs}, Python {platform.python_version()}"),
                 ("Database", store.engine()),
-                ("Store", place),
+                ("Data", place),
                 ("Runs", runs),
                 ("Model", mind),
                 ("Approval", _approval(configuration)),
@@ -167,7 +168,13 @@ class AdminPages:
         if visitor_of(request).caller == LOCAL:
             checks.check_hosts(findings, bridge.configuration.project)
 
-        return self._site.page(request, "doctor.html", found=findings, host_title=host_title)
+        return self._site.page(
+            request,
+            "doctor.html",
+            concerns=_concerns(findings.found),
+            fine=[one for one in findings.found if one.state == "ok" and not one.is_unused],
+            host_title=host_title,
+        )
 
     async def show_user(self, request: Request) -> Response:
         """Show one user, with the user's tokens and the settings that can be changed."""
@@ -190,7 +197,7 @@ class AdminPages:
         reloading = self._site.front.reloading
         if file is None or reloading is None:
             raise ArgumentError(
-                "this server was started by a program that gives it its configuration, so its "
+                "this ideabridge was started by a program that gives it its configuration, so its "
                 "limits cannot be changed here"
             )
 
@@ -277,6 +284,51 @@ class AdminPages:
 
 
 @dataclass(frozen=True, slots=True)
+class Concern:
+    """What the checks found about one topic, such as an assistant, that is not fine.
+
+    Attributes:
+        results: the results, at least one: what is wrong, then warnings, then what is not set up.
+    """
+
+    results: list[CheckResult]
+
+    @property
+    def topic(self) -> str:
+        """The topic of the results."""
+        return self.results[0].topic
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The kind of the topic, and its name; see `CheckResult.parts`."""
+        return self.results[0].parts
+
+    @property
+    def state(self) -> str:
+        """The worst state of the results: `wrong`, `warning` or `ok`."""
+        return self.results[0].state
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether something is not set up."""
+        return any(result.is_unused for result in self.results)
+
+
+def _concerns(results: Sequence[CheckResult]) -> list[Concern]:
+    """Return the results that are not fine, with those of one topic together."""
+    by_topic: dict[str, list[CheckResult]] = {}
+    for result in results:
+        if result.state != "ok" or result.is_unused:
+            by_topic.setdefault(result.topic, []).append(result)
+
+    order = ["wrong", "warning", "ok"]
+    return [
+        Concern(sorted(found, key=lambda result: order.index(result.state)))
+        for found in by_topic.values()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class UserRow:
     """A user in the list.
 
@@ -350,12 +402,20 @@ _CHANGED_LIMITS: Final = (
 )
 
 
+_GROUPED: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+"""A number with commas between its groups of three digits. In another place, a comma may stand for
+a decimal point.
+"""
+
+
 def _limit_fields(limits: Limits) -> list[LimitField]:
     written = limits.model_dump()
     fields: list[LimitField] = []
     for limit in _CHANGED_LIMITS:
         value = written[limit.key]
         text = "" if value is None else encode_text(value)
+        if isinstance(value, int):
+            text = f"{value:,}"
         fields.append(LimitField(limit, text))
     return fields
 
@@ -395,8 +455,9 @@ def _number_of(text: str, limit: ChangedLimit) -> int | float | None:
     """
     if not text and limit.may_be_empty:
         return None
+    digits = text.replace(",", "") if _GROUPED.fullmatch(text) else text
     try:
-        number = number_or_none(decode(text, what=limit.label))
+        number = number_or_none(decode(digits, what=limit.label))
     except IdeabridgeError:
         number = None
     if number is None:

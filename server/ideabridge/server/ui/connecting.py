@@ -117,6 +117,12 @@ class ClientEntries:
         entries = [self._entry(host, words) for host in HOSTS if "user" in host.scopes()]
         return sorted(entries, key=lambda entry: not entry.is_here)
 
+    def may_connect(self, host: Host) -> bool:
+        """Return whether the page can connect a host that is not connected. This method blocks."""
+        if self._site.workspace is not None or "user" not in host.scopes():
+            return False
+        return self._entry(host, self._words()).state in ("missing", "other")
+
     def _entry(self, host: Host, words: list[str]) -> ClientEntry:
         file = host.target(self._environment, "user")
         entry = host.entry(words)

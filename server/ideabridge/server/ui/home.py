@@ -22,6 +22,7 @@ from ideabridge.server.ui.connecting import ClientEntries, ClientEntry
 from ideabridge.server.ui.playground import EXAMPLE_PLAN
 from ideabridge.server.ui.run_rows import RunRows
 from ideabridge.server.ui.runs import PAGE as PAGE_OF_RUNS
+from ideabridge.server.ui.server_forms import has_servers_to_import
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.records import ListedStatus, listed_runs
 from ideabridge.server.views.shown import PAGE
@@ -114,11 +115,15 @@ class HomePage:
         if is_new and self._site.workspace is None:
             connections = await anyio.to_thread.run_sync(self._connections.all, visitor)
 
+        has_imports = is_new and await anyio.to_thread.run_sync(
+            has_servers_to_import, self._bridge.configuration, visitor
+        )
         return self._site.page(
             request,
             "home.html",
             unused_files=self._site.unused_files(visitor),
             is_new=is_new,
+            has_imports=has_imports,
             connections=connections,
             example=EXAMPLE_PLAN,
             cards=cards,

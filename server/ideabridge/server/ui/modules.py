@@ -25,7 +25,12 @@ from ideabridge.server.hosts.entries import started_by
 from ideabridge.server.hosts.host import HostFileError
 from ideabridge.server.ui.access import Visitor, expect_manager, form_of, visitor_of
 from ideabridge.server.ui.forms import fields_of, number_from, read_fields, with_values
-from ideabridge.server.ui.server_forms import LatestChange, is_changed_here, latest_change
+from ideabridge.server.ui.server_forms import (
+    LatestChange,
+    has_servers_to_import,
+    is_changed_here,
+    latest_change,
+)
 from ideabridge.server.ui.showing import light
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.trials import page_after, trial_of
@@ -46,6 +51,9 @@ _NAMED_TOOLS: Final = 12
 _MOST_LINES: Final = 100
 """Maximum number of lines of a log on one page."""
 
+_LAST_LINES: Final = 3
+"""Number of the last lines of the log that the page of a failing server shows."""
+
 _NEWEST: Final = 500
 """Number of the newest runs, and of the newest direct calls, among which the list looks for the
 latest use of each server.
@@ -56,8 +64,10 @@ _RETRY_SECONDS: Final = 10.0
 requested.
 """
 
+_ONLY_READS: Final = "only reads"
+
 _HINTS: Final = (
-    ("readOnlyHint", True, "only reads"),
+    ("readOnlyHint", True, _ONLY_READS),
     ("destructiveHint", True, "can overwrite or delete"),
     ("destructiveHint", False, "deletes nothing"),
     ("idempotentHint", True, "can be repeated"),
@@ -117,6 +127,11 @@ class ToolRow:
         """The names of the tool's parameters."""
         return parameters_text(self.tool.parameters)
 
+    @property
+    def further_hints(self) -> list[str]:
+        """The hints without the one that explains why the tool runs without asking."""
+        return [hint for hint in self.hints if not self.trusts or hint != _ONLY_READS]
+
 
 @dataclass(frozen=True, slots=True)
 class LogView:
@@ -155,6 +170,9 @@ class ModulePages:
         visitor = visitor_of(request)
         statuses = self._site.servers(visitor)
         rows = await anyio.to_thread.run_sync(self._rows, statuses, visitor)
+        has_imports = not rows and await anyio.to_thread.run_sync(
+            has_servers_to_import, self._bridge.configuration, visitor
+        )
         change: LatestChange | None = None
         problems = [*self._site.unused_files(visitor)]
         if visitor.manages and visitor.may_change:
@@ -169,6 +187,7 @@ class ModulePages:
             "modules.html",
             unused_files=problems,
             rows=rows,
+            has_imports=has_imports,
             own=len(self._tools(OWN, visitor)),
             own_name=OWN,
             change=change,
@@ -244,8 +263,15 @@ class ModulePages:
             if words.casefold() in f"{tool.name} {tool.description}".casefold()
         ]
         module = None
+        log_end: list[str] = []
         if name in self._bridge.modules:
             module = self._bridge.modules[name]
+            status = module.status()
+            if visitor.manages and light(status) == "failing":
+                lines = await anyio.to_thread.run_sync(self._log_lines, name)
+                # The page already shows the error.
+                texts = [line.text for line in lines if line.text != status.error]
+                log_end = texts[-_LAST_LINES:]
 
         return self._site.page(
             request,
@@ -258,6 +284,7 @@ class ModulePages:
             # Show the last output only to the owner and admins, because it might contain arguments
             # from any caller.
             words=module.last_words if module is not None and visitor.manages else [],
+            log_end=log_end,
             asked=words,
             rows=[tool_row(self._bridge, tool) for tool in tools[first : first + _MOST_TOOLS]],
             count=len(tools),
@@ -267,6 +294,7 @@ class ModulePages:
             is_changed_here=is_changed_here(self._bridge.configuration, name),
             starts=_started_by(module) if module is not None and visitor.manages else "",
             remedy="" if module is None else _remedy(module.status()),
+            must_be_edited=module is not None and _must_be_edited(module.status()),
             first=first,
             following=first + _MOST_TOOLS if len(tools) > first + _MOST_TOOLS else None,
         )
@@ -299,13 +327,8 @@ class ModulePages:
         view = LogView(
             request.query_params.get("q", "").strip(), request.query_params.get("level", "")
         )
-        file = self._bridge.configuration.log_file_of(name)
-        lines: list[ServerLogLine] = []
-        if file is not None:
-            reader = ServerLogReader(file)
-            read = await anyio.to_thread.run_sync(lambda: [*reader.earlier(), *reader.new()])
-            lines = [line for line in read if view.shows(line)]
-
+        read = await anyio.to_thread.run_sync(self._log_lines, name)
+        lines = [line for line in read if view.shows(line)]
         return self._site.page(
             request,
             "module_log.html",
@@ -314,8 +337,18 @@ class ModulePages:
             levels=LEVELS,
             lines=lines[: -_MOST_LINES - 1 : -1],
             more=max(0, len(lines) - _MOST_LINES),
-            is_kept=file is not None,
+            is_kept=self._bridge.configuration.log_file_of(name) is not None,
         )
+
+    def _log_lines(self, name: str) -> list[ServerLogLine]:
+        """Return the lines of a server's log, oldest first, or no lines if no log is kept. This
+        method blocks.
+        """
+        file = self._bridge.configuration.log_file_of(name)
+        if file is None:
+            return []
+        reader = ServerLogReader(file)
+        return [*reader.earlier(), *reader.new()]
 
     async def call(self, request: Request) -> Response:
         """Call one tool, as a plan with one call. The plan is recorded, and asks for approval like
@@ -420,6 +453,11 @@ def _remedy(status: ModuleStatus) -> str:
         "ideabridge reaches this server at an address. Check that it is running, and that the "
         "address and the headers are right, and try again."
     )
+
+
+def _must_be_edited(status: ModuleStatus) -> bool:
+    """Return whether a server cannot start before a person corrects its command or settings."""
+    return status.state == "unusable" or (status.kind == "stdio" and status.state == "failed")
 
 
 def _started_by(module: Module) -> str:

@@ -72,12 +72,14 @@ from ideabridge.server.hosts.table import HOSTS, Host, find_host, host_title
 from ideabridge.server.ui.access import (
     FormFields,
     NotTheOwnerError,
+    PageLink,
     Visitor,
     expect_manager,
     expect_owner,
     form_of,
     visitor_of,
 )
+from ideabridge.server.ui.connecting import ClientEntries
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.typed_server import (
     LABELS,
@@ -273,6 +275,7 @@ class ServerForms:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._bridge = site.bridge
+        self._connections = ClientEntries(site)
         self._drafts = _Drafts[ServerDraft]()
         self._refused = _Drafts[RefusedForm]()
 
@@ -689,7 +692,7 @@ class ServerForms:
         """Show the hosts that have files on this machine, and the servers of one of them."""
         visitor = visitor_of(request)
         expect_owner(visitor)
-        hosts = await anyio.to_thread.run_sync(self._hosts_here)
+        hosts = await anyio.to_thread.run_sync(hosts_with_files, self._bridge.configuration)
         chosen = request.query_params.get("host", "")
         if not chosen and hosts:
             chosen = hosts[0].name
@@ -712,8 +715,13 @@ class ServerForms:
 
     async def take_over(self, request: Request) -> Response:
         """Import the servers that somebody has ticked."""
-        told = await self._changed(partial(self._import, visitor_of(request), form_of(request)))
-        return self._site.back(request, "/modules", told)
+        form = form_of(request)
+        message = await self._changed(partial(self._import, visitor_of(request), form))
+        host = find_host(form.get("host"))
+        link: PageLink | None = None
+        if await anyio.to_thread.run_sync(self._connections.may_connect, host):
+            link = PageLink(f"/assistants#client-{host.name}", f"Connect {host.title}")
+        return self._site.back(request, "/modules", message, link=link)
 
     def _import(self, visitor: Visitor, form: FormFields) -> str:
         expect_owner(visitor)
@@ -738,12 +746,6 @@ class ServerForms:
         plan.record(written)
         servers = counted(len(plan.adoptions), "server")
         return f"{servers} of {plan.host.title} copied: {', '.join(names)}."
-
-    def _hosts_here(self) -> list[Host]:
-        environment = HostEnvironment(project=self._bridge.configuration.project.absolute())
-        return [
-            host for host in HOSTS if any(file.path.exists() for file in host.files(environment))
-        ]
 
     def _plan(self, host: Host, names: Sequence[str]) -> ServerImport:
         project = self._bridge.configuration.project.absolute()
@@ -797,7 +799,7 @@ class ServerForms:
         path = file_to_change(self._bridge.configuration)
         if path is None or self._site.front.reloading is None:
             raise NoServersFileError(
-                "this server was started by a program that gives it its configuration, so its "
+                "this ideabridge was started by a program that gives it its configuration, so its "
                 "servers cannot be changed here"
             )
         is_own = path == user_file() or is_user_file(path)
@@ -915,6 +917,17 @@ def _written(planned: PlannedEntry, stored_in: str | None) -> Written:
         "edit the server.",
     )
     return Written("\n".join(lines), missing)
+
+
+def hosts_with_files(configuration: Configuration) -> list[Host]:
+    """Return the hosts that have files on this machine. This function blocks."""
+    environment = HostEnvironment(project=configuration.project.absolute())
+    return [host for host in HOSTS if any(file.path.exists() for file in host.files(environment))]
+
+
+def has_servers_to_import(configuration: Configuration, visitor: Visitor) -> bool:
+    """Return whether a visitor can import servers of a host. This function blocks."""
+    return visitor.is_owner and bool(hosts_with_files(configuration))
 
 
 def _edits(path: Path) -> list[RecordedEdit]:

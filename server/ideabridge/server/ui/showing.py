@@ -326,6 +326,20 @@ def capital(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
+_QUOTED_NAME: Final = re.compile(r"'([^']+)'")
+
+
+def reason(text: str) -> Markup:
+    """Return a reason as a sentence of its own, with names in bold instead of quotes."""
+    parts = _QUOTED_NAME.split(capital(text))
+    shown = [
+        Markup("<b>{}</b>").format(part) if place % 2 else Markup.escape(part)
+        for place, part in enumerate(parts)
+    ]
+    end = "" if text.endswith((".", "…")) else "."
+    return Markup().join([*shown, end])
+
+
 def as_read_by(text: str, reader: str) -> str:
     """Return `deciders_as_read_by` as a filter of templates."""
     return deciders_as_read_by(reader, text)
@@ -381,6 +395,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "run_name": run_name,
     "as_read_by": as_read_by,
     "capital": capital,
+    "reason": reason,
     "answered": answered,
     "answerer": answerer,
 }

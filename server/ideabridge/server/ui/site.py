@@ -257,6 +257,7 @@ class Site:
         message: str = "",
         *,
         kind: Literal["good", "ask"] = "good",
+        link: PageLink | None = None,
     ) -> Response:
         """Redirect the visitor to a page of this site, with a message.
 
@@ -265,9 +266,10 @@ class Site:
             page: the path of the page after the prefix of this site.
             message: the message, or "".
             kind: `ask` if the message says that something still has to be done.
+            link: where the message leads, or None.
         """
         if message:
-            visitor_of(request).notes.append(Note(kind, message))
+            visitor_of(request).notes.append(Note(kind, message, link))
         return RedirectResponse(f"{self.prefix}{page}", 303)
 
     def changing(self, work: Callable[[Request], Awaitable[Response]]) -> Handler:

@@ -559,9 +559,9 @@ def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer
     if others:
         findings.add(
             f"client {host.name}",
-            "has servers whose programs do not exist, are not executable, or are not on this "
-            f"PATH: {joined(others, 5)}",
+            f"{counted(len(others), 'server')} cannot start: {joined(others, 5)}",
             warning=True,
+            hint="A program must exist, be executable, and be on this PATH.",
         )
 
 
