@@ -78,7 +78,7 @@ class Doubts:
             self.approved += other.approved
 
     def approve(self, by: str, edited: JSONObject | None) -> None:
-        """Record that someone who was shown every reason to ask has approved the call.
+        """Record that someone has approved the call after seeing every reason to ask.
 
         Args:
             by: who approved the call.

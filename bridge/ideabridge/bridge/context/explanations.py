@@ -143,8 +143,8 @@ class Explanation:
 
     @property
     def holder(self) -> str | None:
-        """A string that identifies the object to which the value belongs, within a result. Members
-        of the same object belong together.
+        """A string that identifies the object, within a result, that the value is a member of.
+        Members of the same object belong together.
         """
         path = operand_path(self.origin) if self.origin is not None else ()
         if path[:1] == ("results",) and len(path) > 2:

@@ -129,10 +129,10 @@ class Mind(Protocol):
     `Mind`.
 
     The pieces are the text of one Solution as the mind writes it. A call starts as soon as its
-    object is complete, so the calls of a mind that streams start earlier than the calls of a mind
-    that returns its whole answer in one piece. A program starts when the answer is complete. An
-    exception ends the answer early: the calls proposed so far remain, and the next Request reports
-    the exception. A `MindError` ends the run.
+    object is complete, so calls start earlier if the mind streams its answer than if it returns the
+    whole answer in one piece. A program starts when the answer is complete. An exception ends the
+    answer early: the calls proposed so far remain, and the next Request reports the exception. A
+    `MindError` ends the run.
     """
 
     @property

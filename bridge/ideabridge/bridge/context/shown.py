@@ -283,8 +283,8 @@ class _Writes:
     paths: dict[Path, tuple[int, bool]] = field(default_factory=dict[Path, tuple[int, bool]])
 
     def outermost(self) -> Iterator[tuple[Path, int, bool]]:
-        """Yield (path, its last writer, whether that writer is a call to the reading tool) for
-        every path that is not inside another path.
+        """Yield (path, its last writer, whether this is a call to the reading tool) for every path
+        that is not inside another path.
         """
         top: Path | None = None
         last = -1

@@ -62,8 +62,8 @@ class Catalogue:
         real_tools = [tool.real for tool in passing if tool.is_changed]
         unshown = [*real_tools, *self._unlisted]
 
-        # If several tools have the same origin, the last one counts. Tools that only pass their
-        # calls on come first, so that they never replace the tool that they pass calls to.
+        # If several tools have the same origin, the last one counts. Tools that only forward their
+        # calls come first, so that they never replace the tool that receives the calls.
         by_origin = [*passing, *unshown, *own]
         self._by_origin: dict[ToolKey, Tool] = {tool.origin: tool for tool in by_origin}
         self._by_key: dict[ToolKey, Tool] = dict(self._listed)
@@ -86,8 +86,8 @@ class Catalogue:
                 self._by_key.setdefault((tool.module, tool.remote_name), tool)
 
     def _index_unshown(self, tools: list[Tool]) -> None:
-        """Index the tools that calls can name but that are not shown to anybody. The listed tools
-        take precedence, because they are indexed first.
+        """Index the unlisted tools, which calls can name although nobody is shown them. The listed
+        tools take precedence, because they are indexed first.
         """
         shown_names = frozenset(self._by_name)
         for tool in tools:
@@ -224,8 +224,8 @@ class Catalogue:
 
         misleading: set[str] = set()
         if len({tool.key for tool in alike}) == 1:
-            # The only candidate is not offered under its own name, because another tool, which is
-            # missing, has that name.
+            # The only candidate is not offered under its own name, because another (missing) tool
+            # has that name.
             misleading = {tool.name for tool in alike if tool.name != _own_name(tool)}
 
         candidates = [other for other in self._by_name if other not in misleading]

@@ -168,8 +168,8 @@ def decider_text(event: JSONObject) -> str:
     journal stores it.
 
     If a grant or a standing rule approved the call, nobody was asked about it, so the phrase names
-    the grant or the rule. Return "" if the journal does not say who decided, or says so in a form
-    that this version does not know.
+    the grant or the rule. Return "" if the journal does not say who decided, or uses a form unknown
+    to this version.
     """
     try:
         by = read_decider(event.get("by"))
@@ -273,8 +273,8 @@ class RunStarted(Journaled):
     `mind` is the name of the mind, or None if the caller answers turn by turn. `why` says why that
     mind was chosen. `idea` is the id of the idea from which the run was made. `traceparent` is the
     trace of the request that asked for the run (W3C Trace Context). `bound` contains, for each
-    module that the run can call, a digest of the definition with which the module is started; see
-    `Binding`. Journals from earlier versions do not have `bound`.
+    module that the run can call, a digest of the module's start definition; see `Binding`. Journals
+    from earlier versions do not have `bound`.
     """
 
     name: ClassVar[str] = "run_started"
@@ -334,8 +334,8 @@ class RequestMade(Journaled):
 @dataclass(frozen=True, slots=True)
 class CallProposed(Journaled):
     """The mind listed a call. `place` is set if several instances share the place of a call in a
-    plan. If no recorded run reached the line in a published program that makes this call,
-    `unreached` is the number of that line.
+    plan. `unreached` is the line of a published program that makes this call, if no recorded run
+    reached that line.
     """
 
     name: ClassVar[str] = "call_proposed"
@@ -560,8 +560,7 @@ class CallFinished(OfCall):
     - `RunEnded` ends every call in the run, and `SolutionCancelled` the calls in the Solution that
       have not started.
     - A call that cannot run (it is malformed, a rule denies it, a value that it reads is missing,
-      or its group is decided) ends with the event from which the machine learns that the call
-      cannot run.
+      or its group is decided) ends with the event that rules it out.
     """
 
     name: ClassVar[str] = "call_finished"

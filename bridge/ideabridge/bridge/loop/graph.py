@@ -443,8 +443,8 @@ class Graph:
     def _foresee(self, call: Call, *, briefly: bool) -> None:
         """Check a call's parameters in advance, using the values that its references already have.
 
-        A call that depends on a test, or that runs for each item of a list that is unknown or
-        empty, might not run at all. Such a call is checked only when its turn comes.
+        A call might not run at all if it depends on a test, or if it runs for each item of an
+        unknown or empty list. Such a call is checked only when its turn comes.
         """
         tool = call.tool
         if tool is None or not call.reads or self.explained is not None:
@@ -1112,7 +1112,7 @@ def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
 def emission(
     data: Mapping[int, Iterable[int]], listed: Mapping[int, Iterable[int]]
 ) -> list[list[int]]:
-    """Return an order of all calls in which data flows forwards, and in which the listed order is
+    """Return an order of all calls. In this order, data flows forwards, and the listed order is
     kept wherever data allows it.
 
     Args:

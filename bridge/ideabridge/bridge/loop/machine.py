@@ -344,7 +344,7 @@ class Machine:
 
     @property
     def open_rooms(self) -> Collection[ExecutionKey]:
-        """The executions that rooms answer and that have not ended."""
+        """The unfinished executions that rooms answer."""
         return self._tick.rooms.keys() if self._tick is not None else ()
 
     @property

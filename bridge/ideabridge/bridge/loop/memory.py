@@ -53,8 +53,8 @@ class Memory:
 
     def __init__(self, documents: dict[str, JSONObject]) -> None:
         self._documents = documents
-        # For each instance, a results object that is referred to only here, so that a result can be
-        # added without copying the object.
+        # Maps each instance to its results object. Nothing else refers to this object, so a result
+        # can be added without copying it.
         self._results: dict[str, JSONObject] = {}
         self.base: dict[str, JSONObject] = dict(documents)
         self.log: list[Write] = []

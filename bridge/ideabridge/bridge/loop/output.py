@@ -292,8 +292,8 @@ class Readiness:
 
 
 def resolved_call(progress: Progress) -> JSONObject:
-    """Return the call with its references resolved. This is the form that people and policies see
-    and that decisions are bound to.
+    """Return the call with its references resolved. People and policies see this form, and
+    decisions are bound to it.
     """
     if not progress.call.has_each:
         return executed_call(progress, progress.items[0].parameters)

@@ -61,9 +61,9 @@ class Guidance:
         """Return a plan message with an additional member `standing`: a list with `{"place",
         "tool", "writes"?, "done"}` for each call.
 
-        If there are instances, `done` is the number of instances in which the call is done, `of` is
-        the number of all instances, and `not_done` lists some of the instances in which it is not
-        done. At the first step, the message is returned unchanged if no call in the plan is done.
+        If there are instances, `done` is the number of instances that have done the call, `of` is
+        the number of all instances, and `not_done` lists some of the others. At the first step, the
+        message is returned unchanged if no call in the plan is done.
         """
         plan = message.members or {"calls": message.value}
         if not isinstance(plan.get("calls"), list):
@@ -180,7 +180,7 @@ class Composer:
     Args:
         handlers: the handlers for each type of message.
         cache: composed schemas, shared with other runs.
-        latent: returns the keys of the tools that handlers added and that have no code.
+        latent: returns the keys of the tools without code that handlers added.
         program_schema: returns the schema of programs that call these tools, or None if programs
             are not offered.
     """

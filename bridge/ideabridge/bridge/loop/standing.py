@@ -41,7 +41,7 @@ def standing_tool(progress: Progress) -> StandingTool | None:
 
     No rule covers the following calls, so a person decides on each of them: a call that rests on
     assumptions, a call that someone has edited, a call whose tool is a task for a mind or opens a
-    room, and a call that runs the code of a tool other than the one that it names.
+    room, and a call that runs another tool's code.
     """
     call = progress.call
     tool = progress.tool

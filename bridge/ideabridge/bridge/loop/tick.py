@@ -993,8 +993,8 @@ class Tick:
         self._settle(progress, CallStatus.FAILED)
 
     def _fail_absent(self, progress: Progress, absent: Absent) -> None:
-        """End a call that reads a value which will never exist. If the reason is that a branch was
-        not taken, this is not an error.
+        """End a call because a value that it reads will never exist. If the reason is that a branch
+        was not taken, this is not an error.
         """
         if absent.why == "skipped":
             progress.error = {"kind": "skipped", "message": absent.message}

@@ -1,4 +1,4 @@
-"""Binding: decides which tools a run that was read from its journal can call in this process.
+"""Binding: decides which tools a run from a journal can call in this process.
 
 A run is bound to the modules as they were when it began: its `RunStarted` has a digest of the start
 definition of each module that its tools reach (`start_definitions`). While the run waits, anything

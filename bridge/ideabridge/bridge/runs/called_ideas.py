@@ -69,7 +69,7 @@ def cycle_through(
     """
     # A call to another version of the same name is not a cycle, because a version never changes.
     own_modules = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
-    # The plans that are still to be examined, each paired with the chain of ideas that leads to it.
+    # The plans that have not been examined yet, each with the chain of ideas that leads to it.
     waiting: list[tuple[list[str], list[WrittenCall]]] = [([name], list(calls))]
     visited: set[tuple[str, int]] = set()
     while waiting:
@@ -87,7 +87,7 @@ def cycle_through(
 
 
 def called_ideas(store: Store, calls: Iterable[WrittenCall]) -> Iterator[Publication]:
-    """Yield the publications that the calls name and that exist."""
+    """Yield the publications that the calls name, skipping names without a publication."""
     for call in calls:
         if not is_idea(call.module):
             continue

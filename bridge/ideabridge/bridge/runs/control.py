@@ -64,8 +64,7 @@ class Control:
         self._store = services.store
         self._in_force = services.in_force
         self._registry = registry
-        # The keys of the decisions that other processes have submitted and that this process is now
-        # applying.
+        # The keys of the decisions from other processes that this process is now applying.
         self._taking: set[str] = set()
 
     async def cancel(self, run_id: str, caller: Viewer, reason: str) -> Run:
@@ -109,7 +108,7 @@ class Control:
         `Bridge.decide` for details and errors.
         """
         with contextlib.suppress(InterruptedRunError):
-            # If another process drives the run, it is that process whose rules apply.
+            # If another process drives the run, the rules of that process apply.
             await self._services.writer.patiently(run.root.follow_configuration)
 
         deadline = anyio.current_time() + ANSWERS_SECONDS
@@ -258,9 +257,7 @@ class Control:
             self._store.requests.answer(key, error)
 
     async def left_by_driver(self, run: Run) -> None:
-        """Wait briefly for another process to release the lease of a run that has come to rest in
-        that process.
-        """
+        """Wait briefly until another process releases the lease of a run that is at rest there."""
         # Do not wait long, because a process that is asking its approver keeps the lease. A run
         # that waits for a solution is different: its process releases the lease with the next
         # write, and an answer that arrives before that write would be lost, so wait longer.

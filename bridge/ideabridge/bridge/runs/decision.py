@@ -44,7 +44,7 @@ run decides as above.
 
 `MOST_TAKEN_UP` limits how often a run that crashes its processes is taken up. The row counts how
 often it was taken up since the journals of the run and its rooms last grew. A process that shuts
-down sets the count of the runs that it drives back to 0 (`Runs.release`).
+down resets the counts of its runs to 0 (`Runs.release`).
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ LISTED_SESSIONS: Final = 5
 """Maximum number of sessions in a list."""
 
 _SEARCHED_SESSIONS: Final = 100
-"""The number of latest sessions that are searched for the session that `session` refers to."""
+"""The number of latest sessions among which the reference `session` is resolved."""
 
 SESSION: Final = "session"
 """The reference to the latest session."""

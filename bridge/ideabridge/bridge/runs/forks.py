@@ -363,8 +363,7 @@ def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
     instances: dict[str, JSONObject] = {}
     state_schemas: dict[str, JSONObject] = {}
     messages = read_context(started.context)
-    # Read the messages backwards, so that the first input and the first text are the ones that
-    # count.
+    # Read the messages backwards, so that the first input and the first text count.
     for message in reversed(messages):
         if message.type == "input" and not message.instance:
             input_value = message.members

@@ -1,6 +1,4 @@
-"""Idea needs: finds the tools and ideas that a published idea needs and that are missing in this
-process.
-"""
+"""Idea needs: finds missing tools and ideas that a published idea needs in this process."""
 
 from __future__ import annotations
 

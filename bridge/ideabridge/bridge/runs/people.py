@@ -227,8 +227,8 @@ def _pending_as(machine: Machine, approval: str) -> Question | None:
 
 
 def _denied(machine: Machine, approval: str) -> str:
-    """Return the part of an error message that says who denied the call that the approval is about,
-    or "" if nobody denied it.
+    """Return the part of an error message that says who denied an approval's call, or "" if nobody
+    denied it.
     """
     number = _CALL.match(approval)
     place = int(number[1]) if number is not None else len(machine.history)

@@ -77,7 +77,7 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
     belong to the other arguments.
 
     Args:
-        plan: the plan, in which literals that became parameters are references, and followed values
+        plan: the plan. Literals that became parameters are references in it, and followed values
             are still literals.
         arguments: the arguments that the caller passes.
         schema: the schema of the arguments.

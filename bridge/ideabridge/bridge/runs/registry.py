@@ -76,7 +76,7 @@ from ideabridge.tools.names import counted
 from ideabridge.tools.threads import compute_in_thread
 
 _AT_HAND = 256
-"""The number of runs in memory above which runs that have ended or are waiting are dropped."""
+"""If more runs than this are in memory, runs that have ended or are waiting are dropped."""
 
 _FIRST_EVENTS: Final = 2
 """Maximum number of events that a run can begin with: its start and, for a plan, its Solution."""
@@ -162,7 +162,7 @@ class Registry:
         self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._kept: dict[str, Run] = {}
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
-        # Journals that a thread has read, for runs that are about to be resumed.
+        # Journals of runs that are about to be resumed. A thread has read them.
         self._read: dict[str, _ReadJournal] = {}
         # Locks for reading journals in threads, keyed by the id of the outermost run.
         self._reading: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
@@ -605,9 +605,9 @@ class Registry:
     # -- what becomes of a run ---------------------------------------------------------------------
 
     def hand_off(self, run: Run, record: RunRecord, purpose: Purpose) -> Run:
-        """Let `decide_next` choose the outcome for a run that was read from its journal and that
-        this process does not drive, and perform this outcome. If the journal has grown, read the
-        run again. Return the run.
+        """Perform the outcome that `decide_next` chooses for a run. The run was read from its
+        journal, and this process does not drive it. If the journal has grown, read the run again.
+        Return the run.
         """
         facts = self._facts_of(run, record, purpose)
         step = decide_next(facts)
@@ -687,7 +687,7 @@ class Registry:
         )
 
     def bind(self, run: Run) -> Binding:
-        """Record which tools a run that was read from its journal can call in this process."""
+        """Record which tools a run from a journal can call in this process."""
         is_same = run.made_under == self._in_force.fingerprint
         binding = Binding(
             run.machine,

@@ -265,8 +265,8 @@ class Rooms:
                 return
 
     def _cancel(self, run: Run, room: Run, reason: str) -> None:
-        # Keep the rooms that are ending, because the events of the run count as unwritten until
-        # these rooms have written that they ended.
+        # Keep the rooms that are ending, because the run's events count as unwritten until these
+        # rooms have written their end.
         run.ending = [
             ending for ending in run.ending if ending.runner.is_behind or ending.is_being_left
         ]
@@ -320,8 +320,8 @@ def _start_clean_room(
     choice: Choice,
     admits: Callable[[Tool], bool],
 ) -> Start:
-    """Return the start of `solve` in a clean room. The room has only the tools that its parent has
-    and that the profile admits.
+    """Return the start of `solve` in a clean room. The room has only its parent's tools, as far as
+    the profile admits them.
     """
     task, data, schema = (
         effect.parameters.get(name) for name in ("task", "input", "output_schema")

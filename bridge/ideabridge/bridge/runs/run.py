@@ -137,7 +137,7 @@ skipped calls and notes.
 """
 
 _WRITTEN: Final = 64 * 1024
-"""Maximum size, in bytes, of a Solution whose original text is stored in addition to the form that
+"""Maximum size, in bytes, of a Solution whose original text is stored next to the form that
 satisfies its schema.
 """
 
@@ -349,9 +349,7 @@ class Run:
 
     @property
     def is_orphan(self) -> bool:
-        """True for a room whose call ended before the room did, if this process drives the run that
-        it belongs to.
-        """
+        """True for a room whose call ended before the room, if this process drives its parent."""
         parent = self.parent
         if parent is None or parent.runner.lost is not None:
             return False

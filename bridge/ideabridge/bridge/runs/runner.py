@@ -432,7 +432,7 @@ class Runner:
         self._notify(())
 
     def explain_own(self, error: Exception) -> JSONObject:
-        """Return the error that a mind sees for a call that failed in ideabridge's own code. A
+        """Return the error, as a mind sees it, for a call that failed in ideabridge's own code. A
         defect is logged, and the error says that it is a defect.
         """
         if isinstance(error, IdeabridgeError) and not isinstance(error, HandlerError):

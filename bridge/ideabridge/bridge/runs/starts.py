@@ -286,7 +286,7 @@ def start_solve(
 
 
 PLAN = "plan"
-"""The name that is recorded instead of a mind's name for a Solution that is an idea's plan."""
+"""The name that is recorded in place of a mind's name if a Solution is an idea's plan."""
 
 
 def start_solve_by(plan: Plan, begun: Start) -> Start:

@@ -205,8 +205,7 @@ class _Writing:
         return times
 
     def propose(self, calls: list[JSON], output: JSON = None) -> None:
-        # No mind was asked, so all that matters about the id of the Request is that no other step
-        # has it.
+        # No mind was asked, so the id of the Request only has to be unique among the steps.
         step = self.machine.step
         self.take(RequestMade(step, content_hash([self._digest, step])))
         self.take(SolutionProposed(calls, output))

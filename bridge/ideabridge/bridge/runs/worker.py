@@ -44,8 +44,8 @@ class Worker:
                 try:
                     claimed = await self._claim()
                 except StoreError:
-                    # The tasks that use the store report its error, so all that the worker does is
-                    # wait until the store works again.
+                    # The tasks that use the store report its error, so the worker only waits until
+                    # the store works again.
                     claimed = []
                 for run_id in claimed:
                     self._services.queue.claimed.add(run_id)

@@ -19,8 +19,8 @@ string itself. JSON never begins with `~`, and pieces are shorter than strings t
 row can never be mistaken for a row of a different kind.
 
 Events in journals refer to contents, too. Parts that many runs repeat (definitions of tools,
-settings, schemas) and parts that the ideas of a run also contain (messages, Solutions) are moved
-out of the event, and its column `parts` refers to them.
+settings, schemas), and parts of the run's ideas (messages, Solutions), are moved out of the event.
+Its column `parts` refers to them.
 """
 
 from __future__ import annotations

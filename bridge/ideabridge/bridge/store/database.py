@@ -47,8 +47,8 @@ SOLUTION_OF: Final = (
     "CASE WHEN ideas.solved IS NULL THEN ideas.solution "
     "ELSE (SELECT body FROM whole_contents AS solved WHERE solved.number = ideas.solved) END"
 )
-"""SQL that reads the text of an idea's Solution, from the idea's own row or from the content that
-the idea shares with the journal of its run.
+"""SQL that reads the text of an idea's Solution, either from the idea's own row or from the content
+shared with the journal of its run.
 """
 
 

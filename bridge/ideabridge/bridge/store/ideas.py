@@ -382,8 +382,8 @@ class Ideas:
         return row[0]
 
     def unknown(self, ref: str, caller: Viewer) -> UnknownIdeaError:
-        """Return the error that `get` raises for an idea that does not exist, or that the caller
-        must not know about.
+        """Return the error that `get` raises for an idea that does not exist or is hidden from the
+        caller.
         """
         name = ref
         with contextlib.suppress(UnknownPublicationError):
@@ -474,9 +474,10 @@ class Ideas:
         return None
 
     def _meta_for(self, number: int, first: IdeaMeta, caller: Viewer) -> IdeaMeta:
-        """Return an idea's metadata for a caller. The metadata comes from the idea's first save or,
-        if another caller's run made that save, from the caller's first run that made the same idea.
-        If there is no such run, the idea is published to the caller, and the metadata names no run.
+        """Return an idea's metadata for a caller. The metadata comes from the idea's first save. If
+        another caller's run made that save, the metadata comes from the caller's first run that
+        made the same idea. If there is no such run, the idea is published to the caller, and the
+        metadata names no run.
         """
         if caller is SEES_ALL or first.run is None:
             return first

@@ -257,7 +257,7 @@ class Document:
     def publication_members(self) -> dict[str, Any]:
         """Return the members of a document's publication that are needed to publish it. The
         document's statements about checks of the plan become claims, and the description ends with
-        a sentence that says that the publication was imported.
+        a note that the publication was imported.
 
         Raises:
             IdeaDocumentError: the document contains no publication.

@@ -264,8 +264,8 @@ class Reach:
                 row = self._database.execute(
                     "SELECT body FROM contents WHERE number = ?", (number,)
                 ).fetchone()
-                # If a list is missing, the store is damaged, which the method that reads the idea
-                # will report.
+                # If a list is missing, the store is damaged. The method that reads the idea will
+                # report this.
                 if row is not None:
                     entries += cast("list[int]", decode_trusted(row[0]))
 
@@ -903,8 +903,8 @@ class Retention:
 
     @staticmethod
     def _clock(state: dict[str, Any], now: float) -> float:
-        """Return the time from which ages are counted. This time is limited, so that a clock that
-        is temporarily years ahead causes no deletions.
+        """Return the time from which ages are counted. This time is limited, so that nothing is
+        deleted if the clock is temporarily years ahead.
         """
         return min(now, state.get("clock", now) + 2 * ROUND_SECONDS)
 

@@ -694,9 +694,9 @@ class Publications:
         return self.get(*read_named(ref), caller=caller)
 
     def look_up(self, ref: str, *, caller: Viewer) -> Publication | None:
-        """Return the publication that NAME or NAME@VERSION refers to, or None where `named` raises
-        an error. Unlike `named`, this method suggests no names, so it takes the same time no matter
-        how many names there are.
+        """Return the publication that NAME or NAME@VERSION refers to, or None if `named` would
+        raise an error. Unlike `named`, this method suggests no names, so it takes the same time no
+        matter how many names there are.
         """
         try:
             name, version = read_named(ref)

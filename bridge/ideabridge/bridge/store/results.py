@@ -7,8 +7,8 @@ intend to disclose this material, which can be the content of private files and 
 left out unless a person asks for it, and the document lists what is missing.
 
 The Solution stays, because it is the essence of the idea. However, a mind that has seen results
-copies from them. The output and the free text of the Solution are therefore left out, as is each
-literal of its calls that also occurs in a value that is left out.
+copies from them. The output and the free text of the Solution are therefore left out. So is each
+literal of its calls that also occurs in an omitted value.
 """
 
 from __future__ import annotations

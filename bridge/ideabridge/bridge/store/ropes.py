@@ -28,9 +28,7 @@ examine each byte. The first class contains the comma, the second the digits 1 a
 """
 
 _WINDOW: Final = 24
-"""Number of bytes before a position that are covered by the checksum that decides whether to cut at
-this position.
-"""
+"""Number of bytes covered by the checksum that decides whether to cut after them."""
 
 _ONE_IN: Final = 8
 """The average number of candidates for each cut, which is a power of 2."""

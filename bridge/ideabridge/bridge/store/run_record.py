@@ -164,7 +164,7 @@ class RunRecord:
         updated: the time when the status last changed.
         last_event: the sequence number of the run's last event, or 0 if the run has no events.
         forked_from: the run from which this run was forked.
-        forked_at: the number of the event in that run after which it was forked.
+        forked_at: the number of the last event of `forked_from` before the fork.
         client: the name and version of the program that asked for the run, as the program states
             them, or "" if they are not known.
     """

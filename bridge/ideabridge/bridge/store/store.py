@@ -460,8 +460,8 @@ class Store:
         """Return the differences from the previous version. There are no differences for the first
         version, or if a different owner published the previous version.
 
-        A program that replaces the plan of its own run within an hour is compared with the version
-        before that plan, because the plan was published only until the program was ready.
+        If a program replaces the plan of its own run within an hour, it is compared with the
+        version before that plan, because the plan was published only until the program was ready.
         """
         name = publication.name
         version = publication.version

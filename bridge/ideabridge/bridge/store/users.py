@@ -56,15 +56,15 @@ shared with it.
 
 
 def only_of(viewer: Viewer) -> str | None:
-    """Return the caller that an SQL statement about runs is restricted to, or None (NULL in SQL)
-    for `SEES_ALL`, which restricts nothing.
+    """Return the caller whose runs an SQL statement selects, or None (NULL in SQL) for `SEES_ALL`,
+    which selects all runs.
     """
     return None if viewer is SEES_ALL else viewer
 
 
 def only_owner(viewer: Viewer) -> str | None:
-    """Return the owner that an SQL statement about publications is restricted to, or None (NULL in
-    SQL) for `SEES_ALL`, which restricts nothing.
+    """Return the owner whose publications an SQL statement selects, or None (NULL in SQL) for
+    `SEES_ALL`, which selects all publications.
     """
     return None if viewer is SEES_ALL else owner_of(viewer)
 

@@ -1,10 +1,10 @@
 """FileWatch: notices when the files of a store are gone, and rescues the data that the open store
 still holds.
 
-The copy helps a person whose folder is cleaned, synchronised or moved while an assistant still runs
-a server that uses the store in this folder (`git clean -dfx`, a program for cloud folders, a
-mistaken `rm`). In such a case, only the open connection still has the ideas and journals since the
-last backup. Without the copy, they would be lost when the process ends.
+The copy helps a person whose folder is cleaned, synchronised or moved (`git clean -dfx`, a program
+for cloud folders, a mistaken `rm`) while an assistant still runs a server with a store in this
+folder. In such a case, only the open connection still has the ideas and journals since the last
+backup. Without the copy, they would be lost when the process ends.
 """
 
 from __future__ import annotations
