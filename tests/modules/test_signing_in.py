@@ -23,8 +23,10 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyUrl
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.modules import handshake
 from ideabridge.bridge.modules.authorization import LONGEST_SCOPE, MOST_SCOPES, Authorization
 from ideabridge.bridge.modules.errors import ModuleSignInError
+from ideabridge.bridge.modules.handshake import Handshake
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import Launch
 from ideabridge.bridge.modules.sign_ins import (
@@ -92,6 +94,28 @@ async def test_a_sign_in_is_used_by_later_processes_until_the_tokens_are_removed
         assert forget_sign_ins("tickets") == []
         async with opened(server) as modules:
             assert LOGIN in (modules["tickets"].status().error or "")
+
+
+async def test_a_person_may_take_longer_than_a_server_that_is_asked_for_its_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handshake, "DISCOVER_SECONDS", 1.0)
+    deadline_passed = anyio.Event()
+    refusal = Handshake.refusal
+
+    def noting(self: Handshake) -> Any:
+        deadline_passed.set()
+        return refusal(self)
+
+    class SlowBrowser(Browser):
+        async def authorize(self, url: str) -> str:
+            await deadline_passed.wait()
+            return await super().authorize(url)
+
+    monkeypatch.setattr(Handshake, "refusal", noting)
+    async with authorized() as server, opened(server, SlowBrowser()) as modules:
+        assert modules["tickets"].status().error is None
+        assert modules["tickets"].era == "modern"
 
 
 async def test_a_server_that_waits_for_its_use_says_at_once_that_a_sign_in_is_missing(

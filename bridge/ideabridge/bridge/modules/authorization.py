@@ -17,10 +17,11 @@ names the command for signing in.
 from __future__ import annotations
 
 import logging
+import math
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import parse_qs, urlsplit
@@ -176,6 +177,9 @@ class Authorization(httpx2.Auth):
         self._failure: ModuleSignInError | None = None
         self._back = ""
         self._lock = anyio.Lock()
+        # The number of requests that wait for a token, and when the last such wait ended.
+        self._requests_waiting = 0
+        self._last_wait = -math.inf
         self.signed_in: str | None = None
         self.oddities = Oddities()
         # The issuer exactly as the authorization server writes it; see `repair_server`.
@@ -302,6 +306,22 @@ class Authorization(httpx2.Auth):
         has_expired = ends is not None and time.time() > ends
         return has_expired and not context.can_refresh_token()
 
+    @property
+    def waited_until(self) -> float:
+        """The time, by the event loop's clock, until which requests waited for a token: now if one
+        is still waiting, and `-inf` if none has waited.
+        """
+        return anyio.current_time() if self._requests_waiting else self._last_wait
+
+    @contextmanager
+    def _waiting(self) -> Generator[None]:
+        self._requests_waiting += 1
+        try:
+            yield
+        finally:
+            self._requests_waiting -= 1
+            self._last_wait = anyio.current_time()
+
     # -- requests to the module --------------------------------------------------------------------
 
     async def async_auth_flow(
@@ -328,8 +348,9 @@ class Authorization(httpx2.Auth):
 
         for left in range(_MOST_TRIES, -1, -1):
             if challenge is not None or self._is_due():
-                async with self._lock:
-                    await self._renew(request, challenge, refused, may_refresh=may_refresh)
+                with self._waiting():
+                    async with self._lock:
+                        await self._renew(request, challenge, refused, may_refresh=may_refresh)
                 may_refresh = may_refresh and challenge is None
 
             tokens = context.current_tokens

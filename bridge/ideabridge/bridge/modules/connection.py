@@ -318,7 +318,7 @@ class _Reading(ObjectReceiveStream[SessionMessage | Exception]):
             raise
 
     async def _next(self) -> SessionMessage | Exception | None:
-        """Return the next message, or None if the handshake has dealt with it."""
+        """Return the next message, or None if the handshake has dealt with it or waits longer."""
         handshake = self._tap.handshake
         item: SessionMessage | Exception | None = None
         if handshake.may_be_silent:
@@ -414,6 +414,7 @@ class ConnectionStart:
         kind: the kind of connection that is tried first.
         legacy: True to send `initialize` first.
         auth: gets tokens, or None to send requests without a token.
+        waited_until: see `Handshake`.
         max_bytes: maximum size, in bytes, of one message.
         secrets: masks secret values.
         quotes: returns whether errors and notes quote what the module wrote; see `Modules.quotes`.
@@ -433,6 +434,7 @@ class ConnectionStart:
     kind: ModuleKind
     legacy: bool
     auth: httpx2.Auth | None
+    waited_until: Callable[[], float]
     max_bytes: int
     secrets: Secrets
     quotes: Callable[[], bool]
@@ -509,7 +511,7 @@ class Connection:
         self._tap = Tap(
             transport,
             self.backchannel,
-            Handshake(connect_timeout),
+            Handshake(connect_timeout, start.waited_until),
             self.oddities,
             lambda event: self._heard(event),
             start.log,

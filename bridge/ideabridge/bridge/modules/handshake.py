@@ -9,7 +9,9 @@ version, the `Handshake` offers that version.
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,7 +31,8 @@ from ideabridge.tools.typed import read_as
 
 DISCOVER_SECONDS: Final = 5.0
 """Maximum time, in seconds, that a server has to answer `server/discover`. The limit is lower if a
-third of the connect timeout is less than this.
+third of the connect timeout is less than this. The time for which the request waits for a token,
+for example because a person signs in, does not count.
 """
 
 _VERSION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
@@ -40,6 +43,8 @@ class Handshake:
 
     Args:
         seconds: the maximum time that connecting can take.
+        waited_until: returns the time, by the event loop's clock, until which requests waited for a
+            token: now if one is still waiting, and `-inf` if none has waited.
 
     Attributes:
         begun: True after the first message was sent.
@@ -48,8 +53,11 @@ class Handshake:
         may_be_silent: True while it is unknown whether the server answers `server/discover`.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, waited_until: Callable[[], float]) -> None:
         self._discover_seconds = min(DISCOVER_SECONDS, seconds / 3)
+        self._waited_until = waited_until
+        # The time at which `server/discover` was sent.
+        self._asked_at = math.inf
         self._discover: RequestId | None = None
         self._waiting: anyio.CancelScope | None = None
         self._initialize: SessionMessage | None = None
@@ -61,8 +69,11 @@ class Handshake:
         """Return the cancel scope in which to wait for a message. It is cancelled at the deadline
         if the server has not answered `server/discover`.
         """
-        self._waiting = anyio.CancelScope()
+        self._waiting = anyio.CancelScope(deadline=self._deadline())
         return self._waiting
+
+    def _deadline(self) -> float:
+        return max(self._asked_at, self._waited_until()) + self._discover_seconds
 
     def outgoing(self, item: SessionMessage) -> None:
         """Record a message that is sent."""
@@ -72,18 +83,21 @@ class Handshake:
         if message.method == "server/discover":
             self.begun = True
             self._discover = message.id
+            self._asked_at = anyio.current_time()
             if self._waiting is not None:
-                self._waiting.deadline = anyio.current_time() + self._discover_seconds
+                self._waiting.deadline = self._deadline()
         elif message.method == "initialize":
             self.begun = True
             self.may_be_silent = False
             self._initialize = item
 
-    def refusal(self) -> SessionMessage:
+    def refusal(self) -> SessionMessage | None:
         """Return a refusal of `server/discover`, in place of the answer of a server that missed the
-        deadline.
+        deadline. Return None if the server has more time, because the request waited for a token.
         """
         assert self._discover is not None
+        if anyio.current_time() < self._deadline():
+            return None
         self.is_silent = True
         self.may_be_silent = False
         error = ErrorData(code=METHOD_NOT_FOUND, message="no answer to server/discover")

@@ -929,6 +929,7 @@ class Module:
             kind=self._kind,
             legacy=self._legacy,
             auth=self.authorization,
+            waited_until=self._waited_until,
             max_bytes=max(MAX_LINE_BYTES, 2 * surroundings.result_bytes),
             secrets=surroundings.secrets,
             quotes=surroundings.quotes,
@@ -943,6 +944,10 @@ class Module:
         )
         self._connection = Connection(self.name, self.configuration, start)
         return self._connection
+
+    def _waited_until(self) -> float:
+        """Return the time until which requests waited for a token; see `Handshake`."""
+        return -math.inf if self.authorization is None else self.authorization.waited_until
 
     async def _hold(self, connection: Connection, *, is_second: bool = False) -> ModuleError | None:
         """Hold a connection until it ends. Return None if the module was up. Otherwise, return the
