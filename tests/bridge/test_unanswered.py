@@ -101,12 +101,15 @@ WHY = [
     (
         "http",
         "http_500",
-        "server 'bank' answered HTTP 500 Internal Server Error: sorry while tool 'pay' was running",
+        (
+            "server 'bank' answered HTTP 500 Internal Server Error: sorry, while tool 'pay' was "
+            "running"
+        ),
     ),
     (
         "http",
         "http_502",
-        "server 'bank' answered HTTP 502 Bad Gateway: sorry while tool 'pay' was running",
+        "server 'bank' answered HTTP 502 Bad Gateway: sorry, while tool 'pay' was running",
     ),
 ]
 

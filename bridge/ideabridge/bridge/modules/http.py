@@ -211,7 +211,7 @@ class ModuleHTTPClient:
                 CONNECTION_CLOSED, f"cannot be reached: {_why(error)}", Mark.UNSENT
             ) from None
         except httpx2.RequestError as error:
-            message = f"can no longer be reached: {_why(error)},"
+            message = f"can no longer be reached: {_why(error)}"
             raise UnansweredError(CONNECTION_CLOSED, message, Mark.UNANSWERED) from None
 
     async def _send(

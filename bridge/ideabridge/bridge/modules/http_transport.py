@@ -228,7 +228,7 @@ class HTTPTransport:
         except UnansweredError as failure:
             await self._mailbox.fail(call, failure)
         except Exception as error:  # noqa: BLE001 - a fault of one request must not end the others
-            message = f"could not be asked: {type(error).__name__}: {error},"
+            message = f"could not be asked: {type(error).__name__}: {error}"
             await self._mailbox.fail(
                 call, UnansweredError(INTERNAL_ERROR, message, Mark.UNANSWERED)
             )

@@ -394,7 +394,9 @@ class Requests:
         if error.data is Mark.UNSENT:
             return ModuleDownError(self._module, f"{self._name} {text}")
         if error.data is Mark.UNANSWERED:
-            return self._down(f"{text}{while_running}")
+            # A reason after a colon would otherwise seem to go on.
+            comma = "," if ": " in text else ""
+            return self._down(f"{text}{comma}{while_running}")
         if error.code == types.CONNECTION_CLOSED and not connection.usable:
             ending = connection.end(while_running)
             if connection.protocol_fault:
