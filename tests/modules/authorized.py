@@ -242,6 +242,11 @@ class Steps:
             await self._refuse(send, 403, f'Bearer error="insufficient_scope", scope="{demanded}"')
             return
 
+        if self._server.cuts_off and token:
+            start = {"status": 200, "headers": [(b"content-type", b"text/event-stream")]}
+            await send({"type": "http.response.start", **start})
+            raise ConnectionAbortedError
+
         if self._server.is_open and asked.get("method") != "tools/call" and not token:
             # Pass a token, as if this request needed none.
             passed = self._server.provider.issue("anybody", ["read"], None).access_token
@@ -465,6 +470,7 @@ class Authorized:
         requests: (path, token) of each request.
         told: who signed in for the token of each call of `whoami`.
         is_open: only calls of tools need a token.
+        cuts_off: the answers to requests with a token end early.
         public_key: of the client `reports`, in PEM.
         challenge: what a request without a token is answered with, in place of the truth.
         demanded: the scopes that a call of `write` is refused for, separated by spaces.
@@ -481,6 +487,7 @@ class Authorized:
         self.requests: list[tuple[str, str]] = []
         self.told: list[str] = []
         self.is_open = False
+        self.cuts_off = False
         self.public_key = ""
         self.given: list[list[str]] = []
         self.devices: Devices | None = None

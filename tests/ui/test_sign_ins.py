@@ -181,3 +181,24 @@ def test_an_address_that_runs_a_script_is_no_link(site: str, tickets: Authorized
         text = send(http, f"{PAGE}/begin", page=PAGE).text
         assert "javascript:" not in text
         assert 'role="alert"' in text
+
+
+def test_a_connection_that_fails_after_the_sign_in_is_told_apart_from_it(
+    site: str, tickets: Authorized
+) -> None:
+    tickets.cuts_off = True
+    with client(site) as http:
+        send(http, f"{PAGE}/paste", page=PAGE, address=arrives_at(began(http)))
+        wait_until(lambda: "but the connection failed" in http.get(PAGE).text)
+        shown = html.unescape(re.sub("<[^>]+>", "", http.get(PAGE).text))
+        assert "You are signed in to tickets." in shown
+        reason = "server 'tickets' did not connect: can no longer be reached: "
+        # A reason is a whole sentence of its own: no word follows it.
+        found = re.search(rf"the connection failed: {reason}.*", shown)
+        assert found is not None, shown[-1500:]
+        assert not found[0].endswith(",")
+        # The tokens are not lost: the server is used as soon as it answers.
+        tickets.cuts_off = False
+        send(http, "/ui/modules/tickets/retry", page="/ui/modules/tickets")
+        wait_until(lambda: "You are signed in." in http.get("/ui/modules/tickets").text)
+        assert http.get("/ui/modules/tickets/tools/read").status_code == 200

@@ -8,6 +8,7 @@ import socket
 import webbrowser
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,6 +16,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import SocketAttribute, SocketStream
 
+from ideabridge.bridge.modules.errors import ModuleError, ModuleSignInError
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.sign_ins import ModuleUser, SignInError
 from ideabridge.tools.errors import IdeabridgeError
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
     from ideabridge.bridge.modules.authorization import Person
     from ideabridge.bridge.modules.device import DevicePerson
+    from ideabridge.bridge.modules.module import Module
     from ideabridge.bridge.modules.settings import ModuleConfiguration
 
 SIGN_IN_SECONDS: Final = 600.0
@@ -70,14 +73,26 @@ def expect_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> N
         )
 
 
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """A sign-in that succeeded.
+
+    Attributes:
+        kept_in: a text for people that says where the tokens are stored.
+        problem: why the server cannot be used even so, or "".
+    """
+
+    kept_in: str
+    problem: str = ""
+
+
 async def sign_in(
     configuration: Configuration,
     name: str,
     person: Person | DevicePerson,
     user: ModuleUser | None = None,
-) -> str | None:
-    """Let a person sign in to a server. Return a message for users that says where the tokens are
-    stored, or None if the server does not require a sign-in.
+) -> SignedIn | None:
+    """Let a person sign in to a server. Return None if the server does not require a sign-in.
 
     Args:
         configuration: the configuration that contains the server.
@@ -97,12 +112,26 @@ async def sign_in(
     # sign-in only when a tool is called.
     for at_once in (False, True):
         async with Modules(alone, person=person, at_once=at_once, user=user) as modules:
-            await modules[name].ready(seconds)
-            authorization = modules[name].authorization
-            if authorization is not None and authorization.signed_in is not None:
-                return authorization.signed_in
+            problem = ""
+            try:
+                await modules[name].ready(seconds)
+            except ModuleError as error:
+                # The person has signed in even if the server fails afterwards, unless it refuses
+                # the token.
+                if isinstance(error, ModuleSignInError) or _token_place(modules[name]) is None:
+                    raise
+                problem = str(error)
+
+            kept_in = _token_place(modules[name])
+            if kept_in is not None:
+                return SignedIn(kept_in, problem)
 
     return None
+
+
+def _token_place(module: Module) -> str | None:
+    """Return where the tokens are stored after a person has signed in, or None before."""
+    return None if module.authorization is None else module.authorization.signed_in
 
 
 class BrowserPerson:

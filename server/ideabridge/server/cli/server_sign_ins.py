@@ -78,17 +78,20 @@ async def log_in(
         module_user = _module_user(options, user)
 
     async with _person(entry.auth, no_browser=no_browser, device=device) as person:
-        token_place = await sign_in(configuration, name, person, module_user)
+        signed_in = await sign_in(configuration, name, person, module_user)
 
-    signed_in = token_place is not None
     if options.json:
-        print_json({"module": name, "user": user, "signed_in": signed_in, "kept_in": token_place})
-    elif signed_in:
-        say(f"{_subject(user)}signed in to {name}; the tokens are in {token_place}", "green")
-    else:
+        kept_in = None if signed_in is None else signed_in.kept_in
+        is_signed_in = signed_in is not None
+        print_json({"module": name, "user": user, "signed_in": is_signed_in, "kept_in": kept_in})
+    elif signed_in is None:
         say(f"{name} does not require a sign-in")
+    else:
+        say(f"{_subject(user)}signed in to {name}; the tokens are in {signed_in.kept_in}", "green")
 
-    return ExitCode.DONE if signed_in else ExitCode.FAILED
+    if signed_in is not None and signed_in.problem:
+        say(signed_in.problem, "red")
+    return ExitCode.FAILED if signed_in is None else ExitCode.DONE
 
 
 def _subject(user: str | None) -> str:

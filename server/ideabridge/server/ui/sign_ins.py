@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ideabridge.bridge.modules.errors import ModuleError
 from ideabridge.bridge.modules.sign_ins import (
     ModuleUser,
     SignInError,
@@ -59,7 +60,8 @@ class Attempt:
         address: the place where the visitor signs in, once it is known.
         kept_in: the place where the tokens are stored, once the visitor has signed in.
         problem: the reason why the attempt has failed.
-        is_over: whether the attempt has ended.
+        connection_problem: the reason why the server cannot be used after the sign-in, or "".
+        is_over: whether the attempt has ended. After the sign-in, the server is connected first.
         known: set once the page can show something about the attempt: an address, a result or a
             problem.
     """
@@ -70,6 +72,7 @@ class Attempt:
     address: str = ""
     kept_in: str | None = None
     problem: str = ""
+    connection_problem: str = ""
     is_over: bool = False
     known: anyio.Event = field(default_factory=anyio.Event)
 
@@ -143,6 +146,7 @@ class SignInPages:
             name=name,
             attempt=attempt,
             problem="" if attempt is None else mask(attempt.problem),
+            connection_problem="" if attempt is None else mask(attempt.connection_problem),
             logout=logout_command(name, user_of(visitor.caller)),
             who_acts=self._who_acts(name, visitor),
         )
@@ -238,13 +242,32 @@ class SignInPages:
         redirect_uri = None if entry.auth is None else entry.auth.redirect_uri
         async with browser_person(redirect_uri, attempt.show, opens=False) as person:
             attempt.person = person
-            attempt.kept_in = await sign_in(configuration, name, person, user)
+            signed_in = await sign_in(configuration, name, person, user)
 
-        if attempt.kept_in is None:
+        if signed_in is None:
             attempt.problem = f"{name} does not require a sign-in"
-        elif user is None:
-            with anyio.move_on_after(_REACH_SECONDS):
-                await self._bridge.modules[name].reach()
+            return
+
+        attempt.kept_in = signed_in.kept_in
+        if user is not None:
+            attempt.connection_problem = signed_in.problem
+            return
+
+        # Let open pages say that the sign-in has succeeded, because connecting can take a while.
+        self._site.stir()
+        await self._connect(attempt)
+
+    async def _connect(self, attempt: Attempt) -> None:
+        """Connect to a server after the sign-in, so that it can be used immediately."""
+        try:
+            with anyio.fail_after(_REACH_SECONDS):
+                await self._bridge.modules[attempt.server].reach()
+        except TimeoutError:
+            attempt.connection_problem = (
+                f"server {attempt.server!r} did not connect within {_REACH_SECONDS:g} s"
+            )
+        except ModuleError as error:
+            attempt.connection_problem = str(error)
 
 
 def _own_error(error: BaseException) -> IdeabridgeError | None:
