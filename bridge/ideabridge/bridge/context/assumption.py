@@ -66,7 +66,7 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        """The beginning of the value, and where the value comes from, on one line."""
+        """The beginning of the value and its source, on one line."""
         return self._with_source(self.shown)
 
     @property

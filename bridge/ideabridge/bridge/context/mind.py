@@ -91,7 +91,7 @@ class Counting(Protocol):
 
 @runtime_checkable
 class Closing(Protocol):
-    """An answer that holds something open, such as a connection, as an async generator does. The
+    """An answer, such as an async generator, that holds something open, such as a connection. The
     runner closes it when the answer has ended or is stopped.
     """
 

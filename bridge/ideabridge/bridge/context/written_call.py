@@ -18,7 +18,7 @@ class WrittenCall:
     """A call as written.
 
     Attributes:
-        tool: `_tool`, or "" if the call names no tool. The check of the plan refuses such a call.
+        tool: `_tool`, or "" if the call names no tool. The plan's check refuses such a call.
         module: `_module`, or None if the call names no module.
         activity: `_activity`, or None.
         instance: `_instance`, or None.

@@ -273,8 +273,8 @@ def _read_target(call: Call) -> None:
 
 @lru_cache(maxsize=8192)
 def _wrong_target(text: str) -> str | None:
-    """Return what is wrong with an output path that is written in another notation, or None if
-    nothing is wrong.
+    """If an output path is written in another notation, return what is wrong with it. Otherwise,
+    return None.
     """
     # Text with quotes is not split, because a quoted string in brackets is a key.
     parts = [text] if '"' in text else re.split(r"\|\||&&", text[:MAX_LENGTH])

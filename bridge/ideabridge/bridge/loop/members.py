@@ -1,4 +1,4 @@
-"""Members: the parts of a Solution besides its calls, its output or its program, such as a
+"""Members: the parts of a Solution other than its calls, output or program, such as a
 `thought_process`.
 
 The schema of a Request lists these members. The members are journaled and have no other effect.

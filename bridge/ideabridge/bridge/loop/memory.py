@@ -160,8 +160,8 @@ class Memory:
         return copy
 
     def absorb(self, staged: Memory) -> None:
-        """Adopt what was written to a staged copy. Nothing must have been written to this memory
-        since the copy was created.
+        """Adopt the writes to a staged copy. Nothing must have been written to this memory since
+        the copy was created.
         """
         self.log.extend(staged.log)
         self._learned = staged._learned

@@ -361,7 +361,7 @@ class Judge:
         """Return the last writer, in listed order, that has not settled.
 
         Calls usually settle in order. A reader that needs all writers therefore waits for the last
-        one, and is rarely considered again in vain.
+        one, and is rarely considered too early.
         """
         position = self._remaining.get(id(writers), (writers, len(writers)))[1]
         while position > 0 and self._progress[writers[position - 1]].settled:

@@ -233,8 +233,8 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
     """Apply a policy to a call whose references are resolved. Return None if the call runs.
 
     Even if the policy allows the call, a person is asked about the uncertainties in it if the call
-    might change something. In a strict plan, a person is asked about them in any case. For `rules`,
-    see `Settings`.
+    might change something. In a strict plan, a person is always asked about them. For `rules`, see
+    `Settings`.
     """
     call = progress.call
     tool = progress.tool

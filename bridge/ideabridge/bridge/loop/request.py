@@ -123,8 +123,8 @@ def _written(call: JSONObject) -> str:
 # -- composing -------------------------------------------------------------------------------------
 
 _SHOWN_ERRORS = 32 * 1024
-"""Maximum number of characters that errors about calls can take in one Request. Errors that do not
-belong to a call are few, and are always shown.
+"""Maximum number of characters that errors about calls can take in one Request. Other errors are
+few, and are always shown.
 """
 
 _LONG_ERROR = 4096

@@ -24,7 +24,7 @@ class RulesInForce:
         self._settings: list[tuple[float, ApprovalSetting]] = [(now(), setting)]
 
     def change(self, setting: ApprovalSetting) -> None:
-        """Put a new setting into force from now on."""
+        """Use a new setting from now on."""
         if setting != self._settings[-1][1]:
             self._settings.append((self._now(), setting))
 

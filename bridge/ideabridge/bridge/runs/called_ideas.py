@@ -52,7 +52,7 @@ def _asks(
 
         visited.add(key)
         if idea.guide is not None:
-            # A mind solves this idea anew each time it is called.
+            # A mind solves this idea again each time it is called.
             return True
         if any(_asks(store, catalogue, inner, visited) for inner in _calls_of(idea)):
             return True

@@ -169,7 +169,7 @@ class DirectSessions:
     Args:
         store: the store.
         writer: writes into the store, or None to write directly.
-        screen: checks what is stored.
+        screen: checks data before it is stored.
         settings: the settings of runs.
         fingerprint: the fingerprint of the configuration.
         ideas: returns the tool `idea:NAME` as a caller sees it.
@@ -388,7 +388,7 @@ class DirectSessions:
             ]
 
         def keep() -> None:
-            # In the meantime, another process that uses this store might have ended the session.
+            # Another process that uses this store might have ended the session since it was read.
             if run is not None and self._store.sessions.get(row.id) is not None:
                 self._keep(row.id, row, run, read_as(RunOrigin, origin))
             self._store.sessions.delete(row.id)

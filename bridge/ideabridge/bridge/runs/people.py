@@ -769,7 +769,7 @@ class People:
         if approval not in self._pending() or all(
             asked.approval != approval for asked in questions(runner.machine)
         ):
-            # The question has been settled in the meantime, or the run has ended.
+            # The question has since been settled, or the run has ended.
             return
 
         try:

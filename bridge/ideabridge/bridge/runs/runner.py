@@ -1123,7 +1123,7 @@ class RunningCalls:
             if threading.get_ident() == self._thread:
                 add(added)
             else:
-                # Post from the event loop, because the machine belongs to it, whereas a sync
+                # Post from the event loop, because only its thread uses the machine and a sync
                 # activity runs in a worker thread.
                 anyio.from_thread.run_sync(add, added)
 

@@ -154,7 +154,7 @@ class Runs:
         if start.machine.mode == "solve" and len(start.machine.offer.initial.tools) > _MANY_TOOLS:
             await compute_in_thread(self.services.composer().prepare, start.machine)
             if room is None:
-                # In the meantime, other runs might have begun.
+                # Other runs might have begun while the schema was composed.
                 self._expect_place(caller)
 
         memory = memory_of_start(start.events)
@@ -396,7 +396,8 @@ class Runs:
         afterwards.
 
         Raises:
-            InterruptedRunError: another process drives the run, or has changed it in the meantime.
+            InterruptedRunError: another process drives the run, or has changed it since it was
+                read.
             SecretGivenError: the reason contains a secret.
         """
         [event] = self.services.screen.admit([event])
@@ -440,8 +441,8 @@ class Runs:
         elif isinstance(event, RunEnded):
             run.driver.leave(run.machine.status or "failed", run.summary(), run.poke)
             if run.machine.output_memory > MEMORY_STEP:
-                # The output stays in memory beside the outputs of earlier runs, so check how much
-                # memory they take together.
+                # The output stays in memory together with the outputs of earlier runs, so check
+                # their total size.
                 self.registry.memory_beside(run.caller, run.runner.kept_bytes)
         elif isinstance(event, CallFinished) and event.error is None:
             tool = run.machine.history[event.call].tool

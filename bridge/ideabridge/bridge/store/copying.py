@@ -108,9 +108,9 @@ def copy_into(source: Database, target: Database, report: Callable[[str], None])
 
     Args:
         source: the store to copy, in its state at the beginning of the copy. Other processes can
-            use the store in the meantime.
+            use the store during the copy.
         target: an empty store, or an unfinished copy of the same source. No other process must use
-            the target in the meantime.
+            the target during the copy.
         report: called with the name of each table before it is copied.
 
     Raises:

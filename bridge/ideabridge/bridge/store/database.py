@@ -199,7 +199,7 @@ class Upkeep(ABC):
     @abstractmethod
     def vacuum(self) -> tuple[int, int]:
         """Return free space to the file system. Return the size in bytes before and after. Other
-        users of the store wait in the meantime.
+        users of the store wait until the vacuum has ended.
         """
 
 

@@ -540,8 +540,8 @@ class Ideas:
         """
         if chosen is not None and (chosen.tool is not None or chosen.module is not None):
             self.index_all()
-        # Read in a snapshot, because an idea that another process indexes in the meantime could
-        # otherwise be listed twice or not at all.
+        # Read in a snapshot. Otherwise, an idea that another process indexes during the reads could
+        # be listed twice or not at all.
         with self._database.snapshot():
             below = SQL("", [])
             if after is not None:
@@ -841,8 +841,8 @@ class Ideas:
         """Index all ideas saved so far. Stop if the store cannot be written."""
         with self._database.guard:
             waiting = self._waiting()
-        # Ignore ideas that others save in the meantime, because they might save them faster than
-        # this loop can index them.
+        # Ignore ideas that others save during this loop, because they might save them faster than
+        # it can index them.
         for _ in range(waiting // BATCH + 1):
             try:
                 if not self.index():

@@ -293,7 +293,7 @@ class Sweep:
     """Deletes the contents that no idea and no event references, while other processes save ideas
     and journal events.
 
-    An idea or event saved in the meantime can reference a row that nothing else references.
+    An idea or event saved during the sweep can reference a row that nothing else references.
     Therefore each transaction that deletes rows first examines the ideas saved since the previous
     such transaction, and the events of all runs that are new or had not ended when the sweep began.
     Each of these transactions also invalidates the row numbers that other processes remember

@@ -393,7 +393,7 @@ class Publications:
         """Add a record of evidence, and what it teaches, to a version, in one transaction.
 
         Args:
-            name: the name, which does not have to be published at the moment.
+            name: the name, which does not have to be published now.
             version: the version.
             learn: called with the version as it was published and with its records so far. It
                 returns a new record and what all records teach, or None to add nothing.
@@ -577,7 +577,7 @@ class Publications:
         self, name: str, *, caller: Viewer, limit: int | None = None, before: int | None = None
     ) -> list[Publication]:
         """Return the versions of a name that a caller can see, latest first, each with its
-        `learned`. The name does not have to be published at the moment.
+        `learned`. The name does not have to be published now.
 
         Args:
             name: the name.
@@ -608,8 +608,8 @@ class Publications:
         return versions
 
     def last_version(self, name: str) -> int:
-        """Return the number of the last version of a name, whether or not the name is published at
-        the moment, or 0 if it has no versions.
+        """Return the number of a name's last version, even if the name is not published now, or 0
+        if it has no versions.
         """
         with self._database.guard:
             return self._database.number(

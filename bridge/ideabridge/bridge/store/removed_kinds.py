@@ -157,8 +157,8 @@ def _by(literal: JSONObject) -> list[JSON]:
 
 
 def _place(literal: JSONObject) -> int | None:
-    """Return the place of the call that a literal belongs to, or None if it belongs to the output
-    or is malformed.
+    """Return the place of a literal's call, or None if the literal is part of the output or is
+    malformed.
     """
     match literal.get("at"):
         case ["calls", str(place), *_] if place.isdecimal() and len(place) < 10:

@@ -279,7 +279,7 @@ class Search:
 
     def rebuild(self, breathe: Callable[[], None]) -> None:
         """Index all existing ideas again, in a new table. Searches use the old table until the new
-        table replaces it. Other processes can write in the meantime.
+        table replaces it. Other processes can write during the rebuild.
 
         Args:
             breathe: called between transactions.
@@ -303,7 +303,7 @@ class Search:
 
                 mark = self._database.counter(INDEXED)
                 # Use larger and larger batches to catch up, because other processes can index more
-                # than one batch in the meantime.
+                # than one batch while this process indexes one.
                 most, left = (most if mark - last < left else most * 2), mark - last
                 count, last = self.index("idea_words_new", last, mark, most)
                 if count < most:

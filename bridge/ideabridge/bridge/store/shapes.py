@@ -217,7 +217,8 @@ class CallIndex:
         shapes: list[tuple[int, bytes]] = []
         called: list[tuple[str, str, int]] = []
         runs: dict[str, list[_Step]] = {}
-        # Remember what was read, because most ideas from one configuration have the same schema.
+        # Remember the modules that were read, because most ideas from one configuration have the
+        # same schema.
         modules: dict[int, dict[str, str]] = {}
         for number, schema, text, outcome, run, time in rows:
             solution = read_as(Solution, decode_trusted(text))

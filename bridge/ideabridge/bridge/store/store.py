@@ -268,8 +268,8 @@ class Store:
         return self._database.upkeep.back_up(target)
 
     def copy_to(self, target: Store, report: Callable[[str], None] = lambda _: None) -> Copied:
-        """Copy everything into another store, from a file into PostgreSQL or back. Others can use
-        this store in the meantime.
+        """Copy everything into another store, from a file into PostgreSQL or back. Other processes
+        can use this store during the copy.
 
         Args:
             target: an empty store, or an unfinished copy of this store, which is then continued. No
@@ -289,7 +289,7 @@ class Store:
 
     def vacuum(self) -> tuple[int, int]:
         """Return free pages to the file system. Return the size in bytes before and after. Other
-        processes wait in the meantime.
+        processes wait until the vacuum has ended.
 
         Raises:
             StoreBusyError: another process keeps the store locked.
@@ -311,9 +311,9 @@ class Store:
         return self._pruning.prunable(past_time(before, "before"))
 
     def prune(self, prunable: Prunable) -> Pruned:
-        """Delete what `prunable` found, except anything that has since come into use. Others can
-        use the store in the meantime. If the process is killed, the store stays consistent and the
-        next pruning continues. `vacuum` also shrinks the file.
+        """Delete what `prunable` found, except anything that has since come into use. Other
+        processes can use the store during the pruning. If the process is killed, the store stays
+        consistent and the next pruning continues. `vacuum` also shrinks the file.
         """
         return self._pruning.prune(prunable)
 

@@ -222,8 +222,8 @@ class ToolMemory:
     def keep_exposed_names(
         self, scope: str, names: Mapping[str, tuple[str, str]]
     ) -> dict[str, tuple[str, str]]:
-        """Store names, except names that another process has assigned in the meantime. Return all
-        names in the scope.
+        """Store names, except names that another process has already assigned. Return all names in
+        the scope.
         """
         with self._database.transaction():
             self._database.many(

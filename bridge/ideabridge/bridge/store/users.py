@@ -296,7 +296,7 @@ class Users:
         with self._database.transaction():
             user = self._find("issuer = ? AND subject = ?", issuer, subject)
             if user is not None:
-                # In the meantime, another process has added the user.
+                # Another process has since added the user.
                 return user
 
             if self._find("name = ?", name) is not None:

@@ -55,9 +55,8 @@ _LOCK_WAIT_S: Final = 1.0
 
 
 def checkpoint_locked(address: str) -> None:
-    """Move the write-ahead log into the file while holding the write lock, so that nobody can
-    commit in the meantime. This procedure is safe even with the WAL-reset bug, but all writers wait
-    for the disk.
+    """Move the write-ahead log into the file while holding the write lock, so that nobody else can
+    commit. This procedure is safe even with the WAL-reset bug, but all writers wait for the disk.
 
     Args:
         address: the `file:` URI of the database file.

@@ -189,7 +189,7 @@ class SqliteDatabase(Database):
         if self._version() == schema.VERSION:
             return
         with _Transaction(self):
-            # In the meantime, another process might have created or migrated the schema.
+            # Another process might have created or migrated the schema since the version was read.
             version = self._version()
             if version == schema.VERSION:
                 return

@@ -199,7 +199,8 @@ def _identity(file: Path) -> Identity | None:
 
 
 def copy_committed(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy all committed data into a new file (`write_file`). Others can write in the meantime.
+    """Copy all committed data into a new file (`write_file`). Other processes can write during the
+    copy.
 
     Raises:
         StoreAccessError: the file exists already, or cannot be written.

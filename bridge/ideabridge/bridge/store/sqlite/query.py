@@ -144,8 +144,8 @@ class _Authorizer:
 
 
 def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
-    """Run one statement that reads, over a separate connection. Others can use the store in the
-    meantime.
+    """Run one statement that reads, over a separate connection. Other processes can use the store
+    during the query.
 
     At most `MOST_ROWS` rows and `MOST_RESULT_BYTES` bytes are read. Do not call it in an event
     loop.
