@@ -16,8 +16,8 @@ from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.typed import read_as
 
 MAX_DEPTH: Final = 12
-"""The number of levels of schemas below the root that are kept. Deeper schemas are replaced with
-schemas that accept anything.
+"""Number of schema levels below the root that are kept. Deeper schemas are replaced with schemas
+that accept anything.
 """
 
 _MENTIONED: Final = frozenset(
@@ -27,13 +27,13 @@ _MENTIONED: Final = frozenset(
         *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
     }
 )
-"""Keywords that limit single values. They are removed, and the description mentions them."""
+"""Keywords that limit single values. They are removed, and mentioned in the description."""
 
 _SUPPORTED: Final = frozenset(
     {"type", "enum", "const", "required", "description", "default", "$ref"}
 )
-"""Keywords that stay. Any other keyword whose value is not a schema is meaningless to a model, or
-providers refuse it.
+"""Keywords that are kept. Any other keyword whose value is not a schema is either meaningless to a
+model, or refused by providers.
 """
 
 _LONGEST_NOTE: Final = 200
@@ -56,8 +56,8 @@ def adapted_schema(schema: JSONObject) -> JSONObject:
 
 
 def with_calls(schema: JSONObject) -> JSONObject:
-    """Return a Solution's schema without alternatives at the top level, because endpoints refuse
-    these there.
+    """Return the schema of a Solution without alternatives at the top level, where endpoints refuse
+    them.
 
     Calls and output are required, and a program is allowed next to them. A Solution with a program
     but with no calls and no output is read as a program.

@@ -11,7 +11,7 @@ from ideabridge.bridge.context.shown import read_shown
 from ideabridge.bridge.errors import MindUnavailableError
 
 MindName: TypeAlias = Literal["auto", "turns", "sampling", "model", "recorded"]
-"""The mind that a run is to have. `auto` includes a mind that a Python program has passed to the
+"""The mind requested for a run. `auto` includes a mind that a Python program has passed to the
 bridge.
 """
 
@@ -26,7 +26,7 @@ class Choice:
     Attributes:
         name: `turns`, `sampling`, or the name of the bridge's mind.
         why: the reason for the choice, as text.
-        shown: the mind's own limits on how much of the results it is shown; see `Limited`.
+        shown: the mind's own limits on the size of the results that it is shown; see `Limited`.
     """
 
     name: str

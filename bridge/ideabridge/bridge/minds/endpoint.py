@@ -1,7 +1,7 @@
 """Endpoint: asks one model through pydantic-ai and streams the model's answers.
 
-Importing this file imports pydantic-ai, which takes a second or two, so the file is imported only
-when a model is first asked.
+This file is imported only when a model is first asked, because importing pydantic-ai takes a second
+or two.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ _BEARERS: Final = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "anthropic": "ANTHROPI
 """The environment variables with tokens that a provider's library reads in addition to the key."""
 
 _NEWER: Final = ("openai.com", "azure.com")
-"""Hosts that have models that accept only `max_completion_tokens`."""
+"""Hosts with models that accept only `max_completion_tokens`."""
 
 
 def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Model, bool]:
-    """Return two things: the model; and whether its address is the user's own.
+    """Return the model, and whether its address is the user's own.
 
     Keys come from the environment or, if it does not contain them, from the keyring. After this
     call, the keys are masked. A provider's key is never sent to a different address: if `base_url`
@@ -129,8 +129,8 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
 
 
 def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
-    """Return a model that is asked through OpenAI's protocol. The model uses chat completions,
-    unless `kind` asks for responses.
+    """Return a model that uses OpenAI's protocol: chat completions, unless `kind` asks for
+    responses.
     """
     provider = OpenAICompatibleProvider("openai-compatible", base_url=url, api_key=key)
     newer = (urlsplit(url).hostname or "").endswith(_NEWER)
@@ -205,7 +205,7 @@ class Endpoint:
         self._place = host_and_port(self._model.base_url)
         client: Any = getattr(self._model, "client", None)
         if hasattr(client, "max_retries"):
-            # By default, these SDKs repeat failed requests themselves. Only `ModelAnswer` may do
+            # By default, these SDKs retry failed requests themselves. Only `ModelAnswer` may do
             # that, because it knows why a request failed.
             client.max_retries = 0
 
@@ -294,7 +294,7 @@ class Stream:
         return _text(event)
 
     def stopped(self) -> str | None:
-        """Return a phrase that says why the model stopped early, or None if it finished or gave no
+        """Return a phrase about why the model stopped early, or None if it finished or gave no
         reason.
         """
         reason = self._response.finish_reason
@@ -315,8 +315,8 @@ class Stream:
         return None
 
     def usage(self) -> Usage:
-        """Return the usage so far, to the extent that the provider reports it. The usage includes
-        the cost if the price is known.
+        """Return the usage so far, as far as the provider reports it. It includes the cost if the
+        price is known.
         """
         answer = self._response.get()
         usage = answer.usage

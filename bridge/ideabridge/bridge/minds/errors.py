@@ -40,14 +40,14 @@ _TOO_LARGE: Final = re.compile(
 
 
 def says_too_large(message: str) -> bool:
-    """Return whether a message from an endpoint or a client says that the Request does not fit into
-    the model's context.
+    """Return whether an error message from an endpoint or a client means that the Request does not
+    fit into the model's context.
     """
     return _TOO_LARGE.search(message) is not None
 
 
 class SchemaRefusalError(IdeabridgeError):
-    """The endpoint refuses the Request, possibly only because of the Request's schema or form.
+    """The endpoint refuses the Request, possibly only because of its schema or form.
 
     Attributes:
         certain: whether the endpoint's message mentions the schema.

@@ -1,4 +1,4 @@
-"""Function: lets a function that takes a Request and returns the Solution act as a mind."""
+"""Function: adapts a function from Request to Solution so that it can act as a mind."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FunctionMind:
 
     @property
     def title(self) -> str:
-        """The function's name, as people see it."""
+        """The name of the function, for people."""
         return str(getattr(self._function, "__name__", type(self._function).__name__))[:200]
 
     async def answer(self, request: Request) -> AsyncGenerator[str]:

@@ -1,8 +1,8 @@
 """Instructions: the text that a model receives in addition to the Request.
 
 `brief` describes the schema of a Solution in short form, with tools as signatures and types as in
-TypeScript. JSON Schema would take many times as many tokens, and small models copy a schema instead
-of following it. `instructions` is for a model endpoint, which also gets `EXAMPLES`.
+TypeScript. JSON Schema would take many times more tokens, and small models copy a schema instead of
+following it. `instructions` is for a model endpoint, which also gets `EXAMPLES`.
 `turns_instructions` is for a host's model, which answers through the tool `solve`.
 """
 
@@ -23,8 +23,8 @@ _SCALARS: Final = ("null", "boolean", "integer", "number", "string")
 
 
 def brief(schema: JSONObject) -> str:
-    """Return a short description of a Solution's tools, its calls' meta-properties, its output and
-    its named types.
+    """Briefly describe the tools, the meta-properties of calls, the output and the named types of a
+    Solution.
 
     Args:
         schema: the adapted schema of the Solution.
@@ -124,8 +124,8 @@ class _Brief:
 
         keywords = read_as(SchemaKeywords, schema)
         if "anyOf" in schema and "properties" not in schema:
-            # Leave out the alternative that accepts a reference, because the instructions say once,
-            # for all values, that a reference can stand in for them.
+            # Leave out the alternative that accepts a reference, because the instructions say once
+            # that a reference can replace any value.
             kinds = dict.fromkeys(
                 self._type(branch, depth + 1)
                 for branch in list_or_empty(schema["anyOf"])
@@ -240,7 +240,7 @@ def instructions(schema: JSONObject, *, is_shown: bool) -> str:
 
 
 def ask_again(error: str) -> str:
-    """Return the reply to an answer that cannot be read."""
+    """Return the reply to an unreadable answer."""
     return (
         f"That cannot be read: {error}. No part of it ran. Write the whole answer again: "
         'one JSON object {"calls": [...], "output": ...}, with nothing before or after it.'

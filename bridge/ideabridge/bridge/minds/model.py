@@ -2,8 +2,8 @@
 
 A `ModelAnswer` obtains one Solution. It asks in the strictest `Form` that the endpoint accepts,
 waits and retries after failures, and sends unreadable answers back with the error. An
-`AnswerBuffer` holds the text back until the first call is complete. Until that time, nothing has
-run, so the Request can be repeated. Afterwards, the Request is never repeated.
+`AnswerBuffer` holds back the text until the first call is complete. Until then, nothing has run, so
+the Request can be repeated. After that, it is never repeated.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST_QUOTE: Final = 20_000
-"""The maximum number of characters of an unreadable answer that are sent back to the model."""
+"""Maximum number of characters of an unreadable answer that are sent back to the model."""
 
 _THOUGHT: Final = re.compile(r"<(think|thinking)>", re.IGNORECASE)
 _OPENINGS: Final = ("<think>", "<thinking>")
@@ -169,11 +169,9 @@ class AnswerBuffer:
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 60.0
 _AFTERWARDS: Final = 5.0
-"""The time, in seconds, to wait for the usage after the Solution is complete."""
+"""Time, in seconds, to wait for the usage after the Solution is complete."""
 _FAILED: Final = 500
-"""The HTTP status that a server sends when it fails, whether because of a schema or for any other
-reason.
-"""
+"""The HTTP status of a server failure, which can be caused by a schema or by anything else."""
 _MODELS: Final = 32
 """The maximum number of models that message handlers can choose in one process. Each model has its
 own connections.
@@ -248,7 +246,7 @@ class ModelAnswer:
                 async for piece in pieces:
                     yield piece
         except Exception as error:
-            # Failed attempts also cost tokens, so report their usage.
+            # Failed attempts cost tokens, too, so report their usage.
             if self._spent is not None:
                 yield self._spent
             if isinstance(error, ContextTooLargeError):
@@ -327,9 +325,7 @@ class ModelAnswer:
             repairs += self._repair(buffer)
 
     def _keep_form(self) -> None:
-        """Remember that the form works, because the answer can be read at least up to its first
-        call.
-        """
+        """Remember that the form works: the answer is readable at least up to its first call."""
         if self._taken.get(self._schema) is not self._form:
             self._taken[self._schema] = self._form
             if len(self._taken) > _REMEMBERED:
@@ -395,7 +391,7 @@ class ModelAnswer:
         await self._sleep(wait)
 
     def _repair(self, buffer: AnswerBuffer) -> list[JSONObject]:
-        """Return the messages that report an unreadable answer to the model."""
+        """Return the messages that tell the model that its answer is unreadable."""
         broken = buffer.broken or "it is not a solution"
         if self._repairs >= self._configuration.repairs:
             times = f" {self._repairs + 1} times in a row" if self._repairs else ""
@@ -418,7 +414,7 @@ _EXAMPLES: Final = [
 
 
 def _checked(settings: JSONObject) -> JSONObject:
-    """Check the settings that handlers ask for, and return them without `model`. Only names that
+    """Check the settings requested by handlers, and return them without `model`. Only names that
     are allowed in a configuration are valid.
 
     Raises:
@@ -505,8 +501,8 @@ class ModelMind:
             await endpoint.close()
 
     def check(self) -> tuple[str, bool]:
-        """Return two things: the model with its address; and whether the address is the user's own.
-        This method does not send anything.
+        """Return the model with its address, and whether the address is the user's own. This method
+        sends nothing.
 
         Raises:
             ModelSetupError: a package or a key is missing, or the provider is unknown.

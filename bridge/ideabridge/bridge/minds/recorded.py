@@ -43,7 +43,7 @@ from ideabridge.tools.typed import read_as
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 _COMPARABLE: Final = 20_000
-"""The number of newest ideas that are searched when no idea has the Request's id."""
+"""Number of the newest ideas that are searched when no idea has the id of the Request."""
 
 _LOOKED_AT: Final = 500
 _PAGE: Final = 100
@@ -58,8 +58,8 @@ class RecordingMissError(MindError):
 
 
 class Recorded:
-    """Answers Requests from the ideas in a store. If several ideas answer a Request, the newest of
-    these ideas is used.
+    """Answers Requests from the ideas in a store. If several ideas answer a Request, the newest is
+    used.
 
     Args:
         store: an open store, which is not closed.
@@ -78,8 +78,8 @@ class Recorded:
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """The limits on how much of the results the recorded mind was shown. It had to read the
-        rest with the reading tool.
+        """The limits on the size of the results that the recorded mind was shown. It had to read
+        the rest with the reading tool.
         """
         newest = next(self._ideas(1), None)
         if newest is None:
@@ -110,12 +110,12 @@ class Recorded:
         yield _written(offered_otherwise)
 
     async def _offered_otherwise(self, request: Request) -> StoredIdea | None:
-        """Return the newest idea that answers a Request which differs from this Request only in the
-        wording of the offer.
+        """Return the newest idea whose Request differs from this one only in the wording of the
+        offer.
         """
         if self._by_offer is None:
-            # Building the index once is enough, because ideas that are saved later have ids in the
-            # current form.
+            # Build the index only once, because ideas that are saved later have ids in the current
+            # form.
             self._by_offer = await compute_in_thread(self._index_by_offer)
 
         for context in (request.context_json, earlier_form(request.context_json)):
@@ -163,8 +163,8 @@ class Recorded:
 
 
 def _written(stored: StoredIdea) -> bytes:
-    """Return the Solution as the mind wrote it, including malformed parts, so that the malformed
-    parts have the same consequences as before.
+    """Return the Solution as the mind wrote it. Malformed parts are included, so that they have the
+    same consequences as before.
     """
     return encode(stored.idea.solution if stored.meta.written is None else stored.meta.written)
 
@@ -182,7 +182,7 @@ def _ids(request: Request) -> Iterator[str]:
 
 
 def _offer_key(context: Sequence[JSON], schema: JSON) -> str:
-    """Return a key that does not depend on how the offer in a Request is worded."""
+    """Return a key that does not depend on the wording of the offer in a Request."""
     return content_hash({"context": [*context], "schema": _offer_of(schema)})
 
 
@@ -191,7 +191,7 @@ def _offer_of(schema: JSON) -> JSONObject:
     versions of ideabridge.
 
     These parts are the schema of programs, and the statement that a result written by a mind is
-    text if the tool's definition does not describe the result.
+    text unless the tool's definition describes it.
     """
     plain = with_calls(object_or_empty(schema))
     solution = SolutionSchema.read(plain)
@@ -259,7 +259,7 @@ def earlier_form(context: Sequence[JSON]) -> list[JSON]:
 
 @dataclass(frozen=True, slots=True)
 class _StoredCall:
-    """The parts of a message about a call that say where the call's result was written."""
+    """The parts of a message about a call that locate the result of the call."""
 
     value: str | None = None
     instance: str | None = None
@@ -391,7 +391,7 @@ def recording_of(
                 ids += [idea.id for idea in store.ideas.of_run(record.id)]
 
         # Rooms are newer than the run that they belong to, so once the run itself has been found,
-        # all its rooms have been, too.
+        # so have all of its rooms.
         if len(records) < _PAGE or any(record.id == run_id for record in records):
             break
         after = records[-1].id

@@ -46,7 +46,7 @@ _PROVIDERS_OWN: Final = re.compile(
 
 
 def setting_problem(name: str) -> str | None:
-    """Return what is wrong with a setting's name, or None if the name is valid."""
+    """Return the problem with the name of a setting, or None if the name is valid."""
     if name in _GENERAL or _PROVIDERS_OWN.fullmatch(name):
         return None
     return (
@@ -182,7 +182,7 @@ class ModelConfiguration(BaseModel):
 
 
 def url_problem(url: str) -> str | None:
-    """Return what is wrong with an endpoint's address, or None if the address is valid."""
+    """Return the problem with the address of an endpoint, or None if the address is valid."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
@@ -250,8 +250,8 @@ _OTHERS: Final = frozenset(
         "xai",
     }
 )
-"""Names that stand for a provider when they come before a colon. If any other name comes before a
-colon, the colon belongs to the name of a model.
+"""Names that denote a provider before a colon. After any other name, the colon is part of the name
+of a model.
 """
 
 
@@ -377,8 +377,8 @@ def mask_keys(configuration: ModelConfiguration, secrets: Secrets) -> None:
 
 
 def no_keyring(name: str) -> str:
-    """Return a note in brackets, for a message about a missing key, that there is no keyring.
-    Return "" if there is a keyring.
+    """Return a note in brackets that there is no keyring, for a message about a missing key. Return
+    "" if there is a keyring.
     """
     try:
         Keyring().read(name)

@@ -1,11 +1,11 @@
-"""Wire: limits the size of HTTP responses from model endpoints, and translates failures into minds'
-errors.
+"""Wire: limits the size of HTTP responses from model endpoints, and translates failures into errors
+of minds.
 
-The HTTP libraries read the whole body of an error, and the whole of each line in a stream, however
-long they are. `limit_answers` adds hooks to a provider's HTTP client. The hooks limit every
-response, refuse compressed responses and web pages, and accept a chat completion that arrives in
-one piece although a stream was requested. `mind_error` turns pydantic-ai's exceptions into minds'
-errors, whose classes determine how the exchange continues.
+The HTTP libraries read the whole body of an error and each whole line of a stream, however long.
+`limit_answers` adds hooks to a provider's HTTP client. The hooks limit every response, refuse
+compressed responses and web pages, and accept a chat completion that arrives in one piece although
+a stream was requested. `mind_error` converts pydantic-ai's exceptions to errors of minds, whose
+classes determine how the exchange continues.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class _Bounded(httpx.AsyncByteStream, httpx2.AsyncByteStream):
 
 
 class _Streamed(_Bounded):
-    """An answer that is declared as JSON although a stream was requested. It is read completely and
-    then passed on as a stream.
+    """An answer that is declared as JSON even though a stream was requested. It is read completely,
+    and then passed on as a stream.
 
     pydantic-ai offers no way to read a completion that has already arrived, and asking again
     without a stream would double the cost of every answer.
@@ -124,8 +124,8 @@ def limit_answers(provider: Provider[Any]) -> None:
 
 
 def fault_in(error: BaseException) -> IdeabridgeError | None:
-    """If a hook in this file raised an error, and a library wrapped it in an error of its own,
-    return the hook's error. Otherwise, return None.
+    """If an error wraps one that a hook in this file raised, return the hook's error. Otherwise,
+    return None.
     """
     visited: set[int] = set()
     below: BaseException | None = error
@@ -286,7 +286,7 @@ def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
 
 @dataclass(frozen=True, slots=True)
 class _ErrorBody:
-    """What a provider sends about an error: `{"error": {"message"}}`, `{"error": text}` or
+    """The body of a provider's error: `{"error": {"message"}}`, `{"error": text}` or
     `{"message"}`.
     """
 
@@ -310,13 +310,13 @@ def _said(error: ModelAPIError) -> str:
     else:
         text = error.message
         cause = error.__cause__
-        # "Connection error." says too little, but the first cause in the chain of errors explains
-        # it.
+        # "Connection error." says too little. The first cause in the chain of errors is more
+        # informative.
         while cause is not None and cause.__cause__ is not None:
             cause = cause.__cause__
 
         if isinstance(error, ModelConnectionError) and cause is not None:
-            # The error that a reset connection raises has no message.
+            # The error of a reset connection has no message.
             below = str(cause) or type(cause).__name__
             text = text if below in text else f"{text} {below}"
 

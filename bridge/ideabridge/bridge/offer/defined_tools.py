@@ -42,15 +42,15 @@ def named_in_messages(messages: Iterable[Message]) -> list[str]:
 def defined_tools(messages: Iterable[Message]) -> list[Tool]:
     """Return the tools that `tool` messages define: `{"type": "tool", "tool": {"name",
     "description"?, "parameters"?, "output"?}}`, with the values that the definitions fix for calls
-    (see `with_fixed`). A tool runs the activity that its definition fixes or, without such an
-    activity, the activity with the tool's name. If there is neither, the tool is latent. A
-    definition that names a server or an idea is completed by `Offer.with_defined`.
+    (see `with_fixed`). A tool runs the activity named in its definition or, by default, the
+    activity with the name of the tool. If there is neither, the tool is latent. A definition that
+    names a server or an idea is completed by `Offer.with_defined`.
 
     Raises:
         MessageError: a definition is malformed.
         SchemaError: a schema is invalid.
     """
-    # Leave out strings, because a string names an existing tool; see `named_in_messages`.
+    # Skip strings, because a string names an existing tool; see `named_in_messages`.
     return [
         _read_definition(message.value)
         for message in messages
@@ -92,8 +92,8 @@ def defined_by_plan(plan: Plan) -> list[Tool]:
 
 
 def passing(tool: Tool, target: Tool) -> Tool:
-    """Return a tool that passes its calls to `target`. The tool keeps its own name and description,
-    and its own parameters if it declares any.
+    """Return a copy of `tool` that passes its calls to `target`. The copy keeps its own name and
+    description, and its own parameters if it declares any.
     """
     has_parameters = bool(tool.parameters.get("properties"))
     return dataclasses.replace(

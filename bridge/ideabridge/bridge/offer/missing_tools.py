@@ -19,12 +19,12 @@ from ideabridge.tools.names import shown_name
 from ideabridge.tools.tool import Tool, ToolKey
 
 _AWAY: Final = 600
-"""Maximum total length, in characters, of the reasons in an error about an unknown tool that say
-why modules are not up.
+"""Maximum total length, in characters, of the reasons why modules are not up, in an error about an
+unknown tool.
 """
 
 _REFUSED: Final = 5
-"""Maximum number of reasons in an error about a program that say why tools cannot be called."""
+"""Maximum number of reasons why tools cannot be called, in an error about a program."""
 
 
 class MissingTools:
@@ -58,7 +58,7 @@ class MissingTools:
         self._configuration = configuration
 
     def sentences(self, named: Collection[str | None] = ()) -> str:
-        """Return the reasons why tools might be missing, for use in errors about unknown tools: the
+        """Return the reasons why tools might be missing, for errors about unknown tools: the
         project file is not used, or modules are not up. Each sentence begins with a space, and the
         result is "" if there is no such reason. The modules in `named` come first.
         """
@@ -71,9 +71,9 @@ class MissingTools:
         return "".join(f" {sentence}" for sentence in self._configuration.unused_files)
 
     def away(self, named: Collection[str | None] = ()) -> str:
-        """Return a sentence that names the modules that are not up, for use in errors about unknown
-        tools. The sentence begins with a space. Return "" if all modules are up. The modules in
-        `named` come first.
+        """Return a sentence about the modules that are not up, for errors about unknown tools. The
+        sentence begins with a space. Return "" if all modules are up. The modules in `named` come
+        first.
         """
         reasons: list[str] = []
         left = _AWAY
@@ -82,8 +82,8 @@ class MissingTools:
             reason = f"{status.name} ({status.why[:_AWAY]})"
             left -= len(reason)
             if reasons and left < 0:
-                # Give only the name of the module, because a truncated reason might lack the very
-                # command that helps.
+                # Mention only the name of the module, because a truncated reason might lack the
+                # very command that helps.
                 reason = status.name
             reasons.append(reason)
 
@@ -92,8 +92,8 @@ class MissingTools:
         return f" Unavailable servers: {', '.join(reasons)}."
 
     def lacking(self, key: ToolKey) -> str | None:
-        """Return what a call to a tool lacks in this process, no matter which modules are up; see
-        the function `lacking`.
+        """Return what is missing for a call to a tool in this process, no matter which modules are
+        up; see the function `lacking`.
         """
         lack = lacking(self._configuration, key, self._own)
         hidden = self._hidden_part(key[1], key[0])
@@ -114,8 +114,8 @@ class MissingTools:
         return self._profile is None or self._profile.admits_server(name)
 
     def _hidden_part(self, name: str, module: str | None) -> tuple[str, str] | None:
-        """Return the kind and the name of what the profile leaves out: the server of an existing
-        tool, or the tool itself. Return None if the profile contains the tool.
+        """Return the kind and the name of the part that the profile leaves out: the server of an
+        existing tool, or the tool itself. Return None if the profile contains the tool.
 
         Args:
             name: the name of the tool.
@@ -139,8 +139,8 @@ class MissingTools:
         return None
 
     def why_away(self, module: str) -> str | None:
-        """Return a sentence that says why a configured module is not up, has not listed its tools
-        or has no tools. Return None if the module has tools or does not exist.
+        """Return a sentence about why a configured module is not up, has not listed its tools, or
+        has no tools. Return None if the module has tools or does not exist.
         """
         if module not in self._modules:
             return None
@@ -163,10 +163,10 @@ class MissingTools:
     # -- tools that cannot be called ---------------------------------------------------------------
 
     def why_refused(self, name: str, module: str | None = None) -> str | None:
-        """Return a sentence that says why a tool cannot be called although a module has it or might
-        have it. Return None if the tool is unknown. Possible reasons are that the configuration
-        does not allow the tool, that its definition is unusable, or that the module is disabled, is
-        not up, or has not listed its tools.
+        """Return a sentence about why a tool that a module has, or might have, cannot be called.
+        Return None if the tool is unknown. Possible reasons are that the configuration does not
+        allow the tool, that its definition is unusable, or that the module is disabled, is not up,
+        or has not listed its tools.
 
         Args:
             name: the tool's name, or MODULE_NAME.

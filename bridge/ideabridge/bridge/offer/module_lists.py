@@ -1,4 +1,4 @@
-"""Module lists: stores the tool lists that modules sent when they were last up."""
+"""Module lists: stores the tool lists from when modules were last up."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class ModuleLists:
         listed = module.tools
         milder = _milder([Tool.from_json(tool) for tool in objects_in(stored)], listed)
         if milder:
-            # The new hints apply immediately, so warn people who relied on being asked.
+            # The new hints apply immediately. Warn people who relied on being asked.
             more = ""
             if len(milder) > _LOGGED_TOOLS:
                 more = f"; and {len(milder) - _LOGGED_TOOLS} more"
@@ -144,7 +144,7 @@ class ModuleLists:
 
 
 def _fingerprints(configuration: Configuration) -> dict[str, str]:
-    """Return the key of each enabled module's list, keyed by the module's name."""
+    """Return the key of the list of each enabled module, keyed by module name."""
     return {
         name: module_fingerprint(configuration, name)
         for name, module in configuration.modules.items()
@@ -165,8 +165,8 @@ def _offered_in(stored: JSON) -> dict[Kind, list[JSONObject] | None]:
 
 
 def _milder(before: list[Tool], now: list[Tool]) -> list[str]:
-    """Describe the tools whose new hints promise more than their earlier hints, so that a person is
-    no longer asked about calls to these tools.
+    """Describe the tools whose new hints promise more than the earlier ones, so that calls to them
+    no longer ask a person.
     """
     earlier = {tool.name: tool for tool in before}
     promises: list[str] = []

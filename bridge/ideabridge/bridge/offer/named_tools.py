@@ -1,5 +1,5 @@
-"""Named tools: chooses names that do not collide for the tools of this process and of the modules,
-both as servers list the tools and as the configuration shows them.
+"""Named tools: chooses unique names for the tools of this process and of the modules, both as
+listed by servers and as changed by the configuration.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 and all known tools, to name and search them. `ModuleLists` stores what each module listed when it
 was last up, so that names do not depend on which modules are up.
 
-The catalogue of a run is taken from the offer by `PlanTools` (a plan), `catalogue_of_program` (a
+The catalogue of a run is selected from the offer by `PlanTools` (a plan), `catalogue_of_program` (a
 program) or `TaskTools` (a task). They wait for modules whose tools a run needs. `MissingTools`
 explains why a tool is missing.
 
@@ -219,8 +219,8 @@ class Offer:
 
     @property
     def known(self) -> list[Tool]:
-        """Every tool in the toolbox and every tool of the modules. For each module, this is the
-        latest list, even if it comes from an earlier process, so that names do not depend on which
+        """Every tool in the toolbox and every tool of the modules. The latest list of each module
+        is used, even if it comes from an earlier process, so that names do not depend on which
         modules are up. A changed tool appears as the configuration shows it, and a hidden tool is
         left out. The list is the same object until something changes.
         """
@@ -287,7 +287,9 @@ class Offer:
         return Catalogue(tools, self.latent(tools), unlisted=hidden)
 
     def latent(self, tools: Iterable[Tool]) -> list[ToolKey]:
-        """Return the tools of this process without an activity, whose results a mind writes."""
+        """Return the tools of this process that have no activity, so that a mind writes their
+        results.
+        """
         own = [tool for tool in tools if tool.module is None and not is_reader(tool)]
         return [tool.key for tool in own if self._toolbox.activity_for(tool) is None]
 
@@ -374,7 +376,7 @@ class Offer:
         return self.to(caller).compiled([*left, *own.values(), *more])
 
     def _completed(self, tool: Tool, caller: str) -> Tool:
-        """Return a tool that a context defines, completed with the tool that answers its calls.
+        """Complete a tool that a context defines with the tool that answers its calls.
 
         A context can come from a mind. Its definitions can therefore run only tools that already
         exist in this process, and the rules for these tools apply.
@@ -437,7 +439,7 @@ class Offer:
         await self.modules.reach(unlisted, SETTLE_SECONDS)
 
     async def unreached(self, modules: Collection[str | None]) -> list[ModuleStatus]:
-        """Wait as `reach` does, and return the modules that have not listed their tools.
+        """Wait like `reach`, and return the modules that have not listed their tools.
 
         If None is among the names, wait for every module. Modules that are disabled or not
         configured are ignored.

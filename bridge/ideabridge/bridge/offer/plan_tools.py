@@ -1,4 +1,4 @@
-"""PlanTools: makes the catalogue of a plan, which contains the tools that the plan's calls name."""
+"""PlanTools: makes the catalogue of a plan, which contains the tools named by its calls."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class PlanTools:
         """
         offer = self._offer
         deadline = offer.deadline()
-        # Any module might have the tool of a call that names no module.
+        # If a call names no module, any module might have the tool.
         unowned = [call for call in unlisted if call.module is None]
         owned = [call for call in unlisted if call.module is not None]
 
@@ -167,7 +167,7 @@ class PlanTools:
         return catalogue
 
     def _owners_of(self, calls: Iterable[WrittenCall]) -> list[str] | None:
-        """Return the modules that calls name, or that are known to have the tools of the calls.
+        """Return the modules that are named by calls, or known to have the tools that are called.
         Return None if any module might have one of these tools. Names of modules that are not
         configured, or not in the profile, are left out.
         """
@@ -254,8 +254,8 @@ class PlanTools:
                 raise PlanError(f"calls[{place}]: {call.tool[:100]}: {reason}")
 
     def _places_unknown_to(self, catalogue: Catalogue) -> list[tuple[int, WrittenCall]]:
-        """Return (place, call) for each call whose tool is not in a catalogue. A call that names no
-        tool is left out, because the check of the plan refuses it.
+        """Return (place, call) for each call whose tool is not in a catalogue. Calls without a tool
+        name are left out, because the check of the plan refuses them.
         """
         return [
             (place, call)

@@ -1,6 +1,4 @@
-"""Program tools: finds the tools that programs can call, under the names that the tools have in a
-program.
-"""
+"""Program tools: finds the tools that programs can call, and their names in programs."""
 
 from __future__ import annotations
 

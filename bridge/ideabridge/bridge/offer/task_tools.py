@@ -1,6 +1,4 @@
-"""TaskTools: makes the catalogue of a task, which contains the tools that the task's patterns
-choose.
-"""
+"""TaskTools: makes the catalogue of a task, which contains the tools selected by its patterns."""
 
 from __future__ import annotations
 
@@ -93,8 +91,8 @@ class TaskTools:
         return catalogue
 
     def _are_present(self) -> bool:
-        """Return whether there is no need to wait for modules, because all patterns are names of
-        current tools or ideas.
+        """Return whether all patterns are names of current tools or ideas, so that there is no need
+        to wait for modules.
         """
         names = {tool.name for tool in self._offer.catalogue.tools}
         return bool(self._patterns) and all(

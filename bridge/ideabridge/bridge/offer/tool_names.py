@@ -1,4 +1,4 @@
-"""Tool names: chooses names for the tools of modules in plans, so that no two names collide."""
+"""Tool names: chooses unique names in plans for the tools of modules."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class _Owners:
     """
 
     def __init__(self) -> None:
-        # The owners of each name, keyed by what the name looks like.
+        # The owners of each name. Names that look alike share a key.
         self._of_names = defaultdict[str, set[str | None]](set)
         self._of_prefixed_names = defaultdict[str, set[str]](set)
-        # For each beginning, the module that owns all names with this beginning.
+        # The module that owns all names with a prefix, keyed by prefix.
         self._of_beginnings: dict[str, str] = {}
 
     def add(self, module: str | None, name: str) -> None:
@@ -113,7 +113,7 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
         safe_names = {name for name, _ in group if is_safe_name(name)}
         for name, tool in group:
             if safe_names == {name}:
-                # This is the name that all the others look like, so it needs no warning.
+                # All the others look like this name, so it needs no warning.
                 continue
 
             rivals = _rivals_of(name, group, safe_names)

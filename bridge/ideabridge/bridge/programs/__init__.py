@@ -1,3 +1,3 @@
-"""Programs: runs Python text in place of a list of calls, in a sandboxed interpreter in a worker
+"""Programs: runs Python text instead of a list of calls, in a sandboxed interpreter in a worker
 process.
 """

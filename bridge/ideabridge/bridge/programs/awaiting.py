@@ -6,8 +6,8 @@ certainly never awaited: the value of the call is thrown away, or it is used whe
 can be meant, as in `git.log()["x"]` or `f"{git.log()}"`. The interpreter's type checker finds some
 of these calls, but does not say what to write instead.
 
-A call that might be awaited elsewhere is not reported: a call that is passed on, returned by a
-plain function, stored in a list, or held by a variable that is also used in other ways.
+Calls that might be awaited elsewhere are not reported: they are passed on, returned by a plain
+function, stored in a list, or held by a variable that is also used in other ways.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WAITS: Final = frozenset({"gather", "sleep"})
 """Functions of `asyncio` whose values must be awaited, too."""
 
 _ROUNDS: Final = 3
-"""Maximum length of a chain of functions, each of which returns a call to the next one. Calls
+"""Maximum length of a chain of functions in which each function returns a call to the next. Calls
 through longer chains are not recognised. Each function in the chain costs one pass over the
 program.
 """
@@ -183,7 +183,7 @@ class _Program:
         return all(isinstance(node, ast.Import | ast.ImportFrom) for node in self._bound[name])
 
     def _starts(self, node: ast.AST) -> bool:
-        """Return whether an expression is a call whose value must be awaited."""
+        """Return whether an expression is a call that must be awaited."""
         match node:
             case ast.Call(func=ast.Name(id=name)):
                 return name in self._functions
@@ -270,7 +270,9 @@ class _Program:
         return isinstance(parent, ast.Expr)
 
     def _needs_result(self, node: ast.AST) -> bool:
-        """Return whether an expression is used where only the result of a call can be meant."""
+        """Return whether an expression is used in a place that only makes sense for the result of a
+        call.
+        """
         parent = self._parents[node]
         match parent:
             case (

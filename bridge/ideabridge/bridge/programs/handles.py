@@ -1,16 +1,15 @@
-"""Handles: gives a program objects in place of large results.
+"""Handles: objects that stand in for large results in a program.
 
-A result over `LARGE_RESULT` bytes stays in this process, because passing the result to the
-interpreter takes a long time, and the result might not fit into the memory of a program. The
-program receives a `Handle` instead. The program can read a part with `await tools.read(handle,
-path)`, pass the handle as a parameter, or return it. As a parameter or an output, a handle becomes
-a reference to the result (`†results.0.rows`), which the machine resolves like any reference of a
-plan. The journal therefore does not store the value twice, and a resumed program gets the same
-handles.
+A result over `LARGE_RESULT` bytes stays in this process, because passing it to the interpreter
+takes a long time, and it might not fit into the memory of a program. The program receives a
+`Handle` instead. The program can read a part with `await tools.read(handle, path)`, pass the handle
+as a parameter, or return it. As a parameter or an output, a handle becomes a reference to the
+result (`†results.0.rows`), which the machine resolves like any reference of a plan. The journal
+therefore does not store the value twice, and a resumed program gets the same handles.
 
 A handle is an object of this process, and the interpreter refers to it by an id within the session.
-Results of tools are JSON, so no result can be a handle or imitate one. A class with the same name
-in a program is a different class. A session has handles only for its own results.
+Results of tools are JSON, so they cannot be or imitate handles. A class with the same name in a
+program is a different class. A session has handles only for its own results.
 
     rows = await db.query(sql="...")        # Handle(call=0, path='', type='array', length=40000,
         bytes=5200000)
@@ -117,7 +116,7 @@ def handed(call: int, value: JSON, keys: tuple[str, ...] = ()) -> JSON | Handle:
     if not isinstance(value, str | list | dict) or (
         isinstance(value, str) and len(value) <= LARGE_RESULT // 6
     ):
-        # A character takes at most 6 bytes of JSON, so a short string need not be measured.
+        # A character takes at most 6 bytes of JSON, so short strings do not have to be measured.
         return value
     size = len(encode(value))
     return value if size <= LARGE_RESULT else Handle(call, keys, value, size)
@@ -220,8 +219,8 @@ def _without_objects(value: JSON, what: str) -> JSON:
 
 
 def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
-    """Put a reference in place of the null that `_without` left. No other code uses `value`, so it
-    is safe to change it.
+    """Replace the null that `_without` left with a reference. It is safe to change `value`, because
+    no other code uses it.
     """
     if not path:
         return reference

@@ -59,8 +59,9 @@ already defined for a program.
 _CACHED_STUBS: Final = 64
 _STUBS: Final[dict[tuple[tuple[str, int], ...], tuple[list[Tool], str]]] = {}
 """The latest stubs with their tools, keyed by the names of the functions and the ids of the tools.
-Each entry keeps its tools alive so that the ids cannot be reused. Computing a digest of a large
-schema would take longer than making its stub."""
+Each entry keeps its tools alive so that the ids cannot be reused. Computing the digest of a large
+schema would take longer than making its stub.
+"""
 
 _LOCK: Final = threading.Lock()
 """Guards `_STUBS`, because program sessions ask for stubs in separate threads."""
@@ -69,7 +70,8 @@ _IMPORTED: Final = re.compile(
     r"\b(?:from|import)\b((?:[^\n;()\\]++|\\\r?\n|\((?:#[^\n]{0,300}+|[^()#]++){0,500}+\))*+)"
 )
 """Matches the text between `from` or `import` and the end of the statement. The expression never
-backtracks, and text in parentheses is limited, so a hostile program is read in linear time."""
+backtracks, and text in parentheses is limited, so a hostile program is read in linear time.
+"""
 
 _MEMBER: Final = re.compile(r"\.\s*(\w+)")
 
@@ -84,8 +86,8 @@ def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
     """
     # Normalise the name, because Python normalises identifiers to this form.
     text = other.sub("_", unicodedata.normalize("NFKC", name[: 4 * LONGEST_NAME]))[:LONGEST_NAME]
-    # Remove underscores in front, because the interpreter hides members of modules whose names
-    # begin with one.
+    # Remove leading underscores, because the interpreter hides module members whose names begin
+    # with one.
     text = text.lstrip("_") or "name"
     if text[0].isdecimal():
         text = f"n{text}"
@@ -425,8 +427,8 @@ def ask_call(arguments: JSONObject) -> JSONObject:
 
 
 def _key_of(tool: Tool) -> ToolKey:
-    """Return the key of a tool in journals. A tool that passes on its calls has a key of its own,
-    which differs from the key of the tool that answers the calls.
+    """Return the key of a tool in journals. A tool that passes on its calls has its own key, which
+    differs from the key of the tool that answers the calls.
     """
     return tool.origin if tool.passes_to is None else tool.key
 
@@ -440,8 +442,8 @@ def _journaled(tool: Tool) -> list[JSON]:
 
 def _by_journaled_key(tools: Iterable[Tool]) -> dict[ToolKey, Tool]:
     """Return the tools, keyed by the module and the name in entries of `_journaled`. Changed tools
-    are replaced by the real tools. If several tools have one of these keys, the tool whose own key
-    it is comes first.
+    are replaced by the real tools. If several tools share a key, the tool whose `key` it is takes
+    precedence.
     """
     real: dict[ToolKey, Tool] = {}
     by_key_of: dict[ToolKey, Tool] = {}
@@ -479,8 +481,8 @@ def _read_tool(function: str, entry: JSON, tools: Mapping[ToolKey, Tool]) -> Too
 
 
 def _module_of(tool: Tool) -> str:
-    """Return the server of a tool. If the tool has no server, return `tools:` or `ideas:`, which
-    cannot be names of servers.
+    """Return the server of a tool. For a tool without a server, return `tools:` or `ideas:`; no
+    server can have these names.
     """
     if tool.module is None:
         return f"{TOOLS}:"
@@ -495,7 +497,7 @@ def _function_of(tool: Tool) -> str:
     that answers the calls.
     """
     if tool.is_changed:
-        # The name without the prefix that avoids a collision.
+        # Use the name without the prefix that avoids collisions.
         return tool.remote_name or tool.name
     if tool.passes_to is not None:
         return tool.name

@@ -2,11 +2,11 @@
 
 Theory of operation. To the machine, a program is a streaming answer: `CallProposed` for each call,
 and `OutputProposed` and `SolutionClosed` at the end. A program waits when all of its tasks wait.
-The program then receives the result of the first settled call whose result it has not received yet.
-The machine settles calls in the order of the journal. A program that runs again, in this process or
-in another process, therefore gets the same results in the same order as before, and makes the same
-calls. `ProgramRunner` compares each call with the journaled one, and raises `DivergedError` if they
-differ. It turns what the program does into events; the run's `Runner` posts them.
+It then receives the first settled result that it has not received yet. The machine settles calls in
+the order of the journal. A program that runs again, in this process or in another process,
+therefore gets the same results in the same order as before, and makes the same calls.
+`ProgramRunner` compares each call with the journaled one, and raises `DivergedError` if they
+differ. It turns the steps of the program into events, which the `Runner` of the run posts.
 
 A program runs only while this process holds the lease of its run. When the run waits for a person,
 the worker is released, and the program begins again once there is something to do.
@@ -87,9 +87,7 @@ def setting_of(names: ProgramNames, values: JSONObject, now: float, seed: str) -
 
 
 def values_of(machine: Machine) -> JSONObject:
-    """Return the global names of a program, `input` and `state`, with the values that they have
-    when it begins.
-    """
+    """Return the global names of a program, `input` and `state`, with their initial values."""
     document = machine.documents.get("") or {}
     members = object_or_empty(document)
     return {"input": members.get("input") or {}, "state": members.get("state") or {}}
@@ -104,8 +102,8 @@ class ProgramRunner:
         group: the task group of the program's sessions.
         caller: the owner of the run. Callers take turns when they wait for a worker.
         count_call: counts the bytes of a call; see `KeptBytes.list_call`.
-        take: receives the steps of the program, as soon as it has done them. `events` makes events
-            of them.
+        take: called with the steps of the program as soon as they are done. `events` turns them
+            into events.
 
     Attributes:
         waits: True while the program waits for a result.
@@ -163,8 +161,8 @@ class ProgramRunner:
 
         if self._session is None:
             if program is self._program and len(machine.settled) == self._parked:
-                # This program has given up its worker to another one, and there is no new result
-                # for it yet.
+                # This program has given up its worker to another program, and has no new result
+                # yet.
                 return
             self._start(program)
 
@@ -237,7 +235,7 @@ class ProgramRunner:
     # -- steps of the program ----------------------------------------------------------------------
 
     def events(self, steps: Sequence[Step]) -> list[Event]:
-        """Return the events of what the program has done.
+        """Return the events for the steps that the program has done.
 
         Raises:
             DivergedError: a call differs from the call in the journal.
@@ -296,8 +294,8 @@ class ProgramRunner:
         return events
 
     def _unreached(self, site: CallSite) -> int | None:
-        """Return the line of a call that no recorded run has made. Return None if a run has made
-        the call, or if the program was not compared with recordings.
+        """Return the line of a call that no recorded run has made. Return None if a recorded run
+        has made the call, or if the program was not compared with recordings.
         """
         reached = None if self._program is None else self._program.reached
         if reached is None or site.to_json() in reached:
@@ -341,7 +339,7 @@ class ProgramRunner:
         """Pass the next journaled result to a waiting program.
 
         Raises:
-            DivergedError: this is the result of a call that the program has not made.
+            DivergedError: the result belongs to a call that the program has not made.
         """
         session = self._session
         machine = self._machine

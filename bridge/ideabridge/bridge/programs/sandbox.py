@@ -16,8 +16,8 @@ passes `Step`s to the event loop, in order:
 
 A program does not have a real clock, true randomness, files or a network: the clock is frozen,
 `random` is seeded, and any other request to the system fails inside the program. Two sessions of
-the same program that get the same results in the same order therefore take the same steps. A run
-can therefore be resumed: its program runs again, with the journaled results.
+the same program therefore take the same steps if they get the same results in the same order. This
+makes it possible to resume a run: its program runs again, with the journaled results.
 
 The interpreter is imported, and the first worker starts, when the first program runs.
 """
@@ -93,8 +93,7 @@ reserved for checking programs.
 """
 
 _AGAIN: Final = 0.002
-"""The approximate time, in seconds, that each call of a program adds when the program runs again.
-"""
+"""Approximate time, in seconds, that each call adds when a program runs again."""
 
 _CHECKED: Final = 256
 """Number of programs whose check results the sandbox remembers."""
@@ -127,7 +126,7 @@ class Called:
     Attributes:
         number: the number of the call in its session.
         call: the call, with escaped strings, and with references in place of handles.
-        site: the place where the call is in the text.
+        site: the place of the call in the text.
     """
 
     number: int
@@ -239,7 +238,7 @@ class AbsentServers:
     why: str = ""
 
 
-# Declare this exception, because the interpreter has it, but its type checker does not know it.
+# Declare this exception, because the interpreter's type checker does not know it.
 _GLOBALS: Final = """from typing import Any
 class PermissionError(OSError): ...
 input: dict[str, Any]
@@ -518,8 +517,8 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
 
     tree = parsed(program)
     if tree is None:
-        # Either the interpreter will report what is wrong with the program, or it accepts more than
-        # this version of Python does, such as f"{row["name"]}", which is new in Python 3.12.
+        # Either the interpreter will report the problem, or it accepts more than this version of
+        # Python does, such as f"{row["name"]}", which is new in Python 3.12.
         return _IMPORT_LINE.sub(
             lambda match: f"{match[1]}{_imported(match[2], servers) or match[0].lstrip()}",
             program,
@@ -594,7 +593,7 @@ _CERTAIN: Final = frozenset(
         "unresolved-reference",
     }
 )
-"""The rules of the checker whose findings mean that code always fails when it runs."""
+"""The rules of the checker that find only code which always fails when it runs."""
 
 _NOT_AWAITED: Final = "`CoroutineType["
 _WRONG: Final = re.compile(
@@ -702,8 +701,8 @@ def _unawaited(program: str, setting: Setting) -> list[Unawaited]:
 
 
 def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServers) -> str:
-    """Return a message that says why an import fails: the server is not up, or the name is unknown.
-    In the second case, the message lists other names.
+    """Return a message about why an import fails: the server is not up, or the name is unknown. In
+    the second case, the message lists other names.
 
     Args:
         message: the finding.
@@ -763,7 +762,7 @@ _IMPORTED_MODULE: Final = re.compile(r"`(\w+)")
 
 
 def _never_fits(message: str, functions: Collection[str]) -> bool:
-    """Return whether no value of an argument's type fits the parameter of the tool."""
+    """Return whether the type of an argument rules out every value of the parameter."""
     match = _WRONG.fullmatch(message)
     if match is None or match[1] not in functions:
         return False
@@ -964,7 +963,7 @@ class ProgramSession:
     # -- in the thread -----------------------------------------------------------------------------
 
     def _put(self, step: Step) -> None:
-        # Wake the event loop for each step, because it might just have found the queue empty.
+        # Wake the event loop for each step, because it might have just found the queue empty.
         self._steps.append(step)
         self._loop.call_soon_threadsafe(self._arrived.set)
 
@@ -1015,7 +1014,7 @@ class ProgramSession:
 
             return Failed("limit" if is_limit else "exception", text)
         except library.MontyCrashedError as error:
-            # A single operation that takes longer than a turn may take, such as 10 ** 10 ** 8, is
+            # A single operation that exceeds the time limit of a turn, such as 10 ** 10 ** 8, is
             # stopped together with its worker.
             if error.timed_out:
                 return Failed("limit", f"TimeoutError: {_LIMITS['turn time']}")

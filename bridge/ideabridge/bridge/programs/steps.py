@@ -4,7 +4,7 @@
 Such a call is answered by a separate run (a room), which begins with the program as its plan. The
 run of the plan includes the tools that its programs can call, so the room uses the definitions in
 the journal of that run, regardless of what servers list later. The program text is part of the plan
-itself, so the result of a tool never becomes a program.
+itself, so the result of a tool can never become a program.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ RUN_PROGRAM: Final = Tool(
 
 
 def names_program(call: WrittenCall, catalogue: Catalogue) -> bool:
-    """Return whether a call refers to `run_program`. A call without `_module` does not refer to it
-    if another tool has the same name.
+    """Return whether a call refers to `run_program`. Without `_module`, a call refers to another
+    tool of the same name if there is one.
     """
     if call.tool != RUN_PROGRAM.name:
         return False

@@ -38,7 +38,7 @@ SIGNATURE: Final = 1_000
 """Maximum number of characters in a signature."""
 
 OBSERVED: Final = " # observed"
-"""The mark of a result type that was only observed, and that no schema promises."""
+"""Marks a result type that was only observed and is not promised by a schema."""
 
 JSON_TEXT: Final = "Json"
 """The type `Json`. In a signature, `Json[T]` is a string that contains a T as JSON."""
@@ -92,7 +92,7 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
     """
     listed = list(functions)
     function_names = {name for name, _, _ in listed}
-    # A function can have the name of a type: after a function named `list`, `list[str]` would mean
+    # A function can have the name of a type. After a function named `list`, `list[str]` would mean
     # something else.
     renamed = {
         name: _free(f"_{name}", function_names | _TYPES) for name in sorted(_TYPES & function_names)
@@ -214,12 +214,12 @@ def _parameters(tool: Tool, parameters: Mapping[str, str], types: _Types) -> lis
 
 @dataclass(slots=True)
 class DescribedParameters:
-    """The parameters that a schema describes at its top, either directly or in schemas that are
+    """The parameters described at the top of a schema, either directly or in schemas that are
     combined there.
 
     Attributes:
-        properties: the schemas of each parameter: only one, unless alternatives describe the
-            parameter differently.
+        properties: the schemas of each parameter. There is only one, unless alternatives describe
+            the parameter differently.
         required: the parameters that every call must have.
     """
 
@@ -360,7 +360,7 @@ _OPENING: Final = (
 
 
 def _is_open(schema: JSONObject) -> bool:
-    """Return whether a call can have parameters that `properties` does not name."""
+    """Return whether a call can have parameters that are not in `properties`."""
     if any(key in schema for key in _OPENING):
         return True
     if not isinstance(schema.get("properties"), dict):
@@ -587,8 +587,8 @@ class _Types:
 
 
 def _only(schema: JSONObject, *keywords: str) -> bool:
-    """Return whether only these keywords of a schema restrict values. `definitions` is the old name
-    of `$defs`.
+    """Return whether these keywords are the only ones in a schema that restrict values.
+    `definitions` is the old name of `$defs`.
     """
     return all(
         key in keywords
