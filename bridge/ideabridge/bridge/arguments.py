@@ -1,9 +1,8 @@
 """Arguments: checks of the values that a Python program passes to a bridge.
 
-If a check fails, a function raises `ArgumentError`. The error names the argument, what was expected
-and what was found. If a value inside an argument is not JSON, it raises `InvalidJSONError` instead.
-The parameters have the type `object` because the checks are meant for programs that do not use a
-type checker.
+A failed check raises `ArgumentError`, which says which argument is wrong, what was expected and
+what was found. If a value inside an argument is not JSON, `InvalidJSONError` is raised instead. The
+parameters have the type `object` because the checks are meant for programs without a type checker.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def check_parts(
     mind: object,
     approver: object,
 ) -> None:
-    """Check the parts that make up a bridge."""
+    """Check the arguments of `Bridge`."""
     from ideabridge.bridge.configuration import Configuration
     from ideabridge.bridge.context.messages import Handlers
     from ideabridge.bridge.store.store import Store
@@ -116,7 +115,9 @@ def read_schema(name: str, value: object) -> JSONObject | None:
 
 
 def check_type(name: str, value: object) -> None:
-    """Check that an argument is None or a type that pydantic might support, rather than a value."""
+    """Check that an argument is None or a type, rather than a value. Pydantic might support the
+    type.
+    """
     if isinstance(value, Mapping | bool | int | float | str | list | tuple):
         hint = "pass a JSON Schema as output_schema" if isinstance(value, Mapping) else ""
         raise ArgumentError.of(
@@ -152,7 +153,7 @@ def read_messages(name: str, value: object) -> list[JSON]:
 
 
 def read_context_document(document: JSON, what: str) -> tuple[list[JSON], list[str]]:
-    """Read a context that a person wrote: a list of messages, or an object with the list as its
+    """Read a context that a person wrote: a list of messages, or an object with the list in its
     member `context`.
 
     Args:
@@ -189,8 +190,7 @@ def read_given_plan(
     instances: object = None,
     output: object = None,
 ) -> Plan:
-    """Read a plan from the arguments that a program passes: either from `plan`, or from `calls`,
-    `instances` and `output`.
+    """Read a plan from a program's arguments: either `plan`, or `calls`, `instances` and `output`.
 
     Args:
         plan: a `Plan`, or an object that `read_plan` reads.

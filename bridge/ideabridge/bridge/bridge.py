@@ -116,10 +116,10 @@ from ideabridge.tools.tool_files import load_tool_file
 from ideabridge.tools.toolbox import Toolbox
 
 TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the variable, not a token
-"""The environment variable that contains the bearer token that the HTTP server requires."""
+"""The environment variable with the bearer token that the HTTP server requires."""
 
 _KEYRING_SECONDS: Final = 2.0
-"""The time, in seconds, for which the bridge waits for the keyring at its start. The keyring might
+"""Time, in seconds, for which the bridge waits for the keyring when it starts. The keyring might
 itself be waiting for a person.
 """
 
@@ -295,7 +295,7 @@ class Bridge:
         return toolbox
 
     def add_tools(self, toolbox: Toolbox) -> None:
-        """Add tools whose calls ask for approval, as calls to the tools of tool files do."""
+        """Add tools whose calls ask for approval, like those of tools from tool files."""
         self._program_tools.update(toolbox)
         self.toolbox.update(toolbox)
 
@@ -349,8 +349,8 @@ class Bridge:
         return change
 
     async def renew(self, server: str) -> None:
-        """Connect to a server anew, for example after a person has signed out of it. Its present
-        connections, also those of users, accept no new calls and end after their last call.
+        """Reconnect to a server, for example after a person has signed out of it. Its current
+        connections, including those of users, accept no new calls and end after their last call.
 
         Args:
             server: the name of a server of this bridge.
@@ -478,9 +478,8 @@ class Bridge:
         return self
 
     def _has_one_user(self) -> bool:
-        """Return whether the bridge has only one user. If so, errors and notes are allowed to quote
-        what a module wrote. If there are several users, the quoted text could contain another
-        user's arguments.
+        """Return whether the bridge has only one user. If so, errors and notes can quote the output
+        of modules. With several users, a quote could contain another user's arguments.
         """
         try:
             return not self.store.users.exist()
@@ -541,7 +540,7 @@ class Bridge:
             self._teaching.learn_at_the_end()
 
         if isinstance(error, Exception):
-            # Do not pass the caller's error on to the task group, which would wrap it in an
+            # Do not pass the caller's error to the task group, which would wrap it in an
             # ExceptionGroup.
             await self._stack.__aexit__(None, None, None)
             return False
@@ -643,7 +642,7 @@ class Bridge:
                 shared with this caller.
             results: whether to include values from the results of calls. Results can be private, so
                 by default the ideas of later Requests omit them. Such a document lists the omitted
-                values in `left_out`, has an id of its own, and names the `original`.
+                values in `left_out`, has its own id, and names the `original`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: no idea has this name, or several ideas have it.
@@ -789,13 +788,13 @@ class Bridge:
         inputs: Sequence[JSON] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
-        """Wait for the modules that a run's plan calls, and then publish what the run did as a
-        tool. A name that is already published gets a new version.
+        """Wait for the modules that a run's plan calls, and then publish the run as a tool. A name
+        that is already published gets a new version.
 
-        If a run ended early (failed, stalled, at a limit, cancelled), the plan contains what the
-        run did until then. If the run did nothing, the tool solves the task of the run again. An
-        idea that has no run in this store, because it was imported or written by hand, is published
-        from its content, as `save_idea` does.
+        If a run ended early (failed, stalled, at a limit, cancelled), the plan contains the calls
+        that it had made. If it had made none, the tool solves the task of the run again. An idea
+        that has no run in this store, because it was imported or written by hand, is published from
+        its content, as with `save_idea`.
 
         Args:
             ref: the id of an idea, a unique prefix of such an id, a name, `name@version`, or the id
@@ -820,9 +819,10 @@ class Bridge:
                 the publishing caller.
             program: a program that does what the run and the other runs in `choices` did. A
                 `ProgramAnswer` also contains its author's words. False means that no program is
-                wanted. For a version without a program, `report["open"]` says what the copied
-                values leave open, and `program_request` says what a program would have to do.
-            inputs: with the text of a program, the input that each run needs beyond its own input.
+                wanted. For a version without a program, `report["open"]` lists the points that the
+                copied values leave open, and `program_request` describes the program that would
+                settle them.
+            inputs: if `program` is text, the input that each run needs in addition to its own.
             caller: who publishes. An admin can publish a version of an idea that others share with
                 them.
 
@@ -861,15 +861,15 @@ class Bridge:
     async def program_request(
         self, *refs: str, name: str = "", description: str | None = None, caller: str = LOCAL
     ) -> ProgramRequest:
-        """Return a Request, of at most 1,500 tokens, for the author of a program that is to be
-        passed to `publish`. The Request describes runs.
+        """Return a Request that describes runs to the author of a program for `publish`. The
+        Request has at most 1,500 tokens.
 
         Args:
             refs: runs of the same task, each named as in `publish`. The first supplies the tool's
                 parameters.
             name: the name of the tool, if it is known.
-            description: what the tool does, if this is known. The description can say more than the
-                runs show.
+            description: what the tool does, if this is known. The description can go beyond what
+                the runs show.
             caller: the owner of the runs.
 
         Raises:
@@ -1054,8 +1054,8 @@ class Bridge:
         caller: str = LOCAL,
     ) -> list[Verdict]:
         """Check published ideas: whether their tools exist and are unchanged, and whether each plan
-        still does what its run did. If `live` is set, also check whether each plan still returns
-        the recorded output.
+        still reproduces its run. If `live` is set, also check whether each plan still returns the
+        recorded output.
 
         Args:
             names: the ideas, each as NAME or NAME@VERSION. If empty, every idea that this caller
@@ -1093,8 +1093,8 @@ class Bridge:
         self.publisher.accept(changed, by=by)
 
     def suggest(self, *, least: int = 2, limit: int = 10, caller: str = LOCAL) -> list[Suggestion]:
-        """Return suggestions: what a caller did repeatedly in runs, sessions and imported
-        histories, and the tools that this work could become.
+        """Suggest tools for work that a caller did repeatedly in runs, sessions and imported
+        histories.
 
         Args:
             least: the minimum number of repetitions.
@@ -1161,9 +1161,8 @@ class Bridge:
 
     @property
     def approval(self) -> ApprovalSetting:
-        """The rules under which a run or a direct call begins now. These are the configured rules
-        and, if the client connected under different rules, also the rules at that time. The
-        strictest of them apply.
+        """The rules for a run or a direct call that begins now. These are the configured rules and,
+        if the client connected under different rules, also those rules. The strictest apply.
         """
         return self._rules.since(self.session_begun())
 
@@ -1215,8 +1214,8 @@ class Bridge:
             output_by_instance=plan.output_by_instance, planning=planning, caller=caller
         )
         choice = choose(AUTO, self.mind, samples=samples)
-        # Each room chooses its mind when it opens. All it needs from here is whether the client has
-        # a model.
+        # Each room chooses its mind when it opens. The only information that it needs for this is
+        # whether the client has a model.
         rooms_choice = choice if choice.name == SAMPLING else None
         try:
             start = await self._open_runs.plan_starts.start(plan, settings, rooms_choice, caller)
@@ -1241,8 +1240,8 @@ class Bridge:
         title: str = "",
         samples: bool = False,
     ) -> Run:
-        """Start a program, which is Python text that calls tools. The value of its last expression
-        is the output.
+        """Start a program: Python text that calls tools. The value of its last expression is the
+        output.
 
             run = await bridge.run_program("import git; await git.git_log(repo_path=input['repo'])", input={...})
 
@@ -1417,8 +1416,8 @@ class Bridge:
         chosen = TaskTools(self.offer, patterns, defined_tools(read), caller=caller)
         catalogue = await chosen.catalogue()
         for name in named:
-            # Report an unknown name here, because it would otherwise go unnoticed when every tool
-            # is offered.
+            # Report an unknown name here: otherwise, it would go unnoticed if every tool is
+            # offered.
             chosen.expect(name, catalogue)
 
         start = start_solve(messages, catalogue, settings, output_schema, choice)
@@ -1479,7 +1478,7 @@ class Bridge:
         run_id: str | None = None,
         caller: str = LOCAL,
     ) -> AbstractAsyncContextManager[Session]:
-        """Open a run whose steps the application submits itself, as single calls or groups; see
+        """Open a run to which the application itself submits steps, as single calls or groups; see
         `Session`.
 
         Args:
@@ -1691,13 +1690,13 @@ class Bridge:
         return call() if self._writer is None else await self._writer.patiently(call)
 
     async def write(self, job: Callable[[], T]) -> T:
-        """Call a method as `patiently` does, but in the thread that writes to the store. Use this
-        method for calls that can write a lot.
+        """Like `patiently`, but call the method in the thread that writes to the store. Use this
+        for calls that might write a lot.
         """
         return job() if self._writer is None else await self._writer.perform(job)
 
     async def _write_for_long(self, job: Callable[[], None]) -> None:
-        """Call a method as `write` does, but keep trying for as long as runs do."""
+        """Like `write`, but keep trying for as long as runs do."""
         if self._writer is None:
             job()
         else:

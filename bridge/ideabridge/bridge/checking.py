@@ -31,8 +31,8 @@ check takes a few milliseconds.
 """
 
 SMALL_BYTES: Final = 8_000
-"""Maximum size, in bytes, of a plan that is checked on the event loop. A plan of this size has room
-for only a few hundred references, which take longer to check than calls.
+"""Maximum size, in bytes, of a plan that is checked on the event loop. A plan of this size contains
+at most a few hundred references, which take longer to check than calls.
 """
 
 _JOB: Final = "ideabridge.bridge.checking:rehearsed"
@@ -44,8 +44,8 @@ Answer = Literal["dry_run", "mermaid", "text"]
 async def check_beside(
     plan: Plan, check: Callable[[Unpack[Arguments]], T], *arguments: *Arguments
 ) -> T:
-    """Call a function that checks a plan, and return the function's result. Unless the plan is
-    small, call the function in a thread.
+    """Call a function that checks a plan, in a thread unless the plan is small, and return its
+    result.
     """
     if _is_small(plan):
         return check(*arguments)

@@ -1,5 +1,5 @@
-"""Command line: separates the words after a server's command into those that are executed and those
-that are only arguments to a program.
+"""Command line: distinguishes the words after a server's command that are executed from those that
+are only arguments to a program.
 
 An interpreter (`python x.py`) or a runner (`npx PACKAGE`) executes its operand. The distinction
 matters in two places: an executed word never counts as data, and a person is shown all of it except
@@ -48,7 +48,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class _Starter:
-    """How a program that executes its operand reads its arguments.
+    """How a program that executes its operand parses its arguments.
 
     Attributes:
         operand: the kind of operand that the program executes. `script` is a file. `program` is a
@@ -56,7 +56,7 @@ class _Starter:
             word counts as executed.
         flags: the options of the program that take no value.
         valued: the options of the program whose value is the next word.
-        subcommands: the subcommands that execute the operand after them.
+        subcommands: the subcommands that execute the operand which follows them.
         has_modules: whether `-m` names a module to execute.
         has_scripts: whether a program that is run in this way can be a script in the project.
     """
@@ -151,16 +151,17 @@ _BUILD: Final = re.compile(r"(?<=[a-z])([-.]?\d.*|[-.](static|dbg|debug))$")
 
 _MODULE: Final = re.compile(r"-[BEIOPSbdiqsuvx]*m(.*)", re.DOTALL)
 """Python's option `-m`, alone or after flags in the same word, with or without the name of a
-module."""
+module.
+"""
 
 _CALLS: Final = frozenset({"-c", "--call", "--shell-mode"})
-"""The options after which a runner expects program text."""
+"""Options after which a runner expects program text."""
 
 _BETWEEN: Final = re.compile(r"(?:[\s=;,|&()<>'\"`{}]|:-?)+")
 """Separates the parts of a word that might name a program, such as the default in `${NAME:-sh}`."""
 
 _SHELL_VARIABLE: Final = re.compile(r"\$\{?SHELL\b")
-"""The variable that names the user's shell. It is often unset when a server is started as a
+"""The variable that contains the user's shell. It is often unset when a server is started as a
 service.
 """
 

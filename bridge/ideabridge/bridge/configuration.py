@@ -141,7 +141,9 @@ class ApprovalRule(BaseModel):
 
 
 class ApprovalRules(BaseModel):
-    """Which calls run, ask a person, or are refused: the first rule that matches decides."""
+    """Decides which calls run, ask a person, or are refused. The first rule that matches
+    applies.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -245,7 +247,7 @@ class RetentionSettings(BaseModel):
 
 
 class NotifySettings(BaseModel):
-    """How ideabridge tells a person that something is waiting for a decision."""
+    """How ideabridge notifies a person that something is waiting for a decision."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -270,7 +272,7 @@ class NotifySettings(BaseModel):
     @field_validator("command")
     @classmethod
     def _words(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        """Check that the words begin with a program and can stand on a command line."""
+        """Check that the words begin with a program and are valid on a command line."""
         if value and not value[0]:
             raise ValueError("expected the name of a program as the first word")
         if any("\0" in word for word in value):
@@ -407,8 +409,8 @@ _MOST_FAULTS: Final = 5
 
 
 def reason_of_setting(module: str, name: str, *, read_only: bool) -> str:
-    """Return the reason for the verdict on a tool for which a person's own file says whether it
-    only reads.
+    """Return the reason for the verdict on a tool that a person's own file declares to be read-only
+    or not.
 
     Args:
         module: the tool's server.
@@ -664,9 +666,9 @@ class Configuration(BaseModel):
 
     @property
     def names_without_effect(self) -> list[str]:
-        """A line for each name in `profiles`, `approval`, `allow` or `deny` that a tool has only
-        because `tools` renames it. Such a name has no effect, because these keys refer to the names
-        that servers list.
+        """A line for each name in `profiles`, `approval`, `allow` or `deny` that exists only
+        because `tools` renames a tool. Such a name has no effect, because these keys refer to the
+        names that servers list.
         """
         real_names: dict[str, tuple[str, str]] = {}
         for module, entry in self.modules.items():
@@ -709,9 +711,9 @@ class Configuration(BaseModel):
 
     @property
     def unusable_profiles(self) -> dict[str, str]:
-        """The reason why each unusable profile cannot be used, keyed by name: the profile names
-        servers that are not configured. Names of unknown servers are not ignored, because a
-        misspelling would then silently remove a server from the profile.
+        """The reasons why profiles are unusable, keyed by name: they name servers that are not
+        configured. Unknown names are not ignored, because a misspelling would then silently remove
+        a server from the profile.
         """
         reasons: dict[str, str] = {}
         for name, profile in self.profiles.items():
@@ -858,7 +860,7 @@ class Configuration(BaseModel):
         A server from the user's own file starts in the project folder, as it does in other clients,
         or in `own_servers_in`. A server whose arguments or variables name a file next to the user's
         file starts in that folder instead. Otherwise, a file with the same name in a cloned
-        repository could take the place of the user's file.
+        repository could replace it.
         """
         folder = self.folder_of(module)
         layer = self.layer_of(module)
@@ -918,8 +920,8 @@ class Configuration(BaseModel):
             )
 
         if left is not None and left.was_trusted and "store" in left.keys and not needs_token:
-            # The server has used the store that the file names. Any other store would not know the
-            # server's users.
+            # The server has used the store named in the file. Any other store would not know the
+            # users of the server.
             return (
                 f"{left.told()}. It names a store, which may have users. Without them, this server "
                 "would let everybody in. Trust the file again, or name the store with --store"
@@ -962,8 +964,8 @@ _PROTECTING: Final = (
     "order",
 )
 """Top-level keys that restrict what is allowed or protect what is stored. If one of them is not
-understood, the whole file is refused, because otherwise the file would apply with fewer
-restrictions than it states.
+understood, the whole file is refused: otherwise, it would apply with fewer restrictions than it
+states.
 """
 
 _SERVER_PROTECTING: Final = (
@@ -1004,8 +1006,8 @@ the whole object.
 """
 
 _USERS_OWN: Final = ("auth", "users", "retention")
-"""Keys that a project file cannot set, because they decide who is allowed to use the server and
-what the server deletes.
+"""Keys that a project file cannot set, because they decide who can use the server and what the
+server deletes.
 """
 
 
@@ -1025,8 +1027,8 @@ class _Check:
     Attributes:
         content: the document's content without the parts that are left out.
         problems: why the file cannot be used.
-        notes: how unusual values were read, and which parts were left out.
-        unusable: why servers cannot be used, keyed by server name.
+        notes: notes on how unusual values were read, and on parts that were left out.
+        unusable: the reasons why servers cannot be used, keyed by server name.
     """
 
     def __init__(self, document: FileContent) -> None:
@@ -1055,7 +1057,7 @@ class _Check:
         self._check_settings()
 
     def remarks(self) -> list[Remark]:
-        """Return all remarks, beginning with the problems with the file."""
+        """Return all remarks, starting with the problems of the file."""
         unusable = [remark for remarks in self.unusable.values() for remark in remarks]
         return [*self.problems, *unusable, *self.notes]
 
@@ -1454,7 +1456,7 @@ def load_workspace(
 def _with_project_file(
     user: Configuration, file: Path, project: Path, ask: Ask | None
 ) -> Configuration:
-    """Lay a project file over the user's configuration, as `load_workspace` does."""
+    """Apply a project file to the user's configuration; see `load_workspace`."""
     if file.name == FILE_NAME and not file.is_file():
         raise ConfigurationError([f"{file} is not a regular file"])
     if ask is None and not was_trusted(file):
@@ -1526,8 +1528,8 @@ _PLAIN_REASON: Final = re.compile(
     r"cannot be read: [A-Za-z ]{1,80}|is not a regular file|is larger than [\d,]+ bytes|"
     r"expected an object, found [a-z ]{1,20}|is nested deeper than \d+ levels"
 )
-"""Matches the reasons that quote nothing from the file. A model is allowed to see only these
-reasons, because nobody has trusted the text of the file.
+"""Matches the reasons that quote nothing from the file. Only these can be shown to a model, because
+nobody has trusted the text of the file.
 """
 
 
@@ -1791,7 +1793,7 @@ _MAX_STRICT: Final = 500
 
 
 def _allows(approval: Approval) -> bool:
-    """Return whether an approval setting can allow calls that would ask under the default."""
+    """Return whether an approval setting might allow calls that ask under the default."""
     if isinstance(approval, str):
         return approval == "allow_all"
     return approval.default == "allow" or any(rule.then == "allow" for rule in approval.rules)
@@ -1821,9 +1823,9 @@ def fingerprint(configuration: Configuration) -> str:
     """Return the SHA-256 in hex of everything that affects how runs behave.
 
     The fingerprint covers the modules (see `module_fingerprint`), the tool files, approval, order
-    and limits. If a program or a tool file runs in the folder, it also covers the folder. A run
-    continues under a different fingerprint only if the tools that the run has yet to call are
-    unchanged; see `Binding`.
+    and limits. It also covers the folder if a program or a tool file runs in it. A run continues
+    under a different fingerprint only if the tools that it has yet to call are unchanged; see
+    `Binding`.
     """
     modules: JSONObject = {
         name: module_fingerprint(configuration, name)

@@ -31,7 +31,8 @@ _ADJUSTABLE: Final = (
     "start",
     "idle",
 )
-"""Keys in a server's entry that are read for each call or connection, or while the server is idle.
+"""Keys in a server's entry that are read for each call or connection, or while the server is
+idle.
 """
 
 AT_NEXT_START: Final = (
@@ -66,7 +67,7 @@ _AT_ONCE: Final = (
     "listed_ideas",
     "notify",
 )
-"""Top-level keys whose new values apply to everything that begins after the change."""
+"""Top-level keys whose new values apply to everything that starts after the change."""
 
 Step = Literal["keep", "adjust", "start", "stop", "replace"]
 
@@ -95,11 +96,11 @@ class ConfigurationChange:
         return not (steps or self.tool_files or self.settings or self.at_next_start)
 
     def servers_to(self, *steps: Step) -> list[str]:
-        """Return the names of the servers whose step is one of `steps`."""
+        """Return the names of the servers with one of these steps."""
         return [name for name, step in self.servers.items() if step in steps]
 
     def lines(self) -> list[str]:
-        """Return a line for each difference, for users. Apart from names and paths, the lines
+        """Return a human-readable line for each difference. Apart from names and paths, the lines
         contain no values from the files.
         """
         past = {"start": "added", "stop": "removed", "replace": "replaced", "adjust": "adjusted"}
@@ -147,8 +148,8 @@ def change_between(
 
 
 def applicable(before: Configuration, now: Configuration) -> Configuration:
-    """Return the new configuration, except that the settings which a running process cannot change
-    keep their old values.
+    """Return the new configuration, in which the settings that a running process cannot change keep
+    their old values.
     """
     unchanged: dict[str, Any] = {key: getattr(before, key) for key in AT_NEXT_START}
     limits = {key: getattr(before.limits, key) for key in _LIMITS_AT_NEXT_START}
@@ -197,14 +198,16 @@ def _step_of(name: str, before: Configuration, now: Configuration) -> Step:
 
 
 def _process_of(entry: ModuleConfiguration) -> ModuleConfiguration:
-    """Return an entry in which all settings that do not affect its process have their defaults."""
+    """Return a copy of an entry in which all settings that do not affect its process have their
+    defaults.
+    """
     fields = ModuleConfiguration.model_fields
     defaults = {key: fields[key].get_default(call_default_factory=True) for key in _ADJUSTABLE}
     return entry.model_copy(update=defaults)
 
 
 def _surroundings(name: str, configuration: Configuration) -> tuple[object, ...]:
-    """Return everything outside a server's entry that the server's process depends on."""
+    """Return everything outside the entry of a server that its process depends on."""
     return (
         configuration.folder_of(name),
         configuration.working_folder_of(name),

@@ -2,10 +2,10 @@
 data.
 
 Trust covers every file that a definition names. A server's own data changes with each use, so a
-person can confirm that a file is only data. A project's author might try to pass code off as data.
-A file can therefore be confirmed only if every word that names it is in a position where data is
-expected, its extension is used for neither code nor configuration, and the file is either absent or
-an ordinary, non-executable file at each start. Trust still covers every other file.
+person can confirm that a file is only data. The author of a project might try to pass off code as
+data. A file can therefore be confirmed only if every word that names it is in a position where data
+is expected, its extension is used for neither code nor configuration, and the file is either absent
+or an ordinary, non-executable file at each start. Trust still covers every other file.
 
 A word without an option's name counts as data only after one of the project's own programs or
 scripts: any other program might be an interpreter that executes the word.
@@ -219,7 +219,7 @@ def data_words(
     """
     arguments = read_arguments(command, words)
     script = next((argument.text for argument in reversed(arguments) if argument.is_code), "")
-    # In `node inspect` and `tsx watch`, a subcommand stands where the script would be.
+    # In `node inspect` and `tsx watch`, a subcommand takes the place of the script.
     is_script = Path(script).suffix.lower() in _CODE_SUFFIXES
     is_own_script = is_script and is_own_file(script)
     for number, argument in enumerate(arguments):

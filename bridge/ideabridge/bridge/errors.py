@@ -70,7 +70,7 @@ class SettledTurnError(IdeabridgeError):
 
 class RejectedSolutionError(IdeabridgeError):
     """A solution is malformed. None of its calls ran, and the caller can send it again. The message
-    lists every fault, and `errors` has an entry `{"call", "place", "error"}` for each.
+    lists every fault, and `errors` has an entry `{"call", "place", "error"}` for each of them.
     """
 
     def __init__(self, message: str, errors: list[dict[str, Any]] | None = None) -> None:
@@ -156,7 +156,7 @@ class PublicationError(IdeabridgeError):
 
 
 class NoFinishedRunError(PublicationError):
-    """An idea has no finished run in this store, so a tool can be made only from the idea
+    """An idea has no finished run in this store, so a tool can only be made from the idea
     itself.
     """
 
@@ -166,14 +166,12 @@ class NoPlanError(PublicationError):
 
 
 class ProgramRefusedError(PublicationError):
-    """A program that was written for recorded runs is malformed, or does not do what the runs
-    did.
-    """
+    """A program that was written for recorded runs is malformed, or does not reproduce the runs."""
 
 
 class ConstantsOpenError(ProgramRefusedError):
-    """A mind's program does what the run did, but its text contains recorded values. The program's
-    author must declare whether these values are the same for every input.
+    """A mind's program reproduces the run, but its text contains recorded values. The author of the
+    program must declare whether these values are the same for every input.
 
     Attributes:
         values: the recorded values that the program's text contains.

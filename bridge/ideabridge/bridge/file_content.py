@@ -2,8 +2,7 @@
 content is checked.
 
 Both the trust in a project file and its configuration are computed from the translated document.
-Trust therefore covers everything that is executed, regardless of the form in which the file writes
-it.
+Trust therefore covers everything that is executed, no matter how it is written in the file.
 
 Shell completion reads documents at every key press, so this file imports only the standard library
 and small files.
@@ -46,10 +45,10 @@ class FileContent:
 
     Attributes:
         content: the content in ideabridge's keys. Its `mcpServers` is an object of objects.
-        notes: what was unusual, and how it was read instead.
+        notes: notes on what was unusual and how it was read.
         conflicts: a remark for each top-level key whose value is ambiguous, because the key itself,
             or a key below it, occurs several times.
-        unusable: why servers cannot be used, keyed by server name.
+        unusable: the reasons why servers cannot be used, keyed by server name.
     """
 
     content: JSONObject
@@ -61,9 +60,7 @@ class FileContent:
 
 
 class NoObjectError(IdeabridgeError):
-    """The content of a configuration file is not an object. The message says what the content
-    is.
-    """
+    """The content of a configuration file is not an object. The message describes the content."""
 
 
 def decode_file_content(data: bytes, *, what: str, max_bytes: int, workspace: Path) -> FileContent:
@@ -122,7 +119,7 @@ def read_file_content(raw: JSON, workspace: Path) -> FileContent:
 
 
 class _Reader:
-    """Reads one document, and records what is unusual in it."""
+    """Reads one document, and records everything unusual in it."""
 
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace

@@ -1,7 +1,7 @@
 """Keyring: reads and writes ideabridge's entries in the system's keyring.
 
-The `keyring` package does the work. It is imported only when an entry is needed, because importing
-it asks the desktop for its keyrings.
+This file uses the `keyring` package. The package is imported only when an entry is needed, because
+importing it asks the desktop for its keyrings.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Keyring:
 
 
 class _Call:
-    """One call to the package, in a thread of its own.
+    """One call to the package, in a separate thread.
 
     Attributes:
         result: the value that the package returned.

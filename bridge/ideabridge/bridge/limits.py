@@ -1,4 +1,4 @@
-"""Limits: what one run can take."""
+"""Limits: how much one run can use."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ A person reads the result to decide whether to trust a command. Therefore only t
 the name in front of it, the host in an address and `${VAR}` stay visible. A value with spaces,
 quotes or shell metacharacters might be a command, so it is shown unless it is a header or the
 password in an address. In text that an interpreter executes, such as the argument of `sh -c`, only
-a value that looks like a secret is hidden. When in doubt, a word counts as executed.
+values that look like secrets are hidden. When in doubt, a word counts as executed.
 """
 
 from __future__ import annotations
@@ -222,8 +222,8 @@ random-looking part of its path. form: it looks like a known kind of token. rand
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """Why a string is hidden: the evidence, and the name next to the string, or "" if there is no
-    name.
+    """The reason why a string is hidden: the evidence, and the name next to the string, or "" if
+    there is none.
     """
 
     evidence: Evidence
@@ -427,8 +427,8 @@ class _Mask:
         return self._word(text, value)
 
     def _word(self, text: str, value: str) -> str:
-        """Return how to show a word whose option does not mark it as a secret. `value` is the part
-        of the word that follows the option.
+        """Return the shown form of a word whose option does not mark it as a secret. `value` is the
+        part of the word that follows the option.
         """
         if _CONNECTION.fullmatch(text):
             return self._connection(text)
@@ -443,7 +443,9 @@ class _Mask:
         return self._text(text, is_code=False)
 
     def _executed(self, text: str) -> str:
-        """Return how to show a word after a program, such as `env`, that starts another program."""
+        """Return the shown form of a word after a program, such as `env`, that starts another
+        program.
+        """
         name, equals, value = text.partition("=")
         if equals and _NAME.fullmatch(name) and is_secret_name(name):
             return f"{name}={self._variable(name, value)}"
@@ -461,8 +463,8 @@ class _Mask:
         return self._named(name, value)
 
     def _named(self, name: str, value: str, *, is_secret: bool = False) -> str:
-        """Return how to show a value that has a name. A path or a file is shown even under a
-        secret's name.
+        """Return the shown form of a value that has a name. A path or a file is shown even if the
+        name suggests a secret.
         """
         if not (is_secret or is_secret_name(name)):
             return self._text(value, is_code=False)
@@ -604,7 +606,7 @@ class _Mask:
             text = _MEMBER.sub(self._member, text)
             text = _SINGLE.sub(self._single, text)
 
-        # An argument of an unknown command is not taken for an address, because the command might
+        # An argument of an unknown command does not count as an address, because the command might
         # be an interpreter.
         is_argument = self._place.startswith("args.")
         is_address = (
@@ -653,7 +655,7 @@ class _Mask:
             is_code: whether the text is executed.
         """
         name, between, value = match.groups()
-        # In `--env=TOKEN=x`, it is the second name that says that the value is secret.
+        # In `--env=TOKEN=x`, the second name is the one which says that the value is secret.
         while not is_secret_name(name):
             inner, equals, following = value.partition("=")
             if not equals:
@@ -1012,7 +1014,7 @@ def is_known_token(text: str) -> bool:
 
 
 def looks_random(text: str) -> bool:
-    """Return whether a string is so long and so mixed that no person would have made it up."""
+    """Return whether a string is too long and too mixed to have been made up by a person."""
     return _RANDOM.fullmatch(text) is not None or _BASE64.fullmatch(text) is not None
 
 

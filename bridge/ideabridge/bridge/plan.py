@@ -1,8 +1,8 @@
-"""Plan: calls that references connect into a directed acyclic data-flow graph.
+"""Plan: calls, connected by references into a directed acyclic data-flow graph.
 
 `read_plan` reads a plan that a caller passes. `rehearse` binds and checks a plan as its run would,
 without running it. The resulting `Rehearsal` makes the dry run and the drawings. A `WaitingPlan`
-shows people the plan of a lazy run before they decide on it.
+presents the plan of a lazy run to people before they decide on it.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ class Plan:
         return "an empty plan" if self.program is None else "a program"
 
     def title_with(self, tools: Iterable[str]) -> str:
-        """Return the plan's `title`; for a program without a name, return the names of the tools
-        that it can call, which only the catalogue of its run contains.
+        """Return the `title` of the plan. For a program without a name, return the names of the
+        tools that it can call, which are known only from the catalogue of its run.
         """
         names = title_of_tools(dict.fromkeys(tools))
         if self.program is None or self.name or not names:
@@ -169,7 +169,7 @@ class Plan:
 
     @property
     def output_by_instance(self) -> bool:
-        """Return whether the output maps each instance to an output of its own. This is the case if
+        """Return whether the output maps each instance to a separate output. This is the case if
         the plan has instances, and a reference in the output names no instance.
 
         If every reference in the output names an instance, or the output has no references, the
@@ -390,12 +390,13 @@ def _reached(plan: JSONObject) -> list[JSON] | None:
     if "reached" not in plan:
         return None
     reached = plan["reached"]
-    # A value that is not a list names no places, so every call that might change something asks.
+    # If the value is not a list, it names no places, so every call that might change something
+    # asks.
     return list_or_empty(reached)
 
 
 NOT_GIVEN: Final = "it was left out, so the recorded value was used"
-"""Why a program assumes a value for an input member that the caller does not pass."""
+"""The reason why a program assumes a value for an input member that the caller does not pass."""
 
 
 def _kept_defaults(
@@ -429,8 +430,8 @@ _EXPLAINING: Final = {
     "decisions": "decisions",
     "strict": "strict",
 }
-"""The members of a published plan that say how to compute literals, keyed by their names in the
-plan. The values are their names in `Plan.explained`.
+"""Maps the members of a published plan that say how to compute literals to their names in
+`Plan.explained`.
 """
 
 
@@ -504,8 +505,8 @@ def _checked(
         SolutionProposed(calls, plan.output, None, places, explained=plan.explained)
     )
     if checked.proposal is None:
-        # The plan has more calls or references than a run can have, as `errors` says, so leave the
-        # graph empty.
+        # The plan has more calls or references than a run can have, which `errors` reports. Leave
+        # the graph empty.
         return Graph(catalogue, {}), checked.errors
     return checked.proposal.graph, checked.errors
 

@@ -63,8 +63,8 @@ class Profile:
             return self.admits_idea(tool.module or "")
         if tool.module is None and _BUILT_IN.tools.get(tool.name) == tool:
             return True
-        # Like rules, patterns match the name that the server gives the tool, whatever the
-        # configuration calls it.
+        # Like rules, patterns match the server's name for the tool, even if the configuration
+        # renames it.
         return self.admits(tool.module, tool.real.name, tool.real.label)
 
     def admits(self, server: str | None, *names: str) -> bool:
@@ -124,7 +124,7 @@ class Profiles:
 
     @property
     def names(self) -> Iterable[str]:
-        """The names of the profiles, in the order in which the configuration lists them."""
+        """The names of the profiles, in configuration order."""
         return self._profiles.keys()
 
     def named(self, name: str) -> Profile:

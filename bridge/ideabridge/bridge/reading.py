@@ -1,11 +1,11 @@
-"""Reading: reads large parts of the store without blocking the event loop, and so that a caller can
-cancel the work.
+"""Reading: reads large parts of the store without blocking the event loop. Callers can cancel the
+work.
 
 Some work, such as forking a run, checking a published plan or showing a run's page, takes longer if
 the journals are large. A worker process does this work. It has a deadline, a memory limit and a
 read-only connection to the store, and it is killed if the request is cancelled. If the journals are
-small, a thread does the work in less time than a process takes to start. A store in memory is
-always read in a thread, because no other process can read it.
+small, a thread does the work instead, in less time than it takes to start a process. A store in
+memory is always read in a thread, because no other process can read it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def read_here(place: str, reader: JSONObject, *arguments: JSON) -> JSON:
     """
     module, _, name = place.partition(":")
     work = getattr(import_module(module), name)
-    # Turn garbage collection off, because it would take a fifth of the time and free nothing: all
+    # Turn off garbage collection: it would take a fifth of the time and free nothing, because all
     # objects stay in use until the function returns.
     gc.disable()
     try:

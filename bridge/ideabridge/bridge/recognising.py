@@ -1,10 +1,10 @@
 """Recognising: finds the secrets in a server's entry and replaces them with `${secret:NAME}`.
 
-`masking.py` finds the places of secrets. `masking.py` hides too much rather than too little,
-because hiding a word costs nothing. Moving a value out of an entry costs more: a region, a model or
-a tenant's name in the keyring is a nuisance. Therefore, this file does not move a value that only
-might be a secret. If a person has decided about a value (`chosen`), the decision takes precedence
-over these rules.
+`masking.py` finds the places of secrets. It hides too much rather than too little, because hiding a
+word costs nothing. Moving a value out of an entry costs more: a region, a model or a tenant's name
+in the keyring is a nuisance. Therefore, this file does not move values that merely might be
+secrets. If a person has decided about a value (`chosen`), the decision takes precedence over these
+rules.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CERTAIN_NAME: Final = re.compile(
     r"|credential|bearer|authorization|(^|[-_.])(pat|pass|pw|pin|jwt|creds?|key|sig|code)$",
     re.IGNORECASE,
 )
-"""Names whose values are secret no matter what the values look like. `AUTH` and `SESSION` are not
+"""Names whose values are always secret, no matter what they look like. `AUTH` and `SESSION` are not
 included, because they also name modes and people.
 """
 
@@ -168,7 +168,7 @@ def recognise_secrets(
 
 
 def secret_names_in(value: JSON) -> set[str]:
-    """Return the names of the stored secrets that a JSON value names."""
+    """Return the names of the stored secrets that a JSON value refers to."""
     return set(_REFERENCE.findall(json.dumps(value)))
 
 

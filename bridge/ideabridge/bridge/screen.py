@@ -1,9 +1,9 @@
-"""Screen: keeps the configuration's secrets out of journals, and therefore out of ideas.
+"""Screen: keeps configured secrets out of journals, and therefore out of ideas.
 
-Modules receive their secrets when they start, so nobody needs to write a secret into a task, a call
-or an answer. If a person or a mind writes text that contains a secret, the text is refused, and no
-part of it is stored. Messages from activities, programs' output and errors, the reason why a run
-ended, and malformed answers are stored without their secrets. `Executor` removes secrets from
+Modules receive their secrets when they start, so there is no need to write a secret into a task, a
+call or an answer. If a person or a mind writes text that contains a secret, the text is refused,
+and no part of it is stored. Messages from activities, programs' output and errors, the reason why a
+run ended, and malformed answers are stored without their secrets. `Executor` removes secrets from
 results.
 """
 
@@ -115,7 +115,7 @@ def _written(event: Event) -> JSONObject:
         written[name] = getattr(event, name)
 
     if "by" in written:
-        # Screen only the name in the decider, because no person or mind wrote the rest of it.
+        # Screen only the name of the decider, because no person or mind wrote the rest.
         written["by"] = str(written["by"])
     return written
 

@@ -2,8 +2,8 @@
 
 Secrets are the configured values of headers, environment variables and `${VAR}`, and the
 credentials in addresses. Values shorter than 6 characters and words such as `production` are not
-secrets, because hiding them would garble messages. Numbers, plain paths and addresses without
-credentials are not secrets either, unless their name is that of a secret (`TOKEN`).
+secrets, because hiding them would garble messages. Neither are numbers, plain paths and addresses
+without credentials, unless they have the name of a secret (`TOKEN`).
 
 `mask` removes all of these values from errors and logs. A secret is *certain* if its place or its
 name says that it is secret. A plan continues to use results as data, so `redact` removes only
@@ -32,7 +32,8 @@ from ideabridge.tools.names import printable
 
 MIN_LENGTH: Final = 6
 """The minimum length of a secret, in characters. Shorter values occur in ordinary text, which
-masking would garble."""
+masking would garble.
+"""
 
 NAME_PATTERN: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
 """The pattern for the name of a stored secret: NAME in `${secret:NAME}`."""
@@ -59,7 +60,7 @@ _SECRET_NAME: Final = re.compile(
 _ABOUT_SECRETS: Final = re.compile(
     r"[-_](mode|type|method|scheme|provider|algorithm|backend)$", re.IGNORECASE
 )
-"""The suffix of a name that describes a secret but does not hold one, such as `AUTH_TYPE`."""
+"""The suffix of a name that describes a secret without holding one, such as `AUTH_TYPE`."""
 _WORD: Final = re.compile(
     r"enabled|disabled|development|production|staging|testing|default|verbose|warning|application/json|utf-?8",
     re.IGNORECASE,
@@ -109,7 +110,7 @@ class Secrets:
         self._finders: dict[_Kind, _Finder] = {}
         # Whether any secret contains a character that JSON escapes.
         self._is_escaped = False
-        # The length of the longest secret, as it would be with every byte percent-encoded.
+        # The length of the longest secret with every byte percent-encoded.
         self._longest = 0
 
     def add(self, name: str, value: str, *, certain: bool = False) -> None:
@@ -197,9 +198,9 @@ class Secrets:
         return len(self._forms["any"])
 
     def found_in(self, text: str) -> list[str]:
-        """Return the names of the secrets because of which a string must not be exported. These are
-        the secrets in the string that are certain, or that look like tokens. A plain word from an
-        environment does not count.
+        """Return the names of the secrets that prevent a string from being exported. These are the
+        secrets in the string that are certain or look like tokens. Plain words from an environment
+        do not count.
         """
         finder = self._finder("leaking")
         if finder is None:
@@ -305,8 +306,8 @@ def _json_text(text: str) -> str:
 
 
 def _base64_forms(data: bytes) -> Iterator[str]:
-    """Yield the strings that data inside a longer text becomes in base64, including the form of
-    base64 that is used in addresses.
+    """Yield the base64 forms of data inside a longer text, including the variant of base64 for
+    addresses.
     """
     # Four characters encode three bytes, so the text before the data can shift it in three
     # different ways.
@@ -365,8 +366,8 @@ class _Finder:
 
         if _PERCENT.search(data) is None:
             return False
-        # A JSON string that contains both escapes and percent-encoding cannot be searched in one
-        # pass, so assume that it might contain a secret with escapes.
+        # A JSON string with both escapes and percent-encoding cannot be searched in one pass, so
+        # assume that it might contain a secret with escapes.
         return self._is_escaped or bool(self._plain.find_matches_as_indexes(_unquoted(data)))
 
     def spans(self, text: str) -> list[_Span]:

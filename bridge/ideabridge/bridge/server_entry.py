@@ -125,8 +125,8 @@ HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
         ),
     }
 )
-"""Keys of other hosts that would change the behaviour but are not supported. Each is mapped to the
-reason why it is refused.
+"""Maps keys of other hosts that would change the behaviour, but are not supported, to the reasons
+why they are refused.
 """
 
 MILLISECONDS: Final = {
@@ -161,8 +161,8 @@ class Remark:
     text: str
 
     def below(self, place: str) -> Remark:
-        """Return the remark with `place`, which is the place of the enclosing value, in front of
-        its own place.
+        """Return the remark with its place prefixed by `place`, the place of the enclosing
+        value.
         """
         return Remark(".".join(part for part in (place, self.place) if part), self.text)
 
@@ -182,8 +182,8 @@ class ServerEntry:
     Attributes:
         members: the keys and values. Values that are not understood stay as they are written in the
             file.
-        notes: what was unusual, and how it was read instead.
-        problems: why the server cannot be used.
+        notes: notes on what was unusual and how it was read.
+        problems: the reasons why the server cannot be used.
     """
 
     members: JSONObject = field(default_factory=dict[str, JSON])
@@ -201,8 +201,8 @@ class ServerEntry:
 
 @dataclass(frozen=True, slots=True)
 class ServerStart:
-    """The members of an entry, in ideabridge's keys, that say how its server is started or called.
-    A member with the wrong type counts as absent.
+    """The members of an entry, in ideabridge's keys, that determine how its server is started or
+    called. Members of the wrong type count as absent.
 
     Attributes:
         kind: the member `type`.
@@ -218,7 +218,7 @@ class ServerStart:
 
     @property
     def words(self) -> list[str]:
-        """The arguments, with "" in place of each that is not a string."""
+        """The arguments. Arguments that are not strings are replaced with ""."""
         return [word if isinstance(word, str) else "" for word in self.args]
 
 
@@ -306,8 +306,8 @@ def with_settings(raw: JSONObject, settings: Mapping[str, JSON]) -> JSONObject:
         if own not in settings:
             result[key] = value
         elif left.get(own) is not None:
-            # Put the new value where the first form of its key is in the entry, because that is
-            # where a person looks for it.
+            # Put the new value in the position of the first form of its key, because a person looks
+            # for it there.
             result[own] = left.pop(own)
 
     result.update({key: value for key, value in left.items() if value is not None})
@@ -386,7 +386,7 @@ def _auth_with_own_keys(raw: JSONObject) -> JSONObject:
     """Return `auth` with ideabridge's keys."""
     result: JSONObject = {AUTH_SYNONYMS.get(key, key): value for key, value in raw.items()}
     if isinstance(result.get("enabled"), bool):
-        # The key is not needed, because the module itself says whether it requires a sign-in.
+        # The key is not needed, because the module itself reports whether it requires a sign-in.
         del result["enabled"]
 
     scopes = result.get("scopes")
@@ -672,7 +672,7 @@ def _kind_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
 
 
 def name_problem(name: str) -> str | None:
-    """Return what is wrong with a module's name, or None if the name is valid."""
+    """Return the problem with the name of a module, or None if the name is valid."""
     if not 1 <= len(name) <= 64:
         return "a server's name must have 1 to 64 characters"
     if not name.isprintable():

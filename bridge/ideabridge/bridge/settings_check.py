@@ -1,6 +1,5 @@
-"""Settings check: checks an object in a configuration file against its model and explains what is
-wrong in plain words. If the meaning of a value of a wrong type is clear, such as "5" for 5, the
-value is converted.
+"""Settings check: checks an object in a configuration file against its model, and explains problems
+in plain words. A value of the wrong type is converted if its meaning is clear, such as "5" for 5.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ _EXPECTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One part of an object that its model does not accept.
+    """A part of an object that the model does not accept.
 
     Attributes:
         loc: the path of the value.
@@ -119,7 +118,7 @@ class Checker:
     others: Collection[str] = ()
 
     def faults(self, raw: JSON) -> tuple[Fault, ...]:
-        """Return everything that the model does not accept."""
+        """Return all parts that the model does not accept."""
         try:
             self.model.model_validate_json(encode(raw), by_alias=True)
         except ValidationError as error:
@@ -199,14 +198,14 @@ def may_restrict(key: str, known: Sequence[str], restricting: Collection[str]) -
     if _RESTRICTING.search(spelling_of(key)):
         return True
     restrictions = {*restricting, *_RESTRICTIONS}
-    # If two keys are equally similar, the one that restricts something counts.
+    # If two keys are equally similar, the restricting one counts.
     ordered = sorted({*known, *restrictions}, key=lambda name: name not in restrictions)
     spelling = difflib.SequenceMatcher(b=spelling_of(key))
     best = 0.0
     nearest = ""
     for name in ordered:
         spelling.set_seq1(spelling_of(name))
-        # The quick ratios are upper bounds, and these alone rule out most names.
+        # The quick ratios are upper bounds, which alone rule out most names.
         if spelling.real_quick_ratio() < _LEAST_SIMILARITY:
             continue
         if spelling.quick_ratio() < _LEAST_SIMILARITY:

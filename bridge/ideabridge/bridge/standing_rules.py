@@ -6,8 +6,8 @@ covers only the calls of the person who gave it.
 
 The rules of this machine's user are in `approvals.json` in the user's configuration folder, next to
 `trust.json`. No project file can add or read rules. The rules of everyone else (the users of a
-server) are settings in the store. Both are read again whenever they change, so a rule does not
-cover any further calls once it is withdrawn. If the file cannot be used, no rules of this machine's
+server) are settings in the store. Both are read again whenever they change, so a rule covers no
+further calls once it is withdrawn. If the file cannot be used, none of the rules of this machine's
 user apply.
 """
 
@@ -58,7 +58,7 @@ _LATEST: Final = 253_000_000_000
 """The latest valid time in a rule, in seconds since 1970. This time is in the year 9987."""
 
 LOCK_SECONDS: Final = 5.0
-"""The time, in seconds, to wait while another process changes the rules."""
+"""Time, in seconds, to wait while another process changes the rules."""
 
 _SETTING: Final = "always "
 _VERSION: Final = 1
@@ -111,7 +111,7 @@ class StandingRule:
 
     @property
     def id(self) -> str:
-        """The id, which is computed from what the rule covers."""
+        """The id, computed from the owner, the workspace, the tool and the server."""
         return rule_id(self.owner, self.workspace, self.tool, self.server)
 
     @property
@@ -147,7 +147,7 @@ class StandingRule:
 
 @dataclass(frozen=True, slots=True)
 class ListedRule:
-    """A rule, and whether the rule still covers its tool."""
+    """A rule, and whether it still covers its tool."""
 
     rule: StandingRule
     state: State
@@ -523,7 +523,7 @@ class StandingRules:
         return rule
 
     def rule_for(self, caller: str, tool: StandingTool, by: Decider) -> StandingRule:
-        """Return the rule by which a person always allows a tool. This does not store the rule.
+        """Return a rule with which a person always allows a tool. The rule is not stored.
 
         Raises:
             StandingRuleError: the tool's server is not in this configuration, or the rules cannot

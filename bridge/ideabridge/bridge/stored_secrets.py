@@ -1,4 +1,4 @@
-"""Stored secrets: the values that `${secret:NAME}` stands for in servers' entries.
+"""Stored secrets: the values of `${secret:NAME}` in the entries of servers.
 
 A person stores them with `ideabridge secrets set`. The values are in the system's keyring or,
 without a keyring, in `secrets.json` in the user's data folder, a file that only the user can read.
@@ -7,7 +7,7 @@ That file also lists the names of all secrets, because a keyring cannot list the
 Each secret belongs to one configuration file: either the user's own or another, such as a
 project's. An entry can read only the secrets that belong to its file, so a project's file cannot
 name a secret of the user's own servers. If the file is not the user's own, the secret is also bound
-to the servers for which it was stored, as they were defined at that time. When the entry of such a
+to the servers for which it was stored, as they were defined at that time. If the entry of such a
 server changes, a person must allow it again, because the changed server might send the secret
 elsewhere.
 """
@@ -49,8 +49,8 @@ _MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 
 
 class StoredSecretError(IdeabridgeError):
-    """A secret is missing, or cannot be read, stored or used. The message says why, and what to
-    do.
+    """A secret is missing, or cannot be read, stored or used. The message says why, and what to do
+    about it.
     """
 
 
@@ -133,7 +133,7 @@ def secrets_path() -> Path:
 
 
 def secret_name_problem(name: str) -> str | None:
-    """Return what is wrong with a secret's name, or None if the name is valid."""
+    """Return the problem with the name of a secret, or None if the name is valid."""
     if re.fullmatch(NAME_PATTERN, name):
         return None
     return (
@@ -342,7 +342,7 @@ def _change(change: Callable[[_Secrets], None]) -> None:
         with locked(path.with_name(f"{path.name}.lock")):
             secrets = {(secret.file, secret.name): secret for secret in stored_secrets()}
             change(secrets)
-            # If the file is a link, replace the file that it leads to.
+            # If the file is a link, replace its target.
             write_own(Path(os.path.realpath(path)), _text(secrets.values()))
     except OSError as error:
         raise StoredSecretError(f"{path} cannot be written to: {error.strerror or error}") from None

@@ -58,7 +58,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 SyncApprover: TypeAlias = "Callable[[ApprovalRequest], Decision] | Approver"
-"""A function that decides on one call: a plain function, which can block, or a coroutine function.
+"""A function that decides on one call: a plain function, which can block, or a coroutine
+function.
 """
 
 
@@ -83,9 +84,7 @@ class _CallOptions(TypedDict, total=False):
 
 
 class _Blocking(Generic[A]):
-    """Wraps an object that lives in the thread of the event loop, and holds the portal to that
-    thread.
-    """
+    """Wraps an object in the thread of the event loop, and holds the portal to that thread."""
 
     def __init__(self, underlying: A, portal: BlockingPortal | None = None) -> None:
         self.underlying = underlying

@@ -124,7 +124,8 @@ address.
 
 _MODULE: Final = re.compile(r"-[A-Za-z]*?m(.*)", re.DOTALL)
 """Python's option `-m`, alone or after other letters in the same word, with or without the name of
-a module."""
+a module.
+"""
 
 _MOST_PROGRAM_NAMES: Final = 20
 """Maximum number of names for a server's command, including link targets. The arguments of the
@@ -603,7 +604,7 @@ def _data_arguments(
     is_own_program: bool,
 ) -> dict[int, tuple[str, str]]:
     """Return (path, place that names the path), keyed by argument number, for each argument that
-    names data, no matter for which of the command's names the arguments are read.
+    names data, whichever of the command's names is used to read the arguments.
     """
     readings = [
         list(data_words(name, arguments, server, is_own_file, is_own_program=is_own_program))
@@ -758,7 +759,7 @@ class Trusted:
         return (TrustedContent(self.digests, self.data, self.at), *self.earlier)
 
     def with_content(self, content: TrustedContent) -> Trusted:
-        """Return the trust with an additional content as the newest."""
+        """Return a copy of the trust with `content` added as the newest."""
         earlier: list[TrustedContent] = []
         files = 0
         for other in self.contents:
@@ -881,7 +882,7 @@ class ProjectTrust:
     Attributes:
         found: the current content of the file.
         before: the trust that a person has stored for the file, or None.
-        problem: what is wrong with `trust.json`, or None.
+        problem: the problem with `trust.json`, or None.
     """
 
     found: ProjectFile
@@ -1033,8 +1034,8 @@ def _members(file: Path, data: bytes) -> JSONObject:
 
 
 def keep_trusted(project_file: ProjectFile, confirmed: Collection[str] = ()) -> None:
-    """Save that a person trusts exactly this content. The permission of the file to name variables
-    does not change.
+    """Store that a person trusts exactly this content. The variables that the file can name do not
+    change.
 
     Args:
         project_file: the file, with the content that was read.
@@ -1221,7 +1222,7 @@ class Variables:
         return name in HARMLESS or name in self.names
 
     def refusal(self, *names: str) -> str:
-        """Return a sentence that says why variables are not expanded, and which command allows them
+        """Return a sentence about why variables are not expanded, and which command allows them
         from any folder.
         """
         words = [word for name in names for word in ("--env", name)]
@@ -1315,7 +1316,7 @@ class Untrusted:
     was_trusted: bool = False
 
     def told(self, *, anywhere: bool = True) -> str:
-        """Return a message that tells a person at the command line why the file is not used, and
+        """Return a message for a person at the command line about why the file is not used, and
         which command trusts it.
 
         Args:
@@ -1341,9 +1342,9 @@ class Untrusted:
         )
 
     def told_to_hosts(self, *, keeps_earlier: bool = False) -> str:
-        """Return a message that tells a model what is missing and what the user can do. Of the
-        file, the message reveals only the number of servers, because nobody has reviewed the names
-        of the servers yet, and a name could be a whole sentence.
+        """Return a message for a model about what is missing and what the user can do. It reveals
+        only the number of servers in the file, because nobody has reviewed their names yet, and a
+        name could be a whole sentence.
 
         Args:
             keeps_earlier: whether an earlier, trusted version of the file is in force.

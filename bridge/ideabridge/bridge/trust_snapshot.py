@@ -1,5 +1,5 @@
-"""Snapshot: the content of a trusted project file without its secrets, from which ideabridge can
-show a person what has changed since the person trusted the file.
+"""Snapshot: the content of a trusted project file without its secrets. With it, ideabridge can show
+what has changed since the person trusted the file.
 
 The snapshots are in the folder `trusted` in the user's configuration folder, one file for each
 project file. Whether a file is trusted depends only on `trust.json`, never on a snapshot. If a
@@ -99,7 +99,9 @@ def entry_lines(entry: JSONObject) -> list[str]:
 
 
 def setting_lines(entry: JSONObject) -> list[str]:
-    """Return a line for each setting in an entry except for its command, arguments and address."""
+    """Return one line for each setting in an entry, except for its command, arguments and
+    address.
+    """
     lines: list[str] = []
     for key, value in entry.items():
         if key in ("command", "args", "url"):
