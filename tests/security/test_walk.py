@@ -49,6 +49,7 @@ QUERY: Final = (
     "old",
     "q",
     "ref",
+    "run",
     "tool",
     "user",
     "version",
