@@ -448,7 +448,10 @@ def test_dots_are_in_the_order_in_which_calls_began() -> None:
 def test_a_call_that_was_denied_has_not_failed(http: httpx.Client) -> None:
     denied = ask(http, {"_tool": "refund", "order": 1, "amount": 5, "_outputPath": "paid"})
     mixed = ask(http, ORDERS, {"_tool": "refund", "order": 2, "amount": 5})
-    for run_id in (denied, mixed):
+    paid = {"_tool": "refund", "order": 3, "amount": 5, "_outputPath": "paid"}
+    reader = {"_tool": "find_customer", "id": "†state.paid"}
+    with_reader = ask(http, ORDERS, paid, reader)
+    for run_id in (denied, mixed, with_reader):
         key = key_of(http, run_id)
         send(http, "/ui/approvals/decide", "/ui/approvals", which=key, decision="deny")
         ended(http, run_id)
@@ -457,12 +460,14 @@ def test_a_call_that_was_denied_has_not_failed(http: httpx.Client) -> None:
     for run_id, badge, label in (
         (denied, "denied", "1 call: 1 denied"),
         (mixed, "1 of 2 denied", "2 calls: 1 done, 1 denied"),
+        (with_reader, "1 of 3 denied", "3 calls: 1 done, 1 denied, 1 not run"),
     ):
         row = page.partition(f'<tr id="row-{run_id}">')[2].partition("</tr>")[0]
         assert f'<span class="status s-denied">{badge}</span>' in row
         assert f'aria-label="{label}"' in row
         about = http.get(f"/ui/runs/{run_id}").text
         assert f'<span class="status s-denied">{badge}</span>' in about.partition("</h1>")[2]
+        assert label.removesuffix(": 1 denied") in about
         assert "s-failed" not in about
         assert "note bad" not in about
 

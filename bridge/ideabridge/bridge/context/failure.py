@@ -45,7 +45,10 @@ def graver(one: CallFailure | None, other: CallFailure | None) -> CallFailure | 
     return next((failure for failure in get_args(CallFailure) if failure in (one, other)), None)
 
 
-_FOLLOWS: Final = frozenset({"denied", "dependency", "output"})
+NOT_RUN: Final = "dependency"
+"""The kind of the error of a call that never started because a call that it reads has no result."""
+
+_FOLLOWS: Final = frozenset({"denied", NOT_RUN, "output"})
 """The kinds of errors that a denied call can cause: in the call itself, in the calls that read its
 result, and in the output.
 """
@@ -60,6 +63,13 @@ def caused_by_denials(errors: Sequence[JSONObject]) -> int:
     if kinds["denied"] and _FOLLOWS.issuperset(failure.kind for failure in failures):
         return len(failures)
     return kinds["denied"]
+
+
+def not_run(errors: Sequence[JSONObject]) -> int:
+    """Return how many errors of a Solution are those of calls that never started, because a call
+    that they read has no result.
+    """
+    return sum(read_failure(error.get("error")).kind == NOT_RUN for error in errors)
 
 
 def read_failure(error: JSON) -> Failure:

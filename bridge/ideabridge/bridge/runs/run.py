@@ -24,7 +24,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, over
 import anyio
 
 from ideabridge.bridge.arguments import check_text, check_type
-from ideabridge.bridge.context.failure import caused_by_denials
+from ideabridge.bridge.context.failure import caused_by_denials, not_run
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.state import MISSING
@@ -1189,6 +1189,7 @@ class Run:
             idea=self.idea,
             errors=len(machine.errors),
             denied=caused_by_denials(machine.errors),
+            not_run=not_run(machine.errors),
             reason=machine.reason,
         )
 

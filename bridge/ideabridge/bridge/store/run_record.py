@@ -103,6 +103,8 @@ class StoredSummary:
         idea: the id of the last idea of a run that has ended.
         errors: the number of errors in the last Solution of a run that has ended.
         denied: the number of these errors that denied calls have caused.
+        not_run: the number of these errors of calls that never started, because a call that they
+            read has no result.
         reason: why the run ended or was interrupted.
         origin: for a run that was stored after it had ended, where its calls come from: imported
             calls, a session of direct calls, or a part of either. Otherwise, it is empty.
@@ -112,6 +114,7 @@ class StoredSummary:
     idea: str | None = None
     errors: int = 0
     denied: int = 0
+    not_run: int = 0
     reason: str | None = None
     origin: RunOrigin = RunOrigin({})
     # The members of the handover are stored alongside the others.
@@ -130,6 +133,7 @@ class StoredSummary:
             "idea": self.idea,
             "errors": self.errors or None,
             "denied": self.denied or None,
+            "not_run": self.not_run or None,
             "origin": self.origin.document or None,
             "needs": needs,
             "taken_up": handover.taken_up,

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Final, Literal, TypeAlias
 
 from ideabridge.bridge.context.failure import CallFailure, graver
@@ -16,7 +17,9 @@ from ideabridge.tools.names import counted
 _MOST_DOTS: Final = 12
 """Maximum number of dots in a row."""
 
-Outcome: TypeAlias = Literal["done", "asking", "running", "unfinished", "begun"] | CallFailure
+Outcome: TypeAlias = (
+    Literal["done", "asking", "running", "unfinished", "begun", "not-run"] | CallFailure
+)
 
 _WORDS: Final[dict[Outcome, str]] = {
     "done": "done",
@@ -27,6 +30,7 @@ _WORDS: Final[dict[Outcome, str]] = {
     "running": "running",
     "unfinished": "not finished",
     "begun": "begun",
+    "not-run": "not run",
 }
 
 
@@ -74,12 +78,14 @@ class _MarkedCall:
 
 
 def call_dots(
-    marks: Sequence[CallMark], *, has_ended: bool = False, is_cut: bool = False
+    marks: Sequence[CallMark], not_run: int = 0, *, has_ended: bool = False, is_cut: bool = False
 ) -> CallDots | None:
     """Return the dots for a run, or None if none of its calls has begun.
 
     Args:
         marks: the events of the run's first calls, in order.
+        not_run: the number of calls without events that never started, because a call that they
+            read has no result.
         has_ended: whether the run has ended, so that no call of it is still running.
         is_cut: whether the run has more events than `marks` covers. If the end of a call is not in
             `marks`, it is only known that the call has begun.
@@ -101,9 +107,10 @@ def call_dots(
             outcome = "unfinished"
         outcomes.append(outcome)
 
+    outcomes.extend(repeat("not-run", not_run))
     numbers = Counter(outcomes)
     parts = [f"{numbers[name]} {words}" for name, words in _WORDS.items() if numbers[name]]
-    label = f"{counted(len(calls), 'call')}: {', '.join(parts)}"
+    label = f"{counted(len(outcomes), 'call')}: {', '.join(parts)}"
     if is_cut:
         label = f"the first {label}"
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import ast
 import base64
 import contextlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Any, Final
 
-from ideabridge.bridge.context.failure import caused_by_denials, read_failure
+from ideabridge.bridge.context.failure import NOT_RUN, caused_by_denials, not_run, read_failure
 from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.bridge.loop.effect import call_of_room
 from ideabridge.bridge.loop.event import ApprovalAsked, CallStarted
@@ -33,6 +34,7 @@ from ideabridge.server.ui.showing import in_one_line, text_of
 from ideabridge.server.ui.timeline import (
     ROWS,
     awaited,
+    bar_status,
     call_status,
     suppliers,
     timeline,
@@ -152,7 +154,8 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         is_left=is_left,
     )
     ended = [bar for bar in trace.bars if bar.finished is not None]
-    calls = CallOutcomes.of(bar.failure for bar in ended)
+    errors = [] if history is None else history.machine.errors
+    calls = CallOutcomes.of((bar.failure for bar in ended), not_run(errors))
     lineage = lineage_of(store, record)
     # Name the run's idea in the line below the title only if there is just one.
     ideas = lineage.pop("ideas", [])
@@ -171,6 +174,7 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "ideas": ideas,
         "ended": about.status in ENDED,
         "calls": calls,
+        "calls_in_words": _calls_in_words(trace, history),
         "is_failure": record.summary.errors > 0 and calls.none_succeeded,
         "tools": sorted({bar.name for bar in trace.bars}),
         "asked": {"is": about.only_status, "tool": about.only_tool},
@@ -253,6 +257,24 @@ def _folded_values(
     }
 
 
+def _calls_in_words(trace: Trace, history: RunHistory | None) -> str:
+    """Return the number of calls of a run and, if they have different statuses, how many have each,
+    such as `3 calls: 1 done, 1 denied, 1 not run`.
+    """
+    calls = [] if history is None else history.machine.history
+    statuses = Counter(
+        bar_status(bar, progress) for bar, progress in zip_longest(trace.bars, calls) if bar
+    )
+    total = counted(len(trace.bars), "call")
+    if len(statuses) < 2:
+        return total
+    parts: list[str] = []
+    for status, number in statuses.items():
+        asks = status == "asking"
+        parts.append(f"{number} {'needs approval' if asks else status}")
+    return f"{total}: {', '.join(parts)}"
+
+
 def _waits_for(trace: Trace) -> str:
     """Return what the decision is about that a run waits for, in a few words."""
     names = [bar.name for bar in trace.bars if bar.status == "asking"]
@@ -304,7 +326,7 @@ def _failures(errors: list[JSONObject], history: RunHistory) -> list[FailureGrou
         if group is None:
             # The page lists only the first groups, so the values of the others are not needed.
             values = _values_of_call(place, history) if len(groups) < _MOST_ERRORS else ""
-            is_failure = failure.kind not in ("denied", "dependency")
+            is_failure = failure.kind not in ("denied", NOT_RUN)
             group = FailureGroup(tool, [], message, values, is_failure)
             groups[tool, message] = group
         if isinstance(place, int):

@@ -103,6 +103,7 @@ def _row(record: RunRecord, marks: list[CallMark], distinction: Distinction | No
     has_ended = status in ENDED or status == "interrupted"
     # The marks do not cover all events of a long run, so its calls cannot be counted.
     is_cut = record.last_event > OUTLINED
+    not_run = record.summary.not_run
     return RunRow(
         record=record,
         status=status,
@@ -111,9 +112,9 @@ def _row(record: RunRecord, marks: list[CallMark], distinction: Distinction | No
         seconds=seconds,
         waiting=waiting,
         asker=AskingProgram.of_run(record),
-        dots=call_dots(marks, has_ended=has_ended, is_cut=is_cut),
+        dots=call_dots(marks, not_run, has_ended=has_ended, is_cut=is_cut),
         distinction=distinction,
-        calls=None if is_cut else _outcomes(marks),
+        calls=None if is_cut else _outcomes(marks, not_run),
     )
 
 
@@ -122,11 +123,11 @@ def _seconds(moment: str) -> float:
     return datetime.fromisoformat(moment).timestamp()
 
 
-def _outcomes(marks: list[CallMark]) -> CallOutcomes:
+def _outcomes(marks: list[CallMark], not_run: int) -> CallOutcomes:
     """Return how many calls of a run ended and how many of them have no result."""
     failures: dict[int, CallFailure | None] = {}
     for mark in marks:
         if mark.event == "call_finished" or mark.failure is not None:
             failures[mark.call] = graver(failures.get(mark.call), mark.failure)
 
-    return CallOutcomes.of(failures.values())
+    return CallOutcomes.of(failures.values(), not_run)

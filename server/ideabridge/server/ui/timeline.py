@@ -11,7 +11,7 @@ from heapq import nlargest
 from itertools import pairwise
 from typing import Final
 
-from ideabridge.bridge.context.failure import read_failure
+from ideabridge.bridge.context.failure import NOT_RUN, read_failure
 from ideabridge.bridge.context.references import clipped
 from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.loop.machine import Machine
@@ -176,7 +176,7 @@ def _row(bar: CallBar, trace: Trace, machine: Machine | None, axis: Axis, is_lef
         progress = machine.history[bar.number]
         reason = why_waited(progress, bar, trace, machine)
 
-    status = _status(bar, progress)
+    status = bar_status(bar, progress)
     if is_left and bar.status == "running":
         status = "interrupted"
 
@@ -221,7 +221,10 @@ def _ran(bars: Iterable[CallBar], end: float) -> list[tuple[float, float]]:
     return ran
 
 
-def _status(bar: CallBar, progress: Progress | None) -> str:
+def bar_status(bar: CallBar, progress: Progress | None) -> str:
+    """Return the status of a bar as pages show it. `progress` is the state of its call, or None if
+    the journal is not folded.
+    """
     if progress is None:
         return bar.status
     if bar.status == "failed" and progress.status is CallStatus.CAUGHT:
@@ -232,9 +235,15 @@ def _status(bar: CallBar, progress: Progress | None) -> str:
 
 
 def call_status(progress: Progress) -> str:
-    """Return the status of a call as pages show it: a call that was denied has not failed."""
-    if progress.status is CallStatus.FAILED and read_failure(progress.error).kind == "denied":
-        return "denied"
+    """Return the status of a call as pages show it: a call that was denied, or that never started,
+    has not failed.
+    """
+    if progress.status is CallStatus.FAILED:
+        kind = read_failure(progress.error).kind
+        if kind == NOT_RUN:
+            return "not run"
+        if kind == "denied":
+            return "denied"
     return progress.status.value
 
 

@@ -39,29 +39,42 @@ class CallOutcomes:
     """The number of calls of a run that ended, and how many of them have no result.
 
     Attributes:
-        ended: the number of calls that ended.
+        ended: the number of calls that ended, including those that never started.
         failed: the number of these calls that failed, even if something caught the error.
         denied: the number of these calls that somebody or a rule denied.
         cancelled: the number of these calls that were cancelled.
+        not_run: the number of these calls that never started, because a call that they read has no
+            result.
     """
 
     ended: int
     failed: int
     denied: int
     cancelled: int
+    not_run: int = 0
 
     @classmethod
-    def of(cls, failures: Iterable[CallFailure | None]) -> CallOutcomes:
-        """Count calls that ended. For each of these calls, `failures` says why it has no result, or
-        None if it has one.
+    def of(cls, failures: Iterable[CallFailure | None], not_run: int = 0) -> CallOutcomes:
+        """Count calls that ended.
+
+        Args:
+            failures: for each of these calls that started or was denied, why it has no result, or
+                None if it has one.
+            not_run: see the attribute.
         """
         counts = Counter(failures)
-        return cls(counts.total(), counts["failed"], counts["denied"], counts["cancelled"])
+        return cls(
+            counts.total() + not_run,
+            counts["failed"],
+            counts["denied"],
+            counts["cancelled"],
+            not_run,
+        )
 
     @property
     def none_succeeded(self) -> bool:
         """Whether no call succeeded. This is also true if no call has ended."""
-        return self.failed + self.denied + self.cancelled == self.ended
+        return self.failed + self.denied + self.cancelled + self.not_run == self.ended
 
 
 def run_status(record: RunRecord) -> tuple[str, str | None]:
