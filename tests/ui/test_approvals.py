@@ -73,7 +73,7 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     words = text_of(card_of(http, second))
     # The difference is shown, and the whole text can be unfolded.
     difference = "1 line changed since last time dear -customer +reader bye"
-    assert f'note {difference} Full text "dear\\n reader\\n bye"' in words
+    assert f"note {difference} Full text dear reader bye" in words
 
     approve(http, second)
     third = ask(http, refund(1, note="dear\nreader\nbye"))

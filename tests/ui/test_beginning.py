@@ -138,7 +138,7 @@ def make_a_tool(page: Page, site: str, name: str) -> None:
     page.goto(f"{site}runs?status=done")
     page.locator("#runs tbody").get_by_role("link").first.click()
     page.get_by_role("link", name="Make it a tool").click()
-    page.get_by_label("Name", exact=True).first.fill(name)
+    page.get_by_label("Name of the tool").fill(name)
     page.get_by_role("button", name="Make the tool").click()
     expect(page.get_by_role("heading", name=name)).to_be_visible()
 

@@ -268,7 +268,7 @@ async def test_a_call_that_a_grant_approved_names_the_grant(site: tuple[str, Pat
     why = re.findall(r'<span class="dim sub">(.*) decided after', page)
     by = "the person at the terminal"
     assert why[0] == by
-    assert why[1].endswith(f"(order of effects); the grant of call 0 by {by}")
+    assert why[1].endswith(f", which may change the same things; the grant of call 0 by {by}")
     # The list of decisions contains only those that somebody made.
     assert inbox.partition(run)[2].partition("</tr>")[0].count(f"<td>{by}</td>") == 1
 

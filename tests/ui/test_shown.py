@@ -110,13 +110,16 @@ def shown_in(card: str) -> dict[str, Any]:
     tool = re.search('<h3>.*?<span class="tool">(.*?)</span>', card)
     assert tool is not None
     rows = re.findall(
-        '<td><code>(.*?)</code></td><td class="grow"><div[^>]*><pre class="value">(.*?)</pre>',
+        '<td><code>(.*?)</code></td><td class="grow"><div[^>]*><pre class="value( plain)?">(.*?)</pre>',
         card,
         re.DOTALL,
     )
-    # Each line break in a text also begins a line of the table.
+    # Each line break in JSON also begins a line of the table. A plain text is shown as it is.
     values = {
-        unescape(name): json.loads(unescape(value).replace("\\n\n", "\\n")) for name, value in rows
+        unescape(name): unescape(value)
+        if plain
+        else json.loads(unescape(value).replace("\\n\n", "\\n"))
+        for name, plain, value in rows
     }
     return {"_tool": unescape(tool[1]), **values}
 

@@ -57,9 +57,10 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     assert 'name="name" value="count_orders"' in draft
     assert 'name="description" value="count orders"' in draft
     assert f'From <a href="/ui/runs/{made}">count orders of c1</a>' in draft
-    assert "In the run: c1 . Used as customer of list_orders." in words_of(draft)
+    assert "customer of list_orders Name of the parameter" in words_of(draft)
+    assert "In the run: c1 ." in words_of(draft)
     steps = words_of(draft.partition('<ol class="plan-steps" start="0">')[2].partition("</ol>")[0])
-    assert steps.startswith("list_orders gives orders customer customer of the input compute")
+    assert steps.startswith("list_orders customer customer of the input compute")
     assert steps.endswith(" o the result of call 0 (list_orders)")
     assert "list_orders" in draft.partition('aria-label="What a call runs">')[2]
 
@@ -68,7 +69,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     assert "made from count orders of c1" in words
     assert 'The recorded input and output { "customer" : "c1" } 2' in words
     steps = words_of(tool.partition('<ol class="plan-steps" start="0">')[2].partition("</ol>")[0])
-    assert steps.startswith("list_orders gives orders customer customer of the input compute")
+    assert steps.startswith("list_orders customer customer of the input compute")
     assert steps.endswith(" o the result of call 0 (list_orders)")
     assert "Used by" not in words
 
@@ -163,12 +164,12 @@ def test_a_draft_names_runs_by_their_titles_and_says_each_value_once(
     form = page.get_by_role("main").locator("form.draft")
     expect(form).to_contain_text("the tool gives the same output again")
     expect(page.get_by_role("table")).to_have_count(0)
-    expect(form.get_by_role("group", name="Parameters").locator("b")).to_have_text(["c2"])
+    expect(form.get_by_role("group", name="Parameters").locator(".hint b")).to_have_text(["c2"])
     form.get_by_text("Learn from 1 more run").click()
     expect(form.get_by_role("link", name="all orders")).to_be_visible()
     expect(form).to_contain_text("customer c1")
     assert "run_" not in page.get_by_role("main").inner_text()
-    form.get_by_label("Name", exact=True).first.fill("some_orders")
+    form.get_by_label("Name of the tool").fill("some_orders")
     form.get_by_role("button").click()
     expect(page.get_by_role("heading", name="some_orders", exact=True)).to_be_visible()
     page.get_by_role("link", name="Change its parameters").click()
@@ -186,7 +187,7 @@ def test_parameters_with_the_same_value_become_one(
     ended(http, made)
     page.goto(f"{site}ideas/publish?ref={made}")
     expect(page.get_by_text("the tool gives the same output again")).to_be_visible()
-    page.get_by_label("Name", exact=True).first.fill("person")
+    page.get_by_label("Name of the tool").fill("person")
     expect(page.locator("input[name$='.rename']")).to_have_count(1)
     expect(page.get_by_role("main")).to_contain_text(
         "In the run: c1. Used in 2 places: customer of list_orders, id of find_customer."
@@ -228,7 +229,7 @@ def test_places_with_the_same_value_are_separated(
     ended(http, made)
     page.goto(f"{site}ideas/publish?ref={made}")
     expect(page.get_by_text("the tool gives the same output again")).to_be_visible()
-    page.get_by_label("Name", exact=True).first.fill("person")
+    page.get_by_label("Name of the tool").fill("person")
     page.get_by_label("Ask each time").check()
     page.get_by_text("Separate the places").click()
     page.get_by_label("id: the same as customer").uncheck()
@@ -248,7 +249,7 @@ def test_numbers_that_are_equal_stay_apart_until_a_person_joins_them(
     ended(http, made)
     page.goto(f"{site}ideas/publish?ref={made}")
     expect(page.get_by_text("the tool gives the same output again")).to_be_visible()
-    page.get_by_label("Name", exact=True).first.fill("repay")
+    page.get_by_label("Name of the tool").fill("repay")
     page.get_by_label("the same as order").check()
     page.get_by_role("button", name="Make the tool").click()
     fields = page.locator("#call-form input[name^='p.']")
@@ -276,8 +277,7 @@ def test_a_name_in_any_words_becomes_one_that_assistants_can_call(http: httpx.Cl
     assert tool.url.path == "/ui/ideas/orders_of_zoe_s_shop"
     words = words_of(tool.text)
     assert (
-        "“Orders of Zoë's shop” is now the tool orders_of_zoe_s_shop. "
-        "It runs its 1 step again, without a model."
+        "“Orders of Zoë's shop” is now the tool orders_of_zoe_s_shop. It runs its 1 step again."
     ) in words
     assert "for all your assistants" in words
 

@@ -116,7 +116,7 @@ class AdminPages:
         if len(listed) == _COUNTED:
             runs += " or more"
 
-        mind = "the caller, or its client's model" if bridge.mind is None else bridge.mind.name
+        mind = "that of the assistant that asks" if bridge.mind is None else bridge.mind.name
         visitor = visitor_of(request)
         access = access_of(request)
         return self._site.page(

@@ -4,8 +4,9 @@ since a person last approved a call to the same tool.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeGuard
 
 from markupsafe import Markup
 
@@ -65,7 +66,7 @@ class ValueRow:
 
     Attributes:
         name: the name of the parameter.
-        text: the whole value as readable JSON.
+        text: the whole value as readable JSON, or as it is.
         beginning: the beginning of the value on one line, for the title of the decision.
         written: the value as its author wrote it if it is SQL or a patch, and None otherwise.
         change: the kind of difference from the value in the earlier call; empty if there is no
@@ -75,6 +76,7 @@ class ValueRow:
         lines: for a text with several lines, the lines that differ; see `_different_lines`.
         is_place: whether the parameter is a meta-property that says where the result goes. The
             tool does not receive this property.
+        is_plain: whether `text` is a text as it is, and not JSON.
     """
 
     name: str
@@ -85,6 +87,7 @@ class ValueRow:
     before: str = ""
     lines: tuple[str, ...] = ()
     is_place: bool = False
+    is_plain: bool = False
 
     @property
     def is_brief(self) -> bool:
@@ -212,23 +215,52 @@ def _row(name: str, value: JSON, before: JSONObject | None) -> ValueRow:
 
     label = parameter_label(name)
     text = "\n".join(broken_lines(readable_json(value, 2)))
+    is_plain = False
+    if written is None and _is_plain(value):
+        text = value
+        is_plain = True
+
     beginning = in_one_line(value, _LONGEST_BEGINNING)
     if isinstance(value, str):
         beginning = f'"{beginning}"'
     if name in _PLACES:
-        return ValueRow(label, text, beginning, is_place=True)
+        return ValueRow(label, text, beginning, is_place=True, is_plain=is_plain)
     if before is None:
-        return ValueRow(label, text, beginning, written)
+        return ValueRow(label, text, beginning, written, is_plain=is_plain)
     if name not in before:
-        return ValueRow(label, text, beginning, written, "new")
+        return ValueRow(label, text, beginning, written, "new", is_plain=is_plain)
 
     # Compare the values as JSON, because 1 and true are equal in Python.
     old = before[name]
     if readable_json(old) == readable_json(value):
-        return ValueRow(label, text, beginning, written, "same")
+        return ValueRow(label, text, beginning, written, "same", is_plain=is_plain)
 
     lines = _different_lines(old, value)
-    return ValueRow(label, text, beginning, written, "changed", in_one_line(old, 200), lines)
+    return ValueRow(
+        label,
+        text,
+        beginning,
+        written,
+        "changed",
+        in_one_line(old, 200),
+        lines,
+        is_plain=is_plain,
+    )
+
+
+_LIKE_JSON: Final = re.compile(r'\s|["{\[]|(true|false|null|-?\d[\d.eE+-]*)\s*$|.*\s$', re.DOTALL)
+"""Matches a text that could be mistaken for another value, or whose spaces at its ends could not be
+seen.
+"""
+
+
+def _is_plain(value: JSON) -> TypeGuard[str]:
+    """Return whether a value is a text that can be shown as it is: a person recognises each of its
+    characters, and cannot mistake it for another value.
+    """
+    if not isinstance(value, str) or not value or "\\" in value:
+        return False
+    return visible(value, "\n") == value and _LIKE_JSON.match(value) is None
 
 
 def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:

@@ -111,8 +111,8 @@ _OF_MARKUP: Final = 40
 
 _ANSWERS: Final[tuple[tuple[Answer, str], ...]] = (
     ("auto", "by the plan if there is one, otherwise by a model"),
-    ("plan", "by the plan: its calls run again, without a model"),
-    ("program", "by the program: it runs again, without a model"),
+    ("plan", "by the plan: its calls run again"),
+    ("program", "by the program: it runs again"),
     ("recorded", "by the recording: the same output, for the same input only"),
     ("solve", "by a model each time, with this run as an example"),
 )
@@ -216,12 +216,10 @@ class PlanStep:
     Attributes:
         tool: the tool, with its server.
         parameters: the parameters.
-        writes: the place where the result goes, or "".
     """
 
     tool: str
     parameters: tuple[ShownParameter, ...]
-    writes: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -977,9 +975,9 @@ def _what_a_call_does(publication: Publication) -> str:
     if publication.answer == "solve" or publication.plan is None:
         return "A model solves its task again each time, with this run as an example."
     if publication.program is not None:
-        return "It runs its program again, without a model."
+        return "It runs its program again."
     calls = len(publication.plan_parts.calls)
-    return f"It runs its {counted(calls, 'step')} again, without a model."
+    return f"It runs its {counted(calls, 'step')} again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -1372,9 +1370,4 @@ def _steps_of(plan: JSONObject) -> tuple[PlanStep, ...]:
 
 
 def _step(call: JSONObject, words: ReferenceWords) -> PlanStep:
-    writes = call.get("_outputPath")
-    return PlanStep(
-        tool_of(call),
-        words.parameters(call),
-        "" if writes is None else in_one_line(writes, 120),
-    )
+    return PlanStep(tool_of(call), words.parameters(call))

@@ -53,9 +53,9 @@ _ROUND_TIMES: Final = (
 """The distances between marks on an axis, in seconds, shortest first. Longer ones are whole days.
 """
 
-_ORDER: Final = "the order of effects"
+_ORDER: Final = "its turn among calls that may change something"
 _SUCCESS: Final = "its success (_after)"
-_NOTES: Final = {_ORDER: " (order of effects)", _SUCCESS: " to succeed (_after)"}
+_NOTES: Final = {_ORDER: ", which may change the same things", _SUCCESS: " to succeed (_after)"}
 """What follows the name of a call that was waited for, unless its result was needed."""
 
 _NOTICED: Final = 0.001

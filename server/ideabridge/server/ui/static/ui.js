@@ -430,6 +430,18 @@
 
   // -- menus --------------------------------------------------------------------------------------------------------
 
+  // The preview of a tool follows what a person chooses for a parameter: a value that is always the same stands there.
+  document.addEventListener("change", (event) => {
+    const use = event.target.closest("[data-input]");
+    if (!use) return;
+    const isFixed = event.target.value === "fix";
+    for (const shown of document.querySelectorAll(".plan-steps [title]")) {
+      if (shown.title !== `†input.${use.dataset.input}`) continue;
+      shown.dataset.proposed ??= shown.textContent;
+      shown.textContent = isFixed ? use.dataset.recorded : shown.dataset.proposed;
+    }
+  });
+
   // Escape closes a menu and gives the focus back to the word that opens it. A click elsewhere closes it, too.
   document.addEventListener("keydown", (event) => {
     const menu = event.key === "Escape" && document.querySelector("details.more[open]");
