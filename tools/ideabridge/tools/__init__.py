@@ -1,7 +1,7 @@
 """Tools, activities, and the schemas composed from them.
 
-Most names are imported when they are first used, because pydantic and the validators take a long
-time to import.
+Most names are imported on first use, because pydantic and the validators take a long time to
+import.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changed tools: shows the tools of a server as the user wants them, with other names and
+"""Changed tools: shows the tools of a server as the user wants them: with different names and
 descriptions, and with defaults for parameters.
 
 A changed tool is a view. The author of a call sees it, but the call itself goes to the tool that
@@ -30,7 +30,7 @@ _VARIABLE: Final = re.compile(r"\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?
 
 @dataclass(frozen=True, slots=True)
 class ToolChange:
-    """How a tool is shown.
+    """The changes with which a tool is shown.
 
     Attributes:
         name: the name that is shown, or None for the tool's own name.
@@ -93,8 +93,7 @@ def _unknown_parameter(name: str, names: ParameterNames) -> str | None:
 
 def _named_variable(value: JSON) -> str | None:
     """Return why a default that contains `${VAR}` cannot be used, or None if it contains no such
-    text. The text would be sent unchanged, which is almost never what the author of the default
-    means.
+    text. The text would be sent unchanged, which is almost never intended.
     """
     match = next(filter(None, map(_VARIABLE.search, strings_in(value))), None)
     if match is None:
@@ -122,8 +121,8 @@ def _refused_default(tool: Tool, name: str, value: JSON) -> str | None:
 def changed_tool(tool: Tool, change: ToolChange) -> Tool:
     """Return a tool as it is shown. `change` is a result of `fitting_change`.
 
-    A default that names a secret is not a value, so the schema of the parameter does not show the
-    default.
+    A default that refers to a secret is not a value, so the schema of the parameter does not
+    contain it.
     """
     is_renamed = change.name is not None and change.name != tool.name
     annotations = tool.annotations

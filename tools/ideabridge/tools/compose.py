@@ -1,7 +1,7 @@
-"""Compose: composes a Solution's schema from the tools and the output's schema.
+"""Compose: composes the schema of a Solution from the tools and the schema of the output.
 
-`Admitter` widens a schema, because a reference can replace any part of a call. `solution_schema`
-combines the calls' widened schemas with the meta-properties and the output.
+A reference can replace any part of a call, so `Admitter` widens schemas to accept references.
+`solution_schema` combines the widened schemas of the calls with the meta-properties and the output.
 """
 
 from __future__ import annotations
@@ -58,13 +58,14 @@ _OLD: Final = frozenset(f"json-schema.org/draft-0{number}/schema" for number in 
 """Drafts in which the keywords next to a `$ref` are ignored."""
 
 _INLINE_DEPTH: Final = 12
-"""The depth below which nested schemas become definitions, so that the composed schema is not too
-deep for a validator.
+"""The depth below which nested schemas become definitions, to keep the composed schema shallow
+enough for a validator.
 """
 
 _COPIES: Final = 1000
 """Maximum number of copies of referenced schemas at the top of one schema. References to references
-could otherwise multiply without end."""
+could otherwise multiply without end.
+"""
 
 _SPELLED: Final = 2000
 """Maximum number of values in constant arrays and objects, all together, that are spelled out as
@@ -75,12 +76,12 @@ schemas. A spelled-out digit takes 60 bytes.
 def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
     """Return a schema that also admits a reference string in place of any value.
 
-    The result accepts every value that satisfies `schema` once the references in the value are
-    replaced. The result still refuses values that are wrong outside the references. Constraints
-    that cannot be checked while a part is a reference are dropped: `oneOf` becomes `anyOf`; `not`,
-    `uniqueItems` and `maxContains` are left out. Once the constant arrays and objects hold more
-    than 2,000 values in total, further constants are checked only for their type. Targets of local
-    `$ref`s move to `$defs`, and keywords of older drafts are written as 2020-12.
+    The result accepts every value that satisfies `schema` once its references are replaced, and
+    still refuses values that are wrong outside the references. Constraints that cannot be checked
+    while a part is a reference are dropped: `oneOf` becomes `anyOf`; `not`, `uniqueItems` and
+    `maxContains` are left out. Once the constant arrays and objects hold more than 2,000 values in
+    total, further constants are checked only for their type. Targets of local `$ref`s move to
+    `$defs`, and keywords of older drafts are written as 2020-12.
 
     Args:
         schema: the exact schema.
@@ -141,8 +142,8 @@ class Admitter:
         return schema
 
     def name_of(self, target: JSON, root: JSON, proposed: str) -> tuple[str, bool]:
-        """Return two things: the name in `$defs` of the definition for `target`; and whether this
-        definition still has to be written.
+        """Return the name in `$defs` of the definition for `target`, and whether the definition
+        still has to be written.
         """
         earlier = self._names.get((id(target), id(root)))
         if earlier is not None:
@@ -258,8 +259,7 @@ class _Admission:
                 root = target
 
         if not isinstance(target, dict):
-            # A reference that leads nowhere is ignored here, because the check of the exact schema
-            # reports it.
+            # Ignore a reference that leads nowhere: the check of the exact schema reports it.
             if target is False:
                 part.also.append(False)
         elif not part.top:
@@ -329,8 +329,8 @@ class _Admission:
                 else:
                     out["anyOf" if keyword == "oneOf" else keyword] = branches
             case "if", _:
-                # Either `if` and `then` both hold, or `else` does. Which of the two it is becomes
-                # known only after the references have been replaced, so allow both.
+                # Either `if` and `then` both hold, or `else` does. This is known only after the
+                # references have been replaced, so allow both.
                 if self._unevaluated or ("then" in schema and "else" in schema):
                     words = ("if", "then", "else")
                     test, then, other = (
@@ -473,7 +473,7 @@ _CLEAN: Final[JSONObject] = {
 OUTPUT_NOTE: Final = (
     "The result, once known; null while calls must run first and their results be seen"
 )
-"""The sentence that ends the description of an output."""
+"""The last sentence in the description of an output."""
 
 _RESULT_HERE: Final = (
     "The result, written now. Left out where it must be written once the values the "
@@ -670,8 +670,8 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 def _meta_before(
     tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 ) -> tuple[JSONObject, list[str]]:
-    """Return two things: the meta-properties that come before the parameters; and the names of
-    those that are required.
+    """Return the meta-properties that come before the parameters, and the names of the required
+    ones.
     """
     meta: JSONObject = {"_tool": {"const": tool.name}}
     needed = ["_tool"]
@@ -701,8 +701,8 @@ def _meta_before(
 
 
 def result_schema(tool: Tool) -> JSONObject:
-    """Return the schema of a result that a mind writes. Return the schema in the tool's definition
-    or, if the definition has none, the schema of text.
+    """Return the schema of a result that a mind writes: the schema in the tool's definition or, if
+    there is none, the schema of text.
     """
     return {"type": "string"} if tool.output is None else tool.output
 
@@ -743,8 +743,8 @@ def _with_note(description: JSON, note: str) -> str:
 
 
 def _inside(schema: JSONObject) -> tuple[list[str], bool]:
-    """Return two things: the properties that the alternatives in a call's schema name; and whether
-    any of these alternatives also allows other names.
+    """Return the properties named by the alternatives in the schema of a call, and whether any of
+    the alternatives also allows other names.
     """
     names: dict[str, None] = {}
     opened = False
@@ -768,8 +768,8 @@ def _inside(schema: JSONObject) -> tuple[list[str], bool]:
 
 
 def _description(tool: Tool) -> str:
-    """Return a description of what the tool does and of the shape of its result. The shape matters
-    because a plan refers to parts of results that do not exist yet.
+    """Return a description of what the tool does and of the shape of its result. The shape is
+    included because a plan refers to parts of results that do not exist yet.
     """
     result = _shape(tool.output, tool.output, 2) if tool.output is not None else ""
     if not result or result == "any value":

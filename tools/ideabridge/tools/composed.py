@@ -24,8 +24,8 @@ _NULL: Final[JSONObject] = {"type": "null"}
 _REFERENCE_PATTERNS: Final = (REFERENCE_PATTERN, "^\\u2020")
 
 
-# A Solution's schema can have a thousand of these, and a named tuple is created in half the time
-# that a frozen dataclass takes.
+# The schema of a Solution can have a thousand of these, and creating a named tuple takes half as
+# long as creating a frozen dataclass.
 class CallSchema(NamedTuple):
     """The schema of the calls to one tool.
 
@@ -58,7 +58,7 @@ class SolutionSchema:
     """The parts of a Solution's schema. A schema for anything else has no calls and no output.
 
     Attributes:
-        properties: the schemas of a Solution's members, in their order.
+        properties: the schemas of the members of a Solution, in the order of the schema.
         definitions: the schemas that other schemas refer to, by name.
     """
 
@@ -100,9 +100,7 @@ class SolutionSchema:
 
     @property
     def tools(self) -> dict[str, str]:
-        """The module of each tool that has a schema of its own, or "" for a tool that belongs to no
-        module.
-        """
+        """The module of each tool that has its own schema, or "" for a tool without a module."""
         return {call.tool: call.module for call in self.calls if call.tool}
 
     @property
@@ -183,7 +181,9 @@ class SolutionSchema:
 
 
 def _text(members: JSONObject, name: str) -> str:
-    """Return the only text that a member can have, or "" if the member can have other values."""
+    """Return the text that is the only possible value of a member, or "" if other values are
+    possible.
+    """
     if name not in members:
         return ""
 

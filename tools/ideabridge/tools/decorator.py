@@ -72,8 +72,8 @@ _ENTRY: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\([^:]*\))?\s*:\s*(.*)")
 
 
 def _read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
-    """Split a docstring in Google style into the text before the first section, and the description
-    of each parameter.
+    """Split a Google-style docstring into the text before the first section, and the description of
+    each parameter.
     """
     lines = inspect.cleandoc(text).splitlines() if text else []
     body: list[str] = []
@@ -157,8 +157,8 @@ def _hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
         target = getattr(function, "func", None) or cast("Any", type(function)).__call__
 
-    # Replace these recursive aliases, because pydantic supports recursion only in aliases of its
-    # own kind.
+    # Replace these recursive aliases, because pydantic supports recursion only in its own kind of
+    # aliases.
     names: dict[str, Any] = {"JSON": JsonValue, "JSONObject": dict[str, JsonValue]}
     scope = getattr(target, "__globals__", {})
     names = {
@@ -229,8 +229,8 @@ def _tidy(schema: dict[str, Any]) -> JSONObject:
 
 
 class _Parameters:
-    """The parameters of a function: their closed schema, and the conversion of arguments to Python
-    values.
+    """The parameters of a function: their schema, which is closed, and the conversion of arguments
+    to Python values.
     """
 
     def __init__(
@@ -342,7 +342,7 @@ def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], place: str) -
 
 
 def _culprit(fields: Mapping[str, Any], names: Mapping[str, str], error: Exception) -> str:
-    """Return a message that names the parameter for which pydantic cannot generate a schema."""
+    """Return a message about the parameter for which pydantic cannot generate a schema."""
     for field, (hint, default) in fields.items():
         try:
             alone = _make_model("Arguments", **{field: (hint, default)})
@@ -585,7 +585,7 @@ def tool_from(
         own = getattr(function, "__name__", None)
         if not isinstance(own, str) or own == "<lambda>":
             raise ToolDefinitionError(f"{place}: the function has no name; pass name=...")
-        # Python allows letters in names that MCP does not allow, so replace them.
+        # Replace letters that Python allows in names but MCP does not.
         name = own if is_tool_name(own) else safe_name(own)
     elif not is_tool_name(name):
         raise ToolDefinitionError(

@@ -1,5 +1,5 @@
-"""Documents: reads documents that people write by hand, in JSON, JSON with comments and trailing
-commas, or YAML 1.2.
+"""Documents: reads hand-written documents in JSON, JSON with comments and trailing commas, or YAML
+1.2.
 
 YAML is read from the parser's events, without constructing objects, so the result is always JSON.
 The core schema of YAML 1.2 applies: `no` and `12:30` are strings. Tags, and keys that occur twice
@@ -168,7 +168,7 @@ _LONGEST_NUMBER: Final = 4300
 
 @dataclass(slots=True)
 class _Value:
-    """A value, and the size that each occurrence of it adds to the document."""
+    """A value, and the size that each of its occurrences adds to the document."""
 
     value: JSON
     values: int
@@ -390,8 +390,8 @@ def _read_yaml(text: str, what: str) -> JSON:
 
 
 def _one_line(error: Any) -> str:
-    """Return a line that names the fault and its place. The message of the library has several
-    lines, some of which repeat the text.
+    """Return one line with the fault and its place. The message of the library has several lines,
+    some of which repeat the text.
     """
     problem = (
         getattr(error, "problem", None)

@@ -1,4 +1,4 @@
-"""Encoding: reads and writes JSON as ideabridge stores and compares it.
+"""Encoding: reads and writes JSON in the form that ideabridge stores and compares.
 
 The encoding is compact UTF-8 that preserves the order of keys, with exact integers and shortest
 floats. NaN and lone surrogates are refused, and depth and size are limited. `orjson` encodes all
@@ -43,8 +43,8 @@ MAX_BYTES: Final = 8 * 1024 * 1024
 """Maximum size, in bytes, of the JSON text of an external value."""
 
 BYTES_PER_VALUE: Final = 8
-"""The number of bytes of the size limit that each value (number, string, list, ...) uses up,
-because a value takes far more memory than its text.
+"""Number of bytes of the size limit that each value (number, string, list, ...) uses up. A value
+takes far more memory than its text.
 """
 
 MAX_VALUES: Final = MAX_BYTES // BYTES_PER_VALUE
@@ -54,8 +54,8 @@ MAX_WRITTEN: Final = 64 * 1024 * 1024
 """Maximum size, in bytes of JSON, of a value that sandboxed code creates."""
 
 WRITTEN_PER_VALUE: Final = MAX_WRITTEN // MAX_VALUES
-"""The number of bytes of `MAX_WRITTEN` that each part of such a value uses up, because many small
-values can take more memory and time than one long string.
+"""Number of bytes of `MAX_WRITTEN` that each part of such a value uses up. Many small values can
+take more memory and time than one long string.
 """
 
 _INT64_MIN: Final = -(2**63)
@@ -191,7 +191,7 @@ _DECODER: Final = json.JSONDecoder(
 
 
 REPEATED: Final = "\0"
-"""The beginning of the suffix that `decode` adds to a key that occurs again in the same object."""
+"""The start of the suffix that `decode` adds to a repeated key in an object."""
 
 
 def _numbered_object(pairs: list[tuple[str, JSON]]) -> JSONObject:
@@ -392,8 +392,8 @@ def _has_big_float(value: JSON) -> bool:
 
 
 class _NotJSONError(Exception):
-    """Carries the path of an invalid part outwards, so that the path is built only if there is an
-    error.
+    """Carries the path of an invalid part to the caller, so that the path is built only if there is
+    an error.
     """
 
     def __init__(self, kind: type[InvalidJSONError | LimitExceededError], message: str) -> None:
@@ -420,7 +420,7 @@ def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) ->
     try:
         return _copy(value, max_depth)
     except _NotJSONError as error:
-        # The beginning of a very deep path is enough to find the part.
+        # The start of a very deep path is enough to find the part.
         where = f"{what} at {'.'.join(reversed(error.path[-8:]))}" if error.path else what
         raise error.kind(f"{where} {error.message}") from None
 

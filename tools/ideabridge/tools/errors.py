@@ -26,8 +26,8 @@ class IdeabridgeError(Exception):
 
 
 class ArgumentError(IdeabridgeError, TypeError):
-    """A Python program passed an argument of the wrong type. The message names what was expected
-    and what was found.
+    """A Python program passed an argument of the wrong type. The message says what was expected and
+    what was found.
     """
 
     @classmethod

@@ -1,5 +1,5 @@
-"""Explain: explains why a value does not satisfy a schema. The explanation names the place, the
-value that was found, and what the schema expects there.
+"""Explain: explains why a value does not satisfy a schema. The explanation contains the place, the
+value found there, and what the schema expects.
 
 jsonschema-rs decides whether a value satisfies a schema. If it does not, jsonschema finds the
 errors, and this file describes them in words. Schemas and values come from outside, so some of
@@ -12,8 +12,7 @@ If jsonschema cannot explain a schema safely or completely (references that leav
 `unevaluatedProperties`, recursion deeper than Python's stack), the messages of jsonschema-rs are
 used.
 
-Importing this module imports jsonschema, which takes 0.1 s. Import it only after a value has
-failed.
+Import this module only after a value has failed, because importing jsonschema takes 0.1 s.
 """
 
 from __future__ import annotations
@@ -142,7 +141,7 @@ _COUNTS: Final = {
 
 
 def _expected(error: ValidationError, root: JSON) -> str:
-    """Return words that describe what the schema expects at the place of an error."""
+    """Describe what the schema expects at the place of an error."""
     keyword = cast("str | None", error.validator)
     limit = cast("Any", error.validator_value)
     if keyword in _LIMITS:
@@ -204,7 +203,7 @@ def _properties(error: ValidationError) -> JSONObject:
 
 
 def _hint(errors: Iterable[ValidationError]) -> str:
-    """Return a hint that names the expected name or string that is nearest to what was found."""
+    """Return a hint with the expected name or string that is most similar to the one found."""
     value: object = None
     options: list[object] = []
     for error in errors:
@@ -265,8 +264,8 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
 
     [problem] = problems
     if len(intended) > 1 and problem.found == _NOTHING:
-        # The property that distinguishes the alternatives is missing, so say which values of it
-        # each alternative expects.
+        # The property that distinguishes the alternatives is missing, so list the values that each
+        # alternative expects.
         missing = [problem for branch in intended for problem in _problems(branch, root)]
         if len({problem.place for problem in missing}) == 1:
             names = list(
@@ -433,7 +432,7 @@ def _errors_of_property(
     validator: Validator, value: JSON, schema: JSON, name: str, schema_path: str | None = None
 ) -> Iterator[ValidationError]:
     if schema is False:
-        # jsonschema does not say where in the value the part is that the schema `false` rejects.
+        # jsonschema does not report which part of the value the schema `false` rejects.
         yield ValidationError(
             "is not allowed", validator=cast("Any", None), path=[name], instance=value
         )
@@ -473,4 +472,4 @@ _VALIDATORS: Final[dict[str, Any]] = {
         "json-schema.org/draft-06/schema": jsonschema.Draft6Validator,
     }.items()
 }
-"""Validators, keyed by the `$schema` that names their draft."""
+"""The validators of the drafts, keyed by `$schema`."""

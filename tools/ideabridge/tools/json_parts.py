@@ -22,8 +22,8 @@ _TYPES: Final[dict[type, JSONType]] = {
 
 
 def json_type(value: JSON) -> JSONType:
-    """Return the type of a value, as JSON Schema names it. `1.0` is a number, not an integer. A
-    value that is not JSON counts as an object.
+    """Return the JSON Schema type of a value. `1.0` is a number, not an integer. A value that is
+    not JSON counts as an object.
     """
     # The nearest class in the order of inheritance comes first, so True and False count as booleans
     # rather than integers.

@@ -1,5 +1,5 @@
-"""Keywords of JSON Schema: says which keywords contain schemas, walks over schemas, and describes
-schemas in words.
+"""Keywords of JSON Schema: lists the keywords that contain schemas, walks over schemas, and
+describes schemas in words.
 
 The keywords are those of 2020-12, and those of older drafts (`definitions`, `dependencies`,
 `additionalItems`), which remote tools still use.
@@ -50,7 +50,7 @@ NAMED: Final = frozenset(
 """Keywords whose value is an object of schemas. `dependencies` can also contain arrays of names."""
 
 DEFINITIONS: Final = frozenset({"$defs", "definitions"})
-"""Keywords that only hold schemas to which other schemas refer."""
+"""Keywords that only hold schemas for other schemas to refer to."""
 
 REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 """Keywords that refer to another schema."""
@@ -237,7 +237,9 @@ def check_size(schema: JSON, what: str) -> None:
 
 
 def show_path(place: list[str | int] | Place) -> str:
-    """Return a path as messages and references write it: `calls.0["odd.key"]`. The root is ""."""
+    """Return a path in the form used by messages and references: `calls.0["odd.key"]`. The root is
+    "".
+    """
     parts = [
         f".{key}" if isinstance(key, int) or NAME.fullmatch(key) else f"[{show(key, 60)}]"
         for key in place
@@ -246,9 +248,7 @@ def show_path(place: list[str | int] | Place) -> str:
 
 
 def show(value: JSON, limit: int = 80) -> str:
-    """Return a value as JSON text of at most about `limit` characters. `…` marks what is left
-    out.
-    """
+    """Return a value as JSON text of at most about `limit` characters. `…` marks omitted text."""
     pieces: list[str] = []
     _show(value, limit, pieces)
     return "".join(pieces)
@@ -370,7 +370,7 @@ def move_refs(schema: JSONObject, place: Place) -> JSON:
     """Return `schema` for use at `place` in another document, with its local `$ref`s adapted and
     without `$schema`.
 
-    A schema with an `$id` is a document of its own, and is returned unchanged.
+    A schema with an `$id` is a separate document, and is returned unchanged.
     """
     if "$id" in schema:
         return schema
@@ -409,7 +409,7 @@ PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_
 """The limits within which patterns are compiled and matched."""
 
 A_REFERENCE: Final = "a reference such as †state.x"
-"""The words with which messages describe the alternative "or a reference"."""
+"""The description, in messages, of the alternative "or a reference"."""
 
 MOST_LISTED: Final = 12
 """Maximum number of alternatives or names that a message lists."""
@@ -478,7 +478,7 @@ _MORE_PARAMETERS: Final = (
 
 def all_parameters(schema: JSONObject) -> JSONObject | None:
     """Return the schema of each parameter, keyed by name. Return None if the schema declares no
-    parameters or might allow further parameters. A schema that does not say whether it allows
+    parameters or might allow further parameters. A schema that does not specify whether it allows
     further parameters counts as not allowing any.
     """
     declared = schema.get("properties")

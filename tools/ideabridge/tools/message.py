@@ -136,9 +136,7 @@ class DataMessage(Generic[Data]):
     def __get_pydantic_core_schema__(
         cls, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Return the schema of the data, because a message in a return annotation stands for its
-        data.
-        """
+        """Return the schema of the data: a message in a return annotation stands for its data."""
         from pydantic_core import core_schema
 
         declared: tuple[Any, ...] = get_args(source)

@@ -1,5 +1,5 @@
 """Names: handles names and texts from outside: safe names, names that look alike, nearest names,
-text without hidden characters, and numbers with the nouns that they count.
+text without hidden characters, and numbers with their nouns.
 
 `visible` escapes every character that a person would not recognise: control characters, direction
 marks, zero-width and blank characters, and long runs of spaces. `printable` escapes only hidden
@@ -39,17 +39,19 @@ _BLANK: Final = frozenset(
     )
 )
 """Invisible characters in a category that counts as printable. Tags and direction marks never count
-as printable."""
+as printable.
+"""
 
 _SPACES: Final = 16
 _MARKS: Final = 3
-"""Maximum number of marks on one letter. Scripts use up to three marks. More would reach into the
-lines above and below.
+"""Maximum number of marks on one letter. Scripts use up to three. More would overlap the lines
+above and below.
 """
 
 _UNUSUAL: Final = re.compile("(?: {2,}|[^ -~])[^!-~]*")
 """Matches the parts that `visible` checks character by character. A run of spaces or marks is
-always within one part."""
+always within one part.
+"""
 
 _SELECTORS: Final = "\ufe0e\ufe0f"
 _HIDDEN: Final = re.compile(
@@ -161,8 +163,8 @@ def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -
     """Wrap a one-line visible text into lines of at most `width` columns. The first line begins
     with `first`, and every other line with `further`.
 
-    If the terminal itself broke a longer line, the rest of the line would start at the left edge,
-    and could be mistaken for a line from this program.
+    If the terminal itself wrapped a longer line, the rest would start at the left edge, and could
+    be mistaken for a line from this program.
     """
     lead = first
     left = width - len(first)
@@ -235,8 +237,8 @@ def safe_name(text: str, taken: Collection[str] = ()) -> str:
 
 
 def name_from(text: str) -> str:
-    """Return the name that a text becomes; see `safe_name`. Return "" if no letter from a to z and
-    no digit is left.
+    """Convert a text to a name; see `safe_name`. Return "" if no letter from a to z and no digit is
+    left.
     """
     if is_safe_name(text):
         return text
@@ -287,7 +289,7 @@ _LOOKS: Final = str.maketrans({"1": "l", "i": "l", "|": "l", "0": "o"})
 
 @lru_cache(maxsize=16_384)
 def skeleton(name: str) -> str:
-    """Return a form of a name that is the same for all names that look alike. Case, width, script,
+    """Return a form of a name that is equal for all names that look alike. Case, width, script,
     marks, hidden characters and similar shapes (`l`, `i` and `1`) are ignored.
     """
     plain = name if name.isascii() else _in_ascii(name)

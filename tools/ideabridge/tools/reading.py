@@ -1,4 +1,4 @@
-"""Reading: reads a Solution as models write it, accepting common deviations and reporting them."""
+"""Reading: reads Solutions written by models. Common deviations are accepted and reported."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _AS_TEXT: Final = "the solution was given as JSON text; write the object itself"
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The answer to a Request, without the members that do not affect what runs. `read_as` reads a
-    Solution from an idea, or from the result of `read_solution`.
+    """The answer to a Request, without members that do not affect the calls and the output.
+    `read_as` reads a Solution from an idea, or from the result of `read_solution`.
 
     Attributes:
         calls: the calls, as they were written.
@@ -91,8 +91,8 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
 
 
 def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
-    """Read the `calls` of a Solution as `read_solution` does. An entry that is not a call stays in
-    the list, so that only this entry fails.
+    """Read the `calls` of a Solution; see `read_solution`. An entry that is not a call stays in the
+    list, so that only this entry fails.
     """
     if isinstance(calls, str) and calls.strip():
         calls = _read_text(calls, "calls", notes)
@@ -256,8 +256,8 @@ _MARKS: Final = frozenset("$†#@<‡`\"'{")
 
 
 def wrong_reference_hint(text: str) -> str | None:
-    """Return the right form of a string that is a reference in another notation, or None for any
-    other string.
+    """If a string is a reference in another notation, return the right form. Otherwise, return
+    None.
 
     `$state.x`, `$.state.x`, `{state.x}`, `{{state.x}}`, `${state.x}`, `<state.x>`, `@state.x`,
     `†{state.x}`, `$ref:state.x` -> `†state.x`. A kind without a path counts only in notations that
@@ -315,8 +315,8 @@ _KIND: Final = re.compile(r"^[†$]?(?:(?:state|input|data|results|item)(?=[.\[]
 
 
 def wrong_target_hint(text: str) -> str | None:
-    """Return the right form (`log`) of an output path that is written in another notation (`$.log`,
-    `${log}`, `{{log}}`). Return None for any other string.
+    """If a string is an output path in another notation (`$.log`, `${log}`, `{{log}}`), return the
+    right form (`log`). Otherwise, return None.
     """
     stripped = text[:500].strip()
     path = wrong_reference_hint(stripped)

@@ -45,8 +45,8 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
     becomes `output_`.
 
     Returns:
-        Two things: the schema with the new names, and a mapping from each new name to the module's
-        name. If no names collide, return the same schema and {}.
+        The schema with the new names, and a mapping from each new name to the name in the module.
+        If no names collide, these are the same schema and {}.
 
     Raises:
         LimitExceededError: the schema is nested too deeply, or its chains of references are too
@@ -104,7 +104,7 @@ def _parts(root: JSONObject) -> dict[int, JSONObject]:
 
 
 def _names(schema: JSONObject) -> Iterator[str]:
-    """Yield the properties that one part names."""
+    """Yield the names of the properties in one part."""
     for keyword in _BY_PROPERTY:
         members = schema.get(keyword)
         if isinstance(members, dict):
@@ -161,8 +161,8 @@ def _rename(
     pointer = schema.get("$ref")
     target = resolve(root, pointer) if isinstance(pointer, str) else None
     if isinstance(target, dict) and id(target) in naming:
-        # Rename the parameters in a copy of the target that only this reference uses, because other
-        # references to the target might be to values that are not parameters.
+        # Rename the parameters in a separate copy of the target for this reference, because other
+        # references to the target might not describe parameters.
         del result["$ref"]
         if id(target) not in open_now:
             add_to_all_of(result, _rename(target, root, new_names, naming, open_now | {id(target)}))

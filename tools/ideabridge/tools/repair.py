@@ -1,12 +1,12 @@
-"""Repair: turns a schema that a server sent into a valid schema of JSON Schema 2020-12.
+"""Repair: converts a schema from a server to a valid JSON Schema of version 2020-12.
 
 Forms of older drafts are translated into 2020-12 without changing their meaning. A malformed part
 is replaced with its obvious meaning (`"type": "dict"`), or ignored with a note, so that the rest is
 still checked.
 
-When a part is ignored, the schema may only accept more values, never fewer. Therefore, if the part
-is below `not`, `if`, `oneOf` or `contains`, these keywords are loosened, too. References are
-resolved only within the schema. The repair does not fetch or open anything.
+Ignoring a part may only make the schema accept more values, never fewer. Therefore, if the part is
+below `not`, `if`, `oneOf` or `contains`, these keywords are loosened, too. References are resolved
+only within the schema. The repair does not fetch or open anything.
 """
 
 from __future__ import annotations
@@ -279,8 +279,8 @@ class Repair:
     def _schema(
         self, value: JSON, place: Place, target: Place, *, is_property: bool = False
     ) -> JSONObject | bool:
-        """Return the repaired form of the schema that was sent at the path `place`. The repaired
-        form belongs at the path `target` in the result.
+        """Repair the schema at the path `place` in the sent value, for the path `target` in the
+        result.
         """
         self._count += 1
         if self._count > _MAX_SCHEMAS:
@@ -495,7 +495,7 @@ class Repair:
             usable = self._usable_pattern(pattern)
             if usable is None:
                 self._ignore(place, pattern, "a regular expression")
-                # It is unknown which names the pattern was meant to match, so reject none.
+                # The names that the pattern was meant to match are unknown, so reject none.
                 self._drop_additional(part)
             else:
                 schemas[usable] = self._child(part, item, keyword, pattern, new=(keyword, usable))
@@ -793,7 +793,7 @@ class _Names:
 
     def __init__(self, root: JSON, draft: str) -> None:
         self._root = root
-        # For the path of each schema that has a URI, that URI.
+        # The URIs of schemas, keyed by path.
         self._bases: dict[Place, str] = {(): ""}
         self._by_uri: dict[str, Place] = {"": ()}
         self._anchors: dict[tuple[Place, str], Place] = {}
@@ -818,8 +818,8 @@ class _Names:
                 stack.append(((*place, *map(str, step)), base, child))
 
     def _named(self, uri: str, place: Place, base: Place) -> Place:
-        """Record the URI of a schema. Return the path of the schema to which references inside the
-        named schema are relative.
+        """Record the URI of a schema. Return the path of the schema that references inside it are
+        relative to.
         """
         if uri.startswith("#"):
             self._anchors.setdefault((base, uri[1:]), place)

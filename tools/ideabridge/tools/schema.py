@@ -4,8 +4,8 @@ Schemas and values come from outside, so the work of every step is limited. A sc
 it is too large or too deep, or if its references multiply. If the weight of the schema times the
 bytes of the value exceeds `HERE_WORK`, the check runs in a worker process, which is killed at a
 deadline. Costly explanations are computed in the worker process, too. A caller that cannot await
-blocks while the worker runs, for as long as the budget of `Blocking` allows. `inline_refs` replaces
-references with their targets for hosts that do not support them.
+blocks while the worker runs, but only as long as the budget of `Blocking` allows. `inline_refs`
+replaces references with their targets for hosts that do not support them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ from ideabridge.tools.worker import WorkerError, workers
 
 MAX_INLINED: Final = 20_000
 """Maximum number of schemas in an inlined schema. Any further reference becomes a schema that
-accepts anything."""
+accepts anything.
+"""
 
 _RECURSION: Final = "as above (recursive)"
 _NAMES: Final = frozenset({"$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
@@ -200,13 +201,14 @@ class _Inliner:
 # -- checking values -------------------------------------------------------------------------------
 
 MAX_EXPANSION: Final = 5_000_000
-"""Maximum number of schemas once references are replaced with their targets. There is a limit
-because `$ref`s to `$ref`s can multiply.
+"""Maximum number of schemas once references are replaced with their targets. `$ref`s to `$ref`s can
+multiply.
 """
 
 MAX_CHAIN: Final = 500
 """Maximum number of schemas in a chain of nested and referenced schemas. Validators follow such a
-chain recursively."""
+chain recursively.
+"""
 
 HERE_WORK: Final = 200_000_000
 """Limit on the weight of a schema times the bytes of a value, for a check in this process. Such a
@@ -217,8 +219,8 @@ SECONDS_BLOCKED: Final = 1.0
 """Maximum time, in seconds, for a check in a worker if the caller cannot await."""
 
 BLOCKED_IN_SUM: Final = 2.0
-"""Maximum total time, in seconds, for which such checks and explanations can block. A plan can
-require 10,000 of them.
+"""Maximum total time, in seconds, that such checks and explanations can block. A plan can require
+10,000 of them.
 """
 
 BLOCKED_SHARE: Final = 0.05
@@ -226,11 +228,13 @@ BLOCKED_SHARE: Final = 0.05
 
 _EXPLAINED_HERE: Final = 5_000
 """Limit on the steps of a schema times the parts of a value, for an explanation in this process.
-jsonschema takes about 20 us for each part and keyword."""
+jsonschema takes about 20 us for each part and keyword.
+"""
 
 _EXPLAINED_BYTES: Final = 256 * 1024
 """Maximum size, in bytes, of a value that is explained in this process: jsonschema writes each
-wrong value into a message."""
+wrong value into a message.
+"""
 
 _EXPLAINED_SECONDS: Final = 2.0
 _EXPLAINED_BLOCKED: Final = 0.3
@@ -245,7 +249,7 @@ _CACHED_SCHEMAS: Final = 1024
 
 _PASSED_ON: Final = 100
 _LIGHT: Final = HERE_WORK // (2 * MAX_BYTES)
-"""Maximum weight of a schema for which no value within the limits is costly to check."""
+"""The weight up to which a schema is cheap to check for every value within the limits."""
 
 _ONE_APPLIES: Final = ("properties", "prefixItems")
 _BOUNDS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
@@ -253,18 +257,21 @@ _BOUNDS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusive
 _NUMBER: Final = 250
 """Weight of a keyword that compares numbers, and of each number in `enum` and `const`.
 jsonschema-rs compares fractions and numbers beyond 64 bits digit by digit, in up to 0.3 us per
-byte."""
+byte.
+"""
 
 _FRACTION: Final = 5_000
 """Weight of a `multipleOf` that is not an integer. jsonschema-rs divides exactly, with up to 600
-digits, which takes 4 us per byte."""
+digits, which takes 4 us per byte.
+"""
 
 _READ: Final = 15
 """Weight of `contentMediaType`: in older drafts the string is parsed as JSON."""
 
 _DIFFERING: Final = 10_000
 """Weight of `uniqueItems`. Integers that are equal as floats are compared in pairs, which takes
-0.25 s for 25 KB of them."""
+0.25 s for 25 KB of them.
+"""
 
 _LISTS_OF_NAMES: Final = ("properties", "required", "dependentRequired", "dependencies")
 _GOES_BACK: Final = re.compile(r"\(\?(?!:)|\\[1-9k]")
@@ -401,8 +408,8 @@ class Validator:
             return False
 
     def check_unless_costly(self, value: JSON, *, briefly: bool = False) -> bool:
-        """Check as `check` does, with the same errors, and return True. If the check is costly, do
-        nothing and return False.
+        """Like `check`, with the same errors, and return True. If the check is costly, do nothing
+        and return False.
         """
         if self.is_costly(value):
             return False
@@ -438,7 +445,7 @@ class Validator:
         raise self._mismatch(self._why(normalise(value, what=self.what)))
 
     async def check_apart(self, value: JSON) -> None:
-        """Check as `check` does, without blocking: a costly check runs in a worker for at most
+        """Like `check`, but without blocking: a costly check runs in a worker for at most
         `worker.MOST_SECONDS`.
 
         Raises the same errors as `check`, and WorkerError if no worker can check the value.
@@ -471,7 +478,7 @@ class Validator:
 
     def problems(self, value: JSON) -> list[Problem]:
         """Return the reasons why the value does not satisfy the schema, or [] if it does. Blocks
-        and raises errors as `check` does.
+        and raises errors like `check`.
         """
         value = normalise(value, what=self.what)
         return [] if self.is_valid(value) else self._why(value)
@@ -777,8 +784,8 @@ def _sum_of_parts(parts: list[tuple[str | int, JSONObject]], sums: dict[int, int
 
 
 def _own_extra(schema: JSONObject) -> int:
-    """Return the extra weight of those keywords in one schema that compare values. The weight that
-    each of them has as one step is not included.
+    """Return the extra weight of the keywords in one schema that compare values, in addition to the
+    one step that each of them counts as.
     """
     extra = 0
     for keyword, value in schema.items():

@@ -44,12 +44,12 @@ MAX_STEPS: Final = 4_000_000
 """Limit on the nodes that one query can visit plus the values that it can produce."""
 
 MAX_RESULT: Final = 64 * 1024 * 1024
-"""Maximum size, in bytes of JSON, of what one query or template can produce. The limit on the
-values that a run stores is lower.
+"""Maximum size, in bytes of JSON, of the result of one query or template. The limit on the values
+that a run stores is lower.
 """
 
 _VISIT: Final = 20
-"""The cost of visiting a node. The length of the node's result is added to this cost."""
+"""The cost of visiting a node, in addition to the length of its result."""
 
 _Interpreter: Any = cast("Any", jmespath.visitor).TreeInterpreter
 _Functions: Any = cast("Any", jmespath.functions).Functions
@@ -71,7 +71,7 @@ class OverBudgetError(Exception):
 
 
 class Budget:
-    """The total cost that the queries in one call can reach. Unlimited by default.
+    """The limit on the total cost of the queries in one call. Unlimited by default.
 
     Visiting a node costs 20, and a value of length n costs n. A cost of 10 is about a microsecond.
     """
@@ -121,9 +121,8 @@ class _Bounded(_Interpreter):
         return result
 
     def visit_projection(self, node: Any, value: Any) -> Any:
-        """Return what jmespath returns, and count the same steps. jmespath itself would visit each
-        item of `items[]` or `items[*]` only to return that item, and these visits would take most
-        of the time.
+        """Return the same result as jmespath, and count the same steps. jmespath itself would visit
+        each item of `items[]` or `items[*]` only to return it, which would take most of the time.
         """
         left, right = node["children"]
         if right["type"] != "identity":
@@ -297,7 +296,7 @@ def _first(error: Exception) -> str:
 
 
 def _opened(data: JSON) -> JSON:
-    """Return the JSON object or array in a string, as references do. Return any other value
+    """Return the JSON object or array in a string, as for references. Return any other value
     unchanged.
     """
     if not isinstance(data, str) or data.lstrip()[:1] not in ("[", "{"):

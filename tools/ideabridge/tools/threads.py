@@ -1,7 +1,7 @@
-"""Threads: runs computations and tools in threads that callers share in turns.
+"""Threads: runs computations and tools in threads. Callers take turns to use them.
 
-A thread that computes keeps taking Python's lock from the event loop, so each additional thread
-slows down every response. Therefore, only a few of these threads run at a time. A tool can wait for
+A computing thread competes with the event loop for Python's lock, so each additional thread slows
+down every response. Therefore, only a few of these threads run at a time. A tool can wait for
 minutes, so tools get separate threads. Short work that only waits, such as for a file or the
 keyring, uses `anyio.to_thread` instead and does not wait for a turn.
 """
@@ -111,7 +111,7 @@ async def run_tool_in_thread(work: Callable[[], T]) -> T:
 
 
 def _places(kind: RunVar[FairPlaces], most: int, each: int) -> FairPlaces:
-    """Return the places for one kind of thread, which the callers of this event loop share."""
+    """Return the places for one kind of thread, shared by the callers of this event loop."""
     try:
         return kind.get()
     except LookupError:

@@ -1,10 +1,10 @@
 """Defines Tool, a function's interface written as JSON Schemas, and Activity, the code behind it.
 
-A call refers to one tool: a module, a name and a definition. The *essence* of a definition is what
-a call relies on: module, name, schemas and behaviour hints. If the essence changes, the tool counts
-as a different tool, and a call that was approved before the change does not run. The other parts
-are prose, which can change and can differ between machines: descriptions, titles, and schema
-keywords that do not constrain values.
+A call refers to one tool: a module, a name and a definition. The *essence* of a definition consists
+of the parts that a call relies on: module, name, schemas and behaviour hints. If the essence
+changes, the tool counts as a different tool, and a call that was approved before the change does
+not run. The other parts are prose, which can change and can differ between machines: descriptions,
+titles, and schema keywords that do not constrain values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from ideabridge.tools.keywords import (
 from ideabridge.tools.message import DataMessage
 
 _SETS: Final = frozenset({"required", "enum", "type"})
-"""Keywords whose arrays are sets. Some servers list the members in a different order at each start.
+"""Keywords whose arrays are sets. Some servers list the members in a different order at each
+start.
 """
 
 _MAX_DIFFERENCES: Final = 12
@@ -58,8 +59,8 @@ def _constraints(schema: JSONObject) -> JSON:
 
 
 def _is_annotation(keyword: str) -> bool:
-    # `default` also counts as an annotation, because it only says what the server does when there
-    # is no value, and the server can change that at any time.
+    # `default` also counts as an annotation: it only says what the server does without a value,
+    # which the server can change at any time.
     return keyword in ANNOTATIONS or keyword.startswith("x-")
 
 
@@ -115,7 +116,8 @@ META_PROPERTIES: Final = (
     "_id",
 )
 """The reserved names in a Call. Any other name that begins with an underscore is an ordinary
-parameter."""
+parameter.
+"""
 
 ANONYMOUS: Final = "anonymous"
 """The `_module` of a call in a clean room."""
@@ -412,8 +414,8 @@ class Tool:
 
     @property
     def label(self) -> str:
-        """The name that people see. This is `module.name`, with the name that the module uses. For
-        a tool of this process, it is only the name.
+        """The name for people: `module.name`, with the name that the module uses. For a tool of
+        this process, only the name.
         """
         module, name = self.origin
         if module is not None and not self.in_room:
@@ -474,8 +476,8 @@ class Tool:
 
 
 def _essence_of(part: str, schema: JSONObject | None, sent: SentSchema | None) -> JSONObject:
-    """Return the part of the essence for one schema. A malformed schema gets its own key, so that
-    its part never equals the part of a valid schema.
+    """Return the part of the essence for one schema. A malformed schema has a separate key, so that
+    its part never equals that of a valid schema.
     """
     if sent is None:
         return {} if schema is None else {part: _constraints(schema)}
@@ -524,7 +526,7 @@ def check_definition(tool: Tool) -> None:
 
 
 class ActivityContext(Protocol):
-    """What a running activity can read about its run, and how it reports to the run.
+    """The interface through which a running activity reads about its run, and reports to it.
 
     Each execution of a Call has a context. A function receives it in a parameter that is annotated
     with this type.
@@ -581,7 +583,7 @@ exception, the call fails.
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Code, under the name that tools and calls use for it.
+    """Code with a name, by which tools and calls refer to it.
 
     Attributes:
         name: the name of the activity in the registry. The activity runs calls to the Tool with the
@@ -601,7 +603,7 @@ DEFINITION: Final = "__ideabridge__"
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What one function defines: a Tool and the Activity behind it."""
+    """The Tool and the Activity that one function defines."""
 
     tool: Tool
     activity: Activity

@@ -4,9 +4,8 @@
 might still run code from an earlier load: a file and the modules in its folder become new module
 objects, and the old module objects stay as they are.
 
-One process can have tool files from several folders, which do not know of each other. Therefore,
-while a file runs, only the modules in its own folder can be imported, even if a module in another
-folder has the same name.
+One process can have tool files from several independent folders. Therefore, while a file runs, only
+modules from its own folder can be imported, even if a module in another folder has the same name.
 """
 
 from __future__ import annotations
@@ -184,8 +183,7 @@ def _cause(error: BaseException) -> str:
 
 _foreign: Final[dict[str, frozenset[str]]] = {}
 """The names of the modules that were imported before the first tool file of a folder, keyed by
-folder. A tool file shares these modules with the rest of the process, so they are never imported
-again.
+folder. These modules are shared with the rest of the process, so they are never imported again.
 """
 
 _known: Final[dict[str, dict[str, ModuleType]]] = {}
@@ -197,7 +195,7 @@ process.
 """
 
 _WAITS_SECONDS: Final = 5.0
-"""The time, in seconds, for which a load waits for an earlier load to end."""
+"""Time, in seconds, for which a load waits for an earlier load to end."""
 
 _STILL_LOADING: Final = (
     "waits for a tool file that is still being imported; if that import never ends, restart "

@@ -1,5 +1,5 @@
-"""Toolbox: the registries of tools and activities, and a reader for the constants in a tool's
-definition.
+"""Toolbox: the registries of tools and activities, and a reader for the constants in tool
+definitions.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """The parameters that the definition of a tool fixes, or None for each that it does not fix;
-    see `with_fixed`.
+    """The parameters that the definition of a tool fixes; see `with_fixed`. A parameter that is not
+    fixed is None.
     """
 
     module: str | None
@@ -89,7 +89,7 @@ class _Fixed:
         to the parameters.
 
         Raises:
-            ToolDefinitionError: one of them is given twice, or is not a constant or a schema.
+            ToolDefinitionError: one of them occurs twice, or is not a constant or a schema.
         """
         fixed = {**outside}
         for name, schema in inside.items():
@@ -229,7 +229,7 @@ class Toolbox:
 
     def become(self, other: Toolbox) -> None:
         """Replace everything in this toolbox with the contents of `other`. All code that holds this
-        toolbox sees the new tools, but running calls keep the activities with which they began.
+        toolbox sees the new tools, but running calls keep their activities.
         """
         self._tools = dict(other.tools)
         self._activities = dict(other.activities)

@@ -1,10 +1,10 @@
-"""Turns: decides who gets the next free place when many callers wait for a few places, such as
-worker processes.
+"""Turns: decides who gets the next free place if many callers wait for a few places, such as worker
+processes.
 
 A free place goes to the caller who holds the fewest places. If several callers hold equally few
-places, it goes to the caller whose last turn was longest ago. A caller who asks for a hundred
-pieces of work at the same time therefore delays the first piece of another caller by at most one
-piece of work in each place.
+places, it goes to the caller whose last turn was longest ago. If a caller submits a hundred pieces
+of work at once, the first piece of another caller is therefore delayed by at most one piece of work
+per place.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ import anyio.to_thread
 T = TypeVar("T")
 
 asked_by: Final[ContextVar[str]] = ContextVar("asked_by", default="")
-"""The caller on whose behalf the current task works. It is empty if the task works for no
-particular caller.
-"""
+"""The caller on whose behalf the current task runs, or "" if there is no particular caller."""
 
 
 class HeldProcess:
@@ -104,8 +102,8 @@ class FairPlaces:
         process = HeldProcess()
         async with self.place():
             try:
-                # Use a separate limiter. With the one that all threads share by default, the
-                # threads waiting here would delay all other work.
+                # Use a separate limiter. With the default one, which all threads share, the threads
+                # waiting here would delay all other work.
                 limiter = anyio.CapacityLimiter(1)
                 return await anyio.to_thread.run_sync(
                     work, process, abandon_on_cancel=True, limiter=limiter

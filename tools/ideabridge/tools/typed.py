@@ -1,7 +1,7 @@
 """Typed documents: reads JSON objects from the store or from outside, once, into dataclasses.
 
-A dataclass declares what a document holds, and `read_as` reads each field from the member with its
-name:
+A dataclass declares the members of a document, and `read_as` reads each field from the member with
+the same name:
 
     @dataclass(frozen=True, slots=True)
     class Profile:
@@ -19,8 +19,8 @@ A member of a different type counts as absent, and an element of a different typ
 one malformed member does not make the rest of a document unreadable. Documents that a person or a
 model writes have their own readers, which report what is wrong.
 
-This file does not use pydantic, because pydantic would need a validator for each field to leave out
-single members, takes twice as long, and copies every object that it reads.
+This file does not use pydantic: to leave out single members, pydantic would need a validator for
+each field. It also takes twice as long, and copies every object that it reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Usable: turns a schema that a server sent into a schema against which values can be checked.
+"""Usable: converts a schema from a server to one against which values can be checked.
 
 A valid schema is used unchanged. Any other schema is repaired (`repair`). A schema that is too
 large, too deep or too slow is reduced to the names and types of its properties, or to the schema of
@@ -47,14 +47,15 @@ _ONLY_REFERENCE: Final = re.compile(rb'\{"\$ref":"[^"\\]*"\}')
 
 @dataclass(frozen=True, slots=True)
 class UsableSchema:
-    """A schema to check values against, and the schema from which it was made.
+    """A schema to check values against, and the sent schema from which it was made.
 
     Attributes:
         schema: a valid schema within the limits.
         sent: the value that was sent, if it differs from `schema`, or `{"sha256": ...}` if that
             value is too large or not JSON.
         was_valid: whether the value that was sent is a valid schema.
-        notes: which parts of the sent schema were ignored or reinterpreted, with their locations.
+        notes: the parts of the sent schema that were ignored or reinterpreted, with their
+            locations.
     """
 
     schema: JSONObject
@@ -71,8 +72,7 @@ class UsableSchema:
 def usable_schema(
     sent: JSON, *, what: str, of_object: bool, may_repair: bool = True
 ) -> UsableSchema:
-    """Return the schema against which values are checked, in place of the schema that a server
-    sent.
+    """Return the schema against which values are checked, given the schema that a server sent.
 
     Args:
         sent: any value, even one that is not JSON.
@@ -211,8 +211,8 @@ def _of_object(schema: JSONObject, notes: list[str]) -> JSONObject:
 
 
 def _within_bounds(schema: JSONObject, what: str, of_object: bool) -> tuple[JSONObject, str]:
-    """Return two things: the largest part of the schema that is within the limits; and a note that
-    says what remains.
+    """Return the largest part of the schema that is within the limits, and a note about what
+    remains.
     """
     reason = ""
     for form, left in _forms(schema):

@@ -1,11 +1,11 @@
-"""Worker: runs computations over external data in processes, because such a computation can take a
-long time and only a process can be killed.
+"""Worker: runs computations over external data in processes. Such a computation can take a long
+time, and only a process can be killed.
 
-A job is a name and one JSON argument. The name is either that of a job in `worker_process.py`, or
-`MODULE:FUNCTION`, a function that is allowed to read the store. A worker has a lower priority, an
-empty environment, bounded memory and no access to anything else. Whatever code a worker is running,
-it is killed at the deadline, on cancellation, or when this process ends. An idle worker stops after
-a minute.
+A job consists of a name and one JSON argument. The name refers either to a job in
+`worker_process.py`, or, as `MODULE:FUNCTION`, to a function that is allowed to read the store. A
+worker has a lower priority, an empty environment, bounded memory and no access to anything else.
+Whatever code a worker is running, it is killed at the deadline, on cancellation, or when this
+process ends. An idle worker stops after a minute.
 
 On Linux, the system kills a worker as soon as this process ends. On other systems, an idle worker
 ends immediately, and a busy worker ends at its deadline at the latest.
@@ -28,7 +28,7 @@ from ideabridge.tools.encoding import JSON, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 
 MOST_SECONDS: Final = 30.0
-"""Maximum time, in seconds, for which one call can compute in a worker."""
+"""Maximum time, in seconds, that one call can compute in a worker."""
 
 START_SECONDS: Final = 60.0
 """Maximum time, in seconds, for a worker to begin a job: to start, to read the job, and to import
@@ -37,8 +37,8 @@ takes longer, because workers have a low priority.
 """
 
 BLOCKED_START_SECONDS: Final = 10.0
-"""The maximum time, in seconds, for a worker to begin a job if the caller, such as an event loop,
-can do nothing else in the meantime.
+"""Maximum time, in seconds, for a worker to begin a job if the caller, such as an event loop, is
+blocked in the meantime.
 """
 
 MOST_WORKERS: Final = max(2, min(4, os.cpu_count() or 2))
@@ -93,8 +93,8 @@ class _GoneError(Exception):
 
 
 def _folders() -> list[str]:
-    """Return the folders that contain the modules a worker imports. The working directory is not
-    among them.
+    """Return the folders that contain the modules which a worker imports, without the working
+    directory.
     """
     folders: dict[str, None] = {}
     for name in _NEEDED:
@@ -175,8 +175,8 @@ class _Worker:
         return answer
 
     def failure(self, what: str, seconds: float) -> IdeabridgeError | None:
-        """Return the error of a job whose process has ended without an answer, or None if the
-        process ended on its own before it received the job.
+        """Return the error for a job whose process ended without an answer, or None if the process
+        ended by itself before it received the job.
         """
         code = self.process.returncode
         if self.late and not self.has_begun:
@@ -215,8 +215,8 @@ class _Worker:
 
 
 class _Job:
-    """One job of a worker. The thread that waits for the job and the task that gives it up use this
-    object to agree on which of them ends the worker.
+    """One job of a worker. With this object, the thread that waits for the job and the task that
+    gives it up agree on which of them ends the worker.
 
     Attributes:
         is_begun: whether the thread has begun to wait. If so, the thread ends the worker when the
@@ -313,9 +313,7 @@ class Workers:
                     raise
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
-        """Return the result of a job as `run` does, with the same errors, but block for at most
-        `seconds`.
-        """
+        """Like `run`, with the same errors, but block for at most `seconds`."""
         while True:
             try:
                 job_at_work = _Job(self._take(BLOCKED_START_SECONDS))
