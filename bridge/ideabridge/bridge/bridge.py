@@ -313,7 +313,7 @@ class Bridge:
         """Switch to another configuration while runs and calls are in progress.
 
         Servers whose entries differ are started, stopped or replaced. A running call ends on the
-        server to which it was sent. Settings that take effect only at the next start do not change
+        server that it was sent to. Settings that take effect only at the next start do not change
         (see `applicable`). Stricter rules apply immediately to everything that has not run yet.
         Looser rules apply to clients that connect from now on; see `session_begun`.
 

@@ -291,8 +291,8 @@ class NotifySettings(BaseModel):
 
 
 def _protected_address(value: str | None, example: str) -> str | None:
-    """Return an address, or None if no address is set. Refuse an address to which the data would
-    travel unprotected, because others could then read or change the data in transit.
+    """Return an address, or None if no address is set. Refuse an address if the data would travel
+    to it unprotected, because others could then read or change the data in transit.
 
     Raises:
         ValueError: the text is not an address, or its connection is not protected.
@@ -855,7 +855,7 @@ class Configuration(BaseModel):
         return folder.absolute()
 
     def working_folder_of(self, module: str) -> Path:
-        """Return the absolute folder in which a program without `cwd` starts.
+        """Return the absolute folder that a program without `cwd` starts in.
 
         A server from the user's own file starts in the project folder, as it does in other clients,
         or in `own_servers_in`. A server whose arguments or variables name a file next to the user's

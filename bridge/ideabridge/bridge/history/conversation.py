@@ -55,7 +55,7 @@ TOO_LARGE: Final = "the conversation is too large"
 """The reason for a missing result that would have exceeded `MAX_HELD`."""
 
 _AHEAD: Final = 86_400.0
-"""The maximum number of seconds by which a host's clock can be ahead."""
+"""Maximum number of seconds that a host's clock can be ahead."""
 
 _WRITING: Final = 600.0
 """The number of seconds after the last change to a log for which its last line might be
@@ -301,12 +301,12 @@ class Conversation:
         host: the host's name on the command line.
         id: the host's id for the conversation.
         path: the path of the log.
-        folder: the folder in which the host worked, or "" if the log does not contain it.
+        folder: the folder that the host worked in, or "" if the log does not contain it.
         calls: the calls, in the order of the log.
         others: the number of MCP calls to other servers, keyed by server.
         lines: the number of lines read.
         skipped: the number of lines that were not understood, keyed by reason.
-        repaired: the number of damaged lines from which records were read.
+        repaired: the number of damaged lines with readable records.
         last_unread: the number of the last line that could not be read completely or might have
             been misread, or 0 if there is no such line.
     """
@@ -551,7 +551,7 @@ class LogLine:
         number: the line's number, from 1.
         content: the object.
         size: the length of the line in bytes.
-        doubt: why the strings might differ from those that the host wrote, or "".
+        doubt: why the strings might differ from what the host wrote, or "".
     """
 
     number: int

@@ -64,7 +64,7 @@ class LogCounts:
         known: the number of calls that were imported.
         unread: the number of lines that were not understood, keyed by reason.
         others: the number of MCP calls to servers that are not modules, keyed by server.
-        repaired: the number of damaged lines from which records were read.
+        repaired: the number of damaged lines with readable records.
     """
 
     known: int
@@ -102,7 +102,7 @@ class RememberedLogs:
     """The logs of a host whose calls are all in the store.
 
     Args:
-        store: the store in which the counts are remembered, as a setting.
+        store: the store, which remembers the counts as a setting.
         host: the host.
         caller: the owner of the runs.
         names: the names of the modules, and everything else that determines which calls are

@@ -65,7 +65,7 @@ class HistoryReport:
         read: the logs that were read.
         known: the number of calls that an earlier import stored.
         unread: the number of lines in all logs that were not understood, keyed by reason.
-        repaired: the number of damaged lines from which records were read.
+        repaired: the number of damaged lines with readable records.
         others: the number of MCP calls to servers that are not modules, keyed by server.
         failed: the reasons why logs could not be read, keyed by log.
     """

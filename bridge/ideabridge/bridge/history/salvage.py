@@ -31,7 +31,7 @@ class Salvaged:
     """The records that could be read from a damaged line.
 
     Attributes:
-        records: the records, in their order in the line.
+        records: the records, in the order of the line.
         fragments: the number of pieces that belong to no record.
         has_bad_bytes: whether bytes that are not UTF-8 were replaced.
     """

@@ -147,8 +147,8 @@ class _Comparison:
         self._unmade = unmade
         self._ended = run.ends()
         self._order = {(event.call, event.item): number for number, event in enumerate(self._ended)}
-        # The calls that are waiting for an answer, in the order in which they ended in the run.
-        # Calls that the run did not make come last, in the order in which they became due.
+        # The calls that are waiting for an answer, in the order they ended in the run. Calls that
+        # the run did not make come last, in the order they became due.
         self._waiting: list[tuple[int, int, Execute]] = []
         self._due_count = 0
         self._added: dict[int, list[MessageAdded]] = {}

@@ -186,7 +186,7 @@ class PlanDraft:
     # -- the plan ----------------------------------------------------------------------------------
 
     def plan(self) -> JSONObject:
-        """Return the plan in the form in which it is published, with the modules of its tools; see
+        """Return the plan in its published form, with the modules of its tools; see
         `read_published`.
         """
         return dict(self._plan)
@@ -226,7 +226,7 @@ class PlanDraft:
         return plan
 
     def arguments(self, run: AlignedRun) -> JSONObject:
-        """Return the arguments with which the tool repeats a run: the run's input, and the run's
+        """Return the arguments for which the tool repeats a run: the run's input, and the run's
         values for the parameters that have a default. Followed values do not have to be passed.
         """
         arguments: JSONObject = {}

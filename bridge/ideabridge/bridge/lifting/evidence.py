@@ -210,8 +210,7 @@ def learn(
         explained: the literals at publication.
         profiles_before: the profiles of the values that were read, keyed by reference; see
             `context/seen.py`.
-        records: all of the version's records, including those of the runs from which the version
-            was made.
+        records: all of the version's records, including those of the runs that it was made from.
 
     A record removes the explanations that yield a different value. If no explanation would be left,
     all explanations stay. The literal is then never determined again, because no explanation

@@ -80,7 +80,7 @@ class Function:
     faults: list[str]
 
     def plan(self) -> JSONObject:
-        """The idea's plan in the form in which it is published; see `read_published`."""
+        """The idea's plan in its published form; see `read_published`."""
         plan: JSONObject = {"calls": self.calls, "output": self.output}
         if self.instances:
             plan["instances"] = dict[str, JSON](self.instances)
@@ -350,9 +350,9 @@ class Executed:
 
     Attributes:
         progress: the call and its result.
-        step: the Request in which the call ran.
-        chosen: the Request in which the call was first proposed. A failed call that is proposed
-            again unchanged counts as the same call.
+        step: the Request that the call ran in.
+        chosen: the Request that first proposed the call. A failed call that is proposed again
+            unchanged counts as the same call.
         raw: the call as it ran, with a person's changes as literals.
         edited: who changed the call, or None if nobody did.
     """
@@ -499,7 +499,7 @@ def written_parameters(raw: JSONObject) -> JSONObject:
 
 
 class _FailedCalls:
-    """The failed calls of a run, with a record of those that later calls repeat.
+    """The failed calls of a run, and which of them are repeated by later calls.
 
     Attributes:
         calls: the failed calls.

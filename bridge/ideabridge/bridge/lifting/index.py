@@ -1,7 +1,7 @@
 """Index: finds the places of a value among the values that existed when a literal was written.
 
-A search goes through a run's calls in the order in which they were written. `Values.add` adds each
-document (the input, a result, an earlier literal) once the author of the next call had seen it, so
+A search goes through a run's calls in the order they were written. `Values.add` adds each document
+(the input, a result, an earlier literal) once the author of the next call had seen it, so
 everything in the index can explain the next literal. Each document is read only once. Each string
 or number is stored with its place: the list or object that contains the value, and the key of the
 value there. A `Node`, which knows the whole path to a value, is created only for the few places
@@ -250,8 +250,8 @@ class Values:
         return None
 
     def equal(self, value: JSON) -> list[Node]:
-        """Return up to `MOST_PLACES` nodes that have an equal value, in the order in which they
-        were added.
+        """Return up to `MOST_PLACES` nodes that have an equal value, in the order they were
+        added.
         """
         return list(self._nodes(value))
 

@@ -42,7 +42,7 @@ class Inside:
 
     Attributes:
         part: the part.
-        root: the reference that reads the document in which the part appears.
+        root: the reference that reads the document with the part.
     """
 
     part: str
@@ -74,8 +74,8 @@ class Texts:
             self._texts.append(_Text(root, text))
 
     def roots_with(self, part: str) -> Iterator[str]:
-        """Yield the references of the documents that contain a part, in the order in which they
-        were added.
+        """Yield the references of the documents that contain a part, in the order they were
+        added.
         """
         self._list_words()
         words = _WORD.findall(part)

@@ -11,7 +11,7 @@ plan keeps every explanation (`context/explanations.py`).
    and renumbers `†results.N`. `keep_order` (order.py) adds `_after` where two calls from different
    Requests might have effects or write to the same path.
 3. `aligned_run` (alike.py) reads each other run of the same task that a person names.
-4. `explain_run` (explaining.py) goes through the calls in the order in which they were written. It
+4. `explain_run` (explaining.py) goes through the calls in the order they were written. It
    lists the leaves (leaves.py): every part of the parameters and of the output. It looks up each
    literal (search.py) in the values that its author had seen (index.py): the input, the results
    before its Request, and the literals before it. The other runs remove the explanations that they

@@ -101,9 +101,7 @@ class Lifted:
 
     @cached_property
     def first_step(self) -> int:
-        """The Request in which the first calls were made. The author of these calls had seen no
-        results.
-        """
+        """The Request that made the first calls. The author of these calls had seen no results."""
         return min((call.step for call in self.aligned.calls), default=0)
 
     def cheapest(self, leaf: Leaf) -> Explanation | None:

@@ -194,7 +194,7 @@ class Parameter:
         name: its name.
         value: the recorded value, which is the default.
         leaves: the literals that the parameter fills.
-        tool: the tool to which the first of these literals belongs.
+        tool: the tool of the first of these literals.
         source: the source of a followed value, or None if the parameter has a default.
         source_in_words: the source, in words.
         also: True if the parameter is a member of the object `also`.

@@ -79,7 +79,7 @@ def rows_of(
 
     Args:
         schema: the JSON Schema of the input.
-        arguments: the input with which the plan repeats its run.
+        arguments: the input for which the plan repeats its run.
         explained: the literals that have several possible explanations.
         plan: the plan's calls and output.
     """

@@ -146,9 +146,7 @@ def _object(schema: JSONObject, depth: int) -> JSONObject:
 
 
 def _keep_open(schema: JSONObject, result: JSONObject) -> None:
-    """Open the parts in which the remaining keywords accept fewer values than the removed
-    keywords.
-    """
+    """Open the parts where the remaining keywords accept fewer values than the removed keywords."""
     if "patternProperties" in schema and result.get("additionalProperties") is not True:
         result.pop("additionalProperties", None)
 

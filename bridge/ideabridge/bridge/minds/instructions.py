@@ -35,8 +35,8 @@ def brief(schema: JSONObject) -> str:
 class _Brief:
     def __init__(self, schema: JSONObject) -> None:
         self._solution = SolutionSchema.read(schema)
-        # Named types and meta-properties, in the order in which they are found. Their descriptions
-        # come after the tools.
+        # Named types and meta-properties, in the order they are found. Their descriptions come
+        # after the tools.
         self._named: dict[str, None] = {}
         self._metas: dict[str, None] = {}
 

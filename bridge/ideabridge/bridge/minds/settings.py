@@ -345,7 +345,7 @@ _KEYS: Final = {
 
 
 def key_names(provider: str) -> tuple[str, ...]:
-    """Return the environment variables in which a provider's key is looked up."""
+    """Return the environment variables that may contain a provider's key."""
     return _KEYS.get(provider, (f"{provider.upper().replace('-', '_').replace('/', '_')}_API_KEY",))
 
 

@@ -249,7 +249,7 @@ class _Choices(_Values):
 
     @property
     def alternatives(self) -> tuple[_Values, ...]:
-        """The listed choices, each of which has a schema."""
+        """The schemas of the listed choices."""
         return (*self.one_of, *self.any_of)
 
     @property

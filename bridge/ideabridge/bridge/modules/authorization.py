@@ -71,7 +71,7 @@ _TOKEN: Final = re.compile(r"[!-~]+")
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _REFUSALS: Final = (400, 401)
-"""The HTTP statuses with which an authorization server permanently refuses to renew a token."""
+"""The HTTP statuses that mean that an authorization server permanently refuses to renew a token."""
 _SUCCESSES: Final = (200, 201)
 _SERVER_METADATA: Final = (
     "/.well-known/oauth-authorization-server",
@@ -83,9 +83,7 @@ _MOST_TRIES: Final = 3
 _REQUEST_SECONDS: Final = 20.0
 """Timeout of one request to an authorization server, in seconds."""
 _EARLY: Final = 10.0
-"""The number of seconds by which a token is renewed before it expires, so that requests arrive in
-time.
-"""
+"""How many seconds before its expiry a token is renewed, so that requests arrive in time."""
 _MOST_ANSWER_BYTES: Final = 1024 * 1024
 """Maximum size, in bytes, of an answer from an authorization server."""
 MOST_SCOPES: Final = 100
@@ -118,8 +116,8 @@ class Person(Protocol):
         ...
 
     async def authorize(self, url: str) -> str:
-        """Let the person open an address, and return the address to which the browser was
-        redirected.
+        """Let the person open an address, and return the address that the browser was redirected
+        to.
 
         Raises:
             SignInError: the browser did not return.

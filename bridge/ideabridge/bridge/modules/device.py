@@ -54,8 +54,7 @@ class TemporaryError(OAuthFlowError):
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """The address and the code with which a person signs in. All strings are one line of printable
-    ASCII.
+    """The address and the code for signing in. All strings are one line of printable ASCII.
 
     Attributes:
         address: the page on which the person enters the code.

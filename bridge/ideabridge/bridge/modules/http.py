@@ -100,8 +100,8 @@ _LOST: Final = (
     *("unknown session", "expired session", "could not find session", "server not initialized"),
     *("server is not initialized", "received request before initialization"),
 )
-"""The beginnings of the messages with which servers say that they do not know a session. Messages
-are compared in lower case, with the header's name replaced by "session id".
+"""The beginnings of server messages about an unknown session. Messages are compared in lower case,
+with the header's name replaced by "session id".
 """
 
 _CONNECTING: Final = (

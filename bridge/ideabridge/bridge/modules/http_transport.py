@@ -55,7 +55,7 @@ cancel the call (up to version 2025-11-25).
 """
 
 _MAY_BE_OLDER: Final = (400, 404, 405, 406, 410, 415, 422, 501)
-"""The HTTP statuses with which servers refuse all POSTs at an address, or this kind of POST."""
+"""The HTTP statuses that servers use to refuse all POSTs at an address, or this kind of POST."""
 
 
 class HTTPTransport:

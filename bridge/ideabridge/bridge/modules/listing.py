@@ -56,7 +56,7 @@ _MADE: Final = re.compile(r"[a-z_]\w*Output|_WrappedResult")
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools of one module, in the order in which the module lists them.
+    """The tools of one module, in the module's order.
 
     Attributes:
         tools: the allowed and usable tools, by name.

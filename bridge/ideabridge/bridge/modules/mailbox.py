@@ -79,7 +79,7 @@ class PendingCall:
             stream.
         news: set when the call is answered, or when another stream ends. None while no task is
             waiting for these events.
-        reading: the scope in which the call's stream is read.
+        reading: the cancel scope for reading the call's stream.
     """
 
     message: JSONRPCRequest
@@ -357,7 +357,7 @@ class Mailbox:
 
         Args:
             data: the raw bytes of the body or event.
-            call: the call on whose stream they arrived, or None.
+            call: the call whose stream they arrived on, or None.
         """
         if count_values(data, self._most_values) > self._most_values:
             message = f"its answer contains more than {self._most_values:,} JSON values"

@@ -180,7 +180,7 @@ class ModuleSurroundings:
     Attributes:
         unusable: why the module cannot be used as configured, or None.
         folder: the absolute folder for relative paths in its entry.
-        working_folder: the absolute folder in which it starts if its entry has no `cwd`.
+        working_folder: the absolute folder that it starts in if its entry has no `cwd`.
         variables: the variables that its entry is allowed to use, or None for all.
         read_secrets: returns the stored secrets that its entry names. Blocks.
         secrets: registers every secret value of its entry, and masks it.
@@ -415,7 +415,7 @@ class Module:
         return self._offered
 
     def recall_way(self, way: Way) -> None:
-        """Set the way in which an earlier process reached the module. This way is tried first."""
+        """Set the way that an earlier process reached the module. It is tried first."""
         self._way_before = way
         self._legacy = way.era == "legacy"
         if way.kind == "sse" and self.configuration.type is None and self._kind == "http":

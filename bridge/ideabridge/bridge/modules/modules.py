@@ -110,7 +110,7 @@ class ModuleSource(Protocol):
         ...
 
     def working_folder_of(self, module: str) -> Path:
-        """Return the absolute folder in which a program without `cwd` starts."""
+        """Return the absolute folder that a program without `cwd` starts in."""
         ...
 
     def log_file_of(self, module: str) -> Path | None:

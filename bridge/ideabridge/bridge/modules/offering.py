@@ -118,7 +118,7 @@ class Offering:
 
     @property
     def notes(self) -> list[str]:
-        """Human-readable notes that say why the lists that were read last are incomplete."""
+        """Human-readable notes about why the most recently read lists are incomplete."""
         return list(self._notes.values())
 
     def known(self, kind: Kind) -> list[JSONObject] | None:

@@ -664,7 +664,7 @@ def repair_result(
 
     Args:
         method: the method of the request.
-        version: the protocol version in which the request was sent.
+        version: the protocol version that the request was sent in.
         result: the result.
         oddities: receives a note for each member that is repaired.
         params: the parameters of the request.

@@ -751,8 +751,8 @@ _LONG_AWAY: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The way in which an earlier connection reached a module, so that the next connection does not
-    have to try others.
+    """How an earlier connection reached a module, so that the next one does not have to try other
+    ways.
 
     Attributes:
         era: the era that works.

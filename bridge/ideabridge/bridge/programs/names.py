@@ -36,7 +36,7 @@ IDEAS: Final = "ideas"
 """The module that contains the published ideas."""
 
 SERVERS: Final = "servers"
-"""The module from which every server can be imported under its own name."""
+"""The module that exports every server under its own name."""
 
 LONGEST_NAME: Final = 100
 """Maximum number of characters in a name."""

@@ -414,7 +414,7 @@ class _Types:
 
         Args:
             schema: the schema.
-            root: the schema in which its references are looked up.
+            root: the schema that its references are looked up in.
             name: the name to use if the type becomes a class.
             depth: the number of further levels that the type can have.
             inner: whether this is the type of a part of a value.

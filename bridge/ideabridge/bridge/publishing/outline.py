@@ -29,8 +29,8 @@ class Outline:
 
     Attributes:
         run: the id of the run.
-        idea: the id of the idea with which the run ended.
-        status: the status with which the run ended.
+        idea: the id of the idea that the run ended with.
+        status: the status that the run ended with.
         has_results: whether at least one call of the run succeeded.
         description: the description of the run's idea in one sentence, or "" if the run called no
             tool and has no task.
@@ -38,8 +38,7 @@ class Outline:
         input_schema: the parameters of the tool.
         output_schema: the schema of the tool's result, or None if none was declared.
         result: the run's result as a function, or None if the run is not done.
-        program: the program of which the run consists, or None if calls were also made outside a
-            program.
+        program: the program of the run, or None if the run also made calls outside a program.
         catalogue: the tools of the run.
     """
 

@@ -34,7 +34,7 @@ class PreparedTool:
         sentences: the sentences in the tool's description about how calls are answered.
         annotations: the behaviour hints of the tool.
         input_schema: the parameters of the tool.
-        example: the input with which the tool reproduces its run.
+        example: the input for which the tool reproduces its run.
         plan: the plan or program in its published form, or None.
         guide: the starting point for a mind that solves the idea again, or None if no mind solves
             it again.

@@ -206,7 +206,7 @@ class AcceptedProgram:
     Attributes:
         trial: the program and its runs.
         schema: the parameters of the program's tool.
-        arguments: the input with which it reproduces the published run.
+        arguments: the input for which it reproduces the published run.
         judgements: the judgement of each run.
         values: the recorded values that the program's text contains.
     """

@@ -1,10 +1,10 @@
 """Programs: publishes a program as a tool, and checks that it does what recorded runs did.
 
 Theory of operation. `RecordedResults` is a finished run as a program sees it: the calls with their
-parameters and results, in the order in which they ended. `reproduce` runs a program in the sandbox
-with the input of such a run. The sandbox does not call any tool: a call that the program makes gets
-the result of the same call in the run. The program reproduces the run if it makes the same calls,
-keeps the order of calls with effects within each module, and ends with the same output.
+parameters and results, in the order they ended. `reproduce` runs a program in the sandbox with the
+input of such a run. The sandbox does not call any tool: a call that the program makes gets the
+result of the same call in the run. The program reproduces the run if it makes the same calls, keeps
+the order of calls with effects within each module, and ends with the same output.
 
 - The program can make a call just once even if the run repeated it, and it can repeat a call that
   only reads.
@@ -190,9 +190,9 @@ class RecordedResults:
 
 
 def of_one_task(recordings: Sequence[RecordedResults]) -> list[RecordedResults]:
-    """Return the recordings of runs of one task in the form in which they judge one program. Each
-    recording has the tools of all runs. The program can omit a call that only reads if at least one
-    of the runs did not call that tool.
+    """Prepare the recordings of runs of one task for judging one program. Each recording has the
+    tools of all runs. The program can omit a call that only reads if at least one of the runs did
+    not call that tool.
     """
     catalogue = Catalogue(
         {

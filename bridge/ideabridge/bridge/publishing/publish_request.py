@@ -20,12 +20,11 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
-    """The request to publish what a run did as a tool. Python, the command line, the page and
-    `publish_idea` each create a request from their arguments. `Bridge.publish` explains the
-    members.
+    """The request to publish a run as a tool. Python, the command line, the page and `publish_idea`
+    each create a request from their arguments. `Bridge.publish` explains the members.
 
     Attributes:
-        ref: the run, or an idea with which the run ended.
+        ref: the run, or an idea that the run ended with.
         name: the name of the tool.
         description: what the tool does, or None to take the description from its run or its
             program.

@@ -1104,7 +1104,7 @@ class _Import:
 
 
 class _UnchangedError(Exception):
-    """Rolls back a transaction in which nothing changed."""
+    """Raised to roll back a transaction that changes nothing."""
 
     def __init__(self, publication: Publication) -> None:
         self.publication = publication

@@ -33,7 +33,7 @@ evidence.
 
 
 class Teaching:
-    """The replays in this process from which something can be learned.
+    """The replays in this process that can add evidence.
 
     A replay that has ended is examined when the next idea is called or the bridge closes. The
     values of a replay are evidence if the publisher called the idea and a person confirmed the

@@ -94,7 +94,7 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
 
 
 def _run_of(publication: Publication, store: Store) -> str:
-    """Return the id of the run from which a published plan was lifted.
+    """Return the id of the run that a published plan was lifted from.
 
     Raises:
         PublicationError, UnknownRunError: the run is not in this store.

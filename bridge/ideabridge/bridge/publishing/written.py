@@ -123,7 +123,7 @@ class WrittenIdea:
 
     @property
     def meta(self) -> IdeaMeta:
-        """The metadata with which the idea is saved."""
+        """The metadata that is saved with the idea."""
         return IdeaMeta(
             title=self.title,
             description=self.description,
@@ -327,7 +327,7 @@ def written_texts(written: WrittenIdea) -> JSONObject:
 
 
 def written_document(publication: Publication, idea: Idea) -> JSONObject | None:
-    """Return the document from which an idea was published, or None if the idea was not written by
+    """Return the document that an idea was published from, or None if the idea was not written by
     hand.
     """
     members = publication.recording.written
