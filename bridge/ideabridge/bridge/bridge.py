@@ -817,10 +817,10 @@ class Bridge:
             to: the audience; see `read_audience`. None keeps the audience of a published name. A
                 new name is for everybody if the local person publishes it, and otherwise only for
                 the publishing caller.
-            program: a program that does what the run and the other runs in `choices` did. A
-                `ProgramAnswer` also contains its author's words. False means that no program is
-                wanted. For a version without a program, `report["open"]` lists the points that the
-                copied values leave open, and `program_request` describes the program that would
+            program: a program that reproduces the run and the other runs in `choices`. A
+                `ProgramAnswer` also contains its author's description. False means that no program
+                is wanted. For a version without a program, `report["open"]` lists the points that
+                the copied values leave open, and `program_request` describes the program that would
                 settle them.
             inputs: if `program` is text, the input that each run needs in addition to its own.
             caller: who publishes. An admin can publish a version of an idea that others share with
@@ -829,9 +829,9 @@ class Bridge:
         Raises:
             PublicationError: the run cannot be published in this way; the message says what is
                 missing.
-            ProgramRefusedError: `program` is malformed or does not do what the runs did; the
-                message shows the difference. If a mind wrote the program and its text contains
-                recorded values, the error is a `ConstantsOpenError`.
+            ProgramRefusedError: `program` is malformed or does not reproduce the runs; the message
+                shows the difference. If a mind wrote the program and its text contains recorded
+                values, the error is a `ConstantsOpenError`.
             NeedsPersonError: others would see the words of a mind, and `by` is not a person.
             ModulesAwayError: a module that the plan calls is not up.
             UnknownUserError: `to` names a user that does not exist.

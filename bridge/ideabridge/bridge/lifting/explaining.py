@@ -2,8 +2,8 @@
 
 Theory of operation. The author of a call had seen the input and the results of all earlier
 Requests. Only the input, these results and earlier literals can explain a literal in the call. The
-calls are therefore examined in the order in which they were written, while an index of values
-(index.py) grows. For each call:
+calls are therefore examined in the order they were written, while an index of values (index.py)
+grows. For each call:
 
 1. The results of the Requests before it enter the index.
 2. Its parameters are divided into leaves (leaves.py). A list or object is one leaf if something
@@ -79,8 +79,8 @@ def explain_run(lifted: Lifted) -> None:
 
 
 class _Explaining:
-    """Examines the calls in the order in which they were written. Before it examines a call, it
-    indexes the values that the author of the call had seen.
+    """Examines the calls in the order they were written. Before it examines a call, it indexes the
+    values that the author of the call had seen.
     """
 
     def __init__(self, lifted: Lifted) -> None:

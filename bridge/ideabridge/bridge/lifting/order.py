@@ -77,9 +77,9 @@ def _reads_of(call: Call) -> set[int]:
 def arrange(
     calls: Sequence[Executed], output: JSON
 ) -> tuple[list[Executed], list[JSONObject], JSON]:
-    """Return three things: the run's calls that belong in the plan, as they were executed; the same
-    calls in the form in which the plan lists them; and the plan's output. In the last two of these,
-    `†results.N` refers to places in the plan.
+    """Return three things: the run's calls that belong in the plan, as executed; the same calls, as
+    listed in the plan; and the plan's output. In the last two of these, `†results.N` refers to
+    places in the plan.
 
     Args:
         calls: the calls, sorted by data dependency.

@@ -313,8 +313,8 @@ class SamplingSettings(BaseModel):
 
 
 class Form(Enum):
-    """The ways in which a Request asks for JSON, strictest first. If an endpoint refuses a form,
-    the next form is tried.
+    """The ways to ask for JSON in a Request, strictest first. If an endpoint refuses a form, the
+    next form is tried.
     """
 
     NATIVE = "native"

@@ -12,7 +12,7 @@ One task (`run`) enters and leaves every connection; any number of tasks `call`.
     failed, down -> up      an attempt succeeded
     up -> idle              nobody has used it for `idle` seconds
 
-A module begins as idle if its list of tools is known from an earlier process, unless its entry
+A module starts out idle if its list of tools is known from an earlier process, unless its entry
 demands a connection at the start. Attempts to connect to a failed module continue until this
 process ends, and an attempt begins immediately if a call needs the module.
 """

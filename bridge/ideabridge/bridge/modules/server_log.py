@@ -82,7 +82,7 @@ class ServerLogLine:
         source: the source of the line.
         text: the text, with secrets masked.
         level: the level of a log message, or None for a line from standard error.
-        logger: the name that a log message gives for its origin, or "".
+        logger: the `logger` of a log message, or "".
     """
 
     time: float

@@ -229,8 +229,8 @@ class AbsentServers:
     """The reasons why a module that a program imports might be missing.
 
     Attributes:
-        servers: sentences that say why configured servers are not up, keyed by the names that
-            programs import them under.
+        servers: sentences about why configured servers are not up, keyed by the names that programs
+            import them under.
         why: other reasons, as sentences, each preceded by a space.
     """
 

@@ -246,9 +246,9 @@ class Judgement:
     """The comparison of a program with a recording.
 
     Attributes:
-        difference: how the program differs from the run, or None if it does what the run did.
+        difference: how the program differs from the run, or None if it reproduces the run.
         reached: the places in the program's text from which it made calls.
-        output: the value that the program returned, if the program does what the run did.
+        output: the value that the program returned, if it reproduces the run.
     """
 
     difference: str | None

@@ -36,7 +36,7 @@ class PublishRequest:
         or_solve: whether a mind continues if the plan produces no output.
         by: who made the choices.
         to: the audience (see `read_audience`), or None to leave the audience unchanged.
-        program: a program that does what the runs did, or None if none was written for them.
+        program: a program that reproduces the runs, or None if none was written for them.
         caller: who publishes.
         decisions: the decisions in `parameters`, keyed by parameter name.
 

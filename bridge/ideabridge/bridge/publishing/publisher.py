@@ -838,7 +838,7 @@ class Publisher:
             refs: runs of the same task, each as in `Bridge.publish`.
             caller: the owner of the runs.
             refused: the refused programs that the author wrote before.
-            words: what the publisher says about the tool.
+            words: the publisher's description of the tool.
             room: the maximum number of estimated tokens in the Request's text.
         """
         runs: list[tuple[Function, RecordedResults]] = []

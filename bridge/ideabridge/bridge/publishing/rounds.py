@@ -93,8 +93,8 @@ class Rounds:
                 that was submitted without one.
 
         Raises:
-            ConstantsOpenError: the program does what the runs did, but contains recorded values.
-                This does not count as a round.
+            ConstantsOpenError: the program reproduces the runs, but contains recorded values. This
+                does not count as a round.
             ProgramRefusedError: the program differs from the runs. The message states the
                 difference and the number of rounds that are left.
             PublicationError: see `Bridge.publish`.
