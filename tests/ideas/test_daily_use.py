@@ -141,14 +141,11 @@ def test_days_without_use_are_there(store: Store) -> None:
 
 def test_the_tools_used_most(used: Store) -> None:
     most_used = used.daily_use.most_used
-    assert most_used(MONDAY, caller="ada") == [
-        UsedTool("list", 3),
-        UsedTool("read", 2),
-        UsedTool("write", 1),
-    ]
+    # A direct call that was denied, or that waits for a decision, has not run.
+    assert most_used(MONDAY, caller="ada") == [UsedTool("list", 2), UsedTool("read", 2)]
     assert most_used(WEDNESDAY, limit=2, caller=SEES_ALL) == [
-        UsedTool("write", 3),
         UsedTool("read", 2),
+        UsedTool("write", 2),
     ]
 
 

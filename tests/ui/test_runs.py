@@ -545,6 +545,7 @@ def test_an_empty_list_says_what_there_is_none_of(page: Page, site: str) -> None
     for label, said in (
         ("All", "No runs yet."),
         ("Today", "No run has begun today."),
+        ("This week", "No run has begun in the last seven days."),
         ("Needs approval", "Nothing needs approval."),
         ("Failed", "Nothing failed."),
     ):
@@ -567,6 +568,7 @@ def test_quick_links_count_the_runs_that_they_lead_to(page: Page, site: str) -> 
     expect(page.locator("#runs")).to_contain_text("No runs match these filters.")
     expect(links).to_contain_text("All 3")
     expect(links).to_contain_text("Today 3")
+    expect(links).to_contain_text("This week 3")
     links.get_by_role("link", name="Failed 1").click()
     expect(page.locator("tr[id^=row-]")).to_have_count(1)
     # The run is stored as done, but all of its calls failed.

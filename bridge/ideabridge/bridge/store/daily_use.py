@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final
 
 from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.ideas import past_time
 from ideabridge.bridge.store.run_filter import ASKER, HAS_FAILED, RunFilter
 from ideabridge.bridge.store.search import OPEN_TO
 from ideabridge.bridge.store.users import Viewer, only_of, only_owner
@@ -134,11 +135,49 @@ class DailyUse:
                 f"ON names.name = recent.title WHERE recent.parent IS NULL AND {OPEN_TO}"
                 ") AS called GROUP BY 1 "
                 "UNION ALL SELECT tool, count(*) AS times FROM direct_calls "
-                "WHERE at >= ?4 AND (?2 IS NULL OR caller = ?2) GROUP BY 1"
+                "WHERE at >= ?4 AND (?2 IS NULL OR caller = ?2) "
+                # Such a call has not run.
+                "AND outcome NOT IN ('denied', 'asked') GROUP BY 1"
                 ") AS uses GROUP BY tool ORDER BY 2 DESC, tool LIMIT ?5",
                 (only_owner(caller), only_of(caller), first.isoformat(), _seconds(first), limit),
             ).fetchall()
         return [UsedTool(tool, int(times)) for tool, times in rows]
+
+    def runs_by_asker(self, since: str, *, caller: Viewer) -> dict[str, int]:
+        """Return how many runs since a time each program asked for, without rooms. The keys are as
+        `askers` returns them, and `since` is as in `RunFilter`.
+        """
+        with self._database.guard:
+            rows = self._database.execute(
+                f"SELECT {ASKER}, count(*) FROM runs WHERE created >= ?1 "  # noqa: S608 - a constant
+                "AND parent IS NULL AND (?2 IS NULL OR caller = ?2) GROUP BY 1",
+                (past_time(since, "since"), only_of(caller)),
+            ).fetchall()
+        return {asker: int(runs) for asker, runs in rows if asker}
+
+    def tools_by_asker(self, since: str, *, caller: Viewer) -> dict[str, list[UsedTool]]:
+        """Return the tools in the runs since a time that each program asked for, and in how many
+        of these runs each tool is. The keys are as `askers` returns them, and `since` is as in
+        `RunFilter`. Calls count once the ideas of their runs are indexed; see `Ideas.index_all`.
+        """
+        with self._database.guard:
+            rows = self._database.execute(
+                f"WITH recent(id, asker) AS (SELECT id, {ASKER} FROM runs "  # noqa: S608 - a constant
+                "WHERE created >= ?1 AND parent IS NULL AND (?2 IS NULL OR caller = ?2)) "
+                "SELECT asker, tool, count(*) FROM ("
+                "SELECT recent.id, asker, tool FROM recent JOIN ideas ON ideas.run = recent.id "
+                "JOIN idea_calls ON idea_calls.idea = ideas.number "
+                "UNION SELECT recent.id, asker, tool FROM recent "
+                "JOIN occurrences ON occurrences.run = recent.id "
+                "JOIN idea_calls ON idea_calls.idea = occurrences.idea"
+                ") AS called GROUP BY asker, tool",
+                (past_time(since, "since"), only_of(caller)),
+            ).fetchall()
+
+        used: dict[str, list[UsedTool]] = {}
+        for asker, tool, runs in rows:
+            used.setdefault(asker, []).append(UsedTool(tool, int(runs)))
+        return used
 
     def newest_runs(self, caller: Viewer, chosen: RunFilter, newest: int) -> int:
         """Return how many of a caller's newest runs (without rooms) meet the conditions.

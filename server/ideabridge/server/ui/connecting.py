@@ -5,6 +5,7 @@ also shows which assistants have called ideabridge lately.
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -41,6 +42,12 @@ from ideabridge.tools.threads import compute_in_thread
 
 _SEARCHED: Final = 100
 """Number of the latest runs, and of the latest direct calls, that are searched for assistants."""
+
+_WEEK: Final = "7d"
+"""The time that the use of each assistant covers, as the filters of runs have it."""
+
+_MOST_TOOLS: Final = 3
+"""Maximum number of tools that the list names for each assistant."""
 
 
 class NothingToUndoError(IdeabridgeError):
@@ -83,11 +90,15 @@ class SeenAssistant:
         asker: the assistant's program, with the version that called last.
         at: the time of the assistant's last call, in seconds since 1970.
         has_run: whether the assistant asked for a run, and did not only call tools directly.
+        runs: the number of its runs in the last seven days.
+        tools: the tools that are in most of these runs, each with the number of these runs.
     """
 
     asker: AskingProgram
     at: float
     has_run: bool
+    runs: int = 0
+    tools: tuple[tuple[str, int], ...] = ()
 
 
 class ClientEntries:
@@ -235,7 +246,26 @@ class AssistantsPage:
             if is_run and not latest.has_run:
                 seen[asker.name] = replace(latest, has_run=True)
 
+        self._add_week(seen, visitor)
         return list(seen.values())
+
+    def _add_week(self, seen: dict[str, SeenAssistant], visitor: Visitor) -> None:
+        """Add to the assistants what they did in the last seven days."""
+        store = self._site.bridge.store
+        store.ideas.index_all()
+        runs = Counter[str]()
+        for client, number in store.daily_use.runs_by_asker(_WEEK, caller=visitor.scope).items():
+            runs[_name_of(client)] += number
+
+        tools: dict[str, Counter[str]] = {}
+        for client, used in store.daily_use.tools_by_asker(_WEEK, caller=visitor.scope).items():
+            of_assistant = tools.setdefault(_name_of(client), Counter[str]())
+            for tool in used:
+                of_assistant[tool.tool] += tool.times
+
+        for name, assistant in seen.items():
+            most_used = tools.get(name, Counter[str]()).most_common(_MOST_TOOLS)
+            seen[name] = replace(assistant, runs=runs[name], tools=tuple(most_used))
 
     async def write(self, request: Request) -> Response:
         """Connect an assistant."""
@@ -255,6 +285,12 @@ class AssistantsPage:
         # The first steps on Home have the same buttons, so go back there.
         page = "/home" if form.get("page") == "home" else "/assistants"
         return self._site.back(request, page, message)
+
+
+def _name_of(client: str) -> str:
+    """Return the name of the program that asked for runs, without its version."""
+    asker = AskingProgram.of(client)
+    return "" if asker is None else asker.name
 
 
 def _command(host: Host) -> str:

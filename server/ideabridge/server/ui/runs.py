@@ -201,6 +201,10 @@ class RunPages:
         today = f"{datetime.now(UTC):%Y-%m-%d}"
         total = store.daily_use.newest_runs(scope, RunFilter(), _MOST_COUNTED)
         failed = store.daily_use.newest_runs(scope, RunFilter(failed=True), _MOST_COUNTED)
+        week = {"since": "7d"}
+        begun_this_week = store.daily_use.newest_runs(
+            scope, RunFilter(since=week["since"]), _MOST_COUNTED
+        )
         begun_today = store.daily_use.newest_runs(scope, RunFilter(since=today), _MOST_COUNTED)
         running = len(listed_runs(store, scope, _MOST_OPEN, status="running"))
         waiting = self._site.waiting(visitor)
@@ -220,6 +224,13 @@ class RunPages:
                 begun_today,
                 "No run has begun today.",
                 is_least=begun_today == _MOST_COUNTED,
+            ),
+            link(
+                "This week",
+                week,
+                begun_this_week,
+                "No run has begun in the last seven days.",
+                is_least=begun_this_week == _MOST_COUNTED,
             ),
             link(
                 "Running",
