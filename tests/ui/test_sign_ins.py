@@ -202,3 +202,31 @@ def test_a_connection_that_fails_after_the_sign_in_is_told_apart_from_it(
         send(http, "/ui/modules/tickets/retry", page="/ui/modules/tickets")
         wait_until(lambda: "You are signed in." in http.get("/ui/modules/tickets").text)
         assert http.get("/ui/modules/tickets/tools/read").status_code == 200
+
+
+def test_the_tools_of_a_server_stay_known_after_the_sign_out_and_the_page_leads_to_the_sign_in(
+    site: str,
+) -> None:
+    with client(site) as http:
+        send(http, f"{PAGE}/paste", page=PAGE, address=arrives_at(began(http)))
+        wait_until(lambda: http.get("/ui/modules/tickets/tools/read").status_code == 200)
+        usable = http.get("/ui/modules/tickets/tools/read").text
+        assert 'id="call-form"' in usable
+        count = re.compile(r'<td class="number[^>]* data-unit="tools">(\d+)')
+        before = count.findall(http.get("/ui/modules").text)
+        send(http, "/ui/modules/tickets/sign-out", page=PAGE)
+        wait_until(lambda: "tickets needs you to sign in." in http.get("/ui/modules/tickets").text)
+
+        # What is known of the server is still shown, and counted; nothing offers to call it.
+        shown = http.get("/ui/modules").text
+        assert "needs sign-in" in shown
+        assert count.findall(shown)[0] == before[0] != "0"
+        tool = http.get("/ui/modules/tickets/tools/read").text
+        assert 'id="call-form"' not in tool
+        assert 'action="/ui/modules/tickets/sign-in/begin"' in tool
+
+        # Where a link leads to the sign-in, no command is needed.
+        for path in ("/ui/admin", "/ui/admin/doctor", "/ui/modules/tickets/log"):
+            text = http.get(path).text
+            assert 'href="/ui/modules/tickets/sign-in"' in text, path
+            assert "servers login" not in text, path

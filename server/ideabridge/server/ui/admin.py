@@ -43,6 +43,7 @@ from ideabridge.server.ui.access import (
     visitor_of,
 )
 from ideabridge.server.ui.server_forms import file_to_change
+from ideabridge.server.ui.sign_ins import servers_to_sign_in_to
 from ideabridge.server.ui.site import Handler, Site
 from ideabridge.server.views import checks
 from ideabridge.server.views.checks import CheckResult, Findings
@@ -142,6 +143,7 @@ class AdminPages:
             retention=configuration.retention,
             layers=configuration.layers,
             away=bridge.modules.away(),
+            to_sign_in_to=servers_to_sign_in_to(bridge, visitor),
             changes=store.configuration_log.newest(_CHANGES),
             backups=store.is_file,
         )
@@ -174,6 +176,7 @@ class AdminPages:
             concerns=_concerns(findings.found),
             fine=[one for one in findings.found if one.state == "ok" and not one.is_unused],
             host_title=host_title,
+            to_sign_in_to=servers_to_sign_in_to(bridge, visitor_of(request)),
         )
 
     async def show_user(self, request: Request) -> Response:

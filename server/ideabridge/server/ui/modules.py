@@ -17,10 +17,9 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.server_log import LEVELS, ServerLogLine, ServerLogReader
-from ideabridge.bridge.modules.settings import ModuleConfiguration, ModuleStatus
+from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.modules.sign_ins import logout_command
 from ideabridge.bridge.store.users import user_of
-from ideabridge.server.asking.signing_in import NoSignInError, expect_sign_in
 from ideabridge.server.hosts.entries import started_by
 from ideabridge.server.hosts.host import HostFileError
 from ideabridge.server.ui.access import Visitor, expect_manager, form_of, visitor_of
@@ -32,6 +31,7 @@ from ideabridge.server.ui.server_forms import (
     latest_change,
 )
 from ideabridge.server.ui.showing import light
+from ideabridge.server.ui.sign_ins import can_sign_in, servers_to_sign_in_to
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.trials import page_after, trial_of
 from ideabridge.server.views.text import parameters_text
@@ -85,6 +85,7 @@ class ServerRow:
     Attributes:
         status: the state of the server.
         tools: the names of the server's first tools.
+        count: the number of tools that are known, whether or not they can be called now.
         latency: the time that calls to the server take, in seconds, or None before the first call.
         used: the time at which one of the visitor's latest runs or direct calls used the server, in
             seconds since 1970, or None if none of them did.
@@ -93,6 +94,7 @@ class ServerRow:
 
     status: ModuleStatus
     tools: list[str]
+    count: int
     latency: float | None
     used: float | None
     is_changed_here: bool
@@ -202,16 +204,18 @@ class ModulePages:
         store = self._bridge.store
         store.ideas.index_all()
         used = store.daily_use.modules_used(_NEWEST, caller=visitor.scope)
-        rows = [
-            ServerRow(
+        rows: list[ServerRow] = []
+        for status in statuses:
+            tools = self._tools(status.name, visitor)
+            row = ServerRow(
                 status,
-                [tool.name for tool in self._tools(status.name, visitor)[:_NAMED_TOOLS]],
+                [tool.name for tool in tools[:_NAMED_TOOLS]],
+                len(tools),
                 self._bridge.modules[status.name].latency,
                 used.get(status.name),
                 visitor.manages and is_changed_here(self._bridge.configuration, status.name),
             )
-            for status in statuses
-        ]
+            rows.append(row)
 
         # List servers that need a person's attention first.
         order = {"failing": 0, "needs sign-in": 1}
@@ -288,7 +292,7 @@ class ModulePages:
             asked=words,
             rows=[tool_row(self._bridge, tool) for tool in tools[first : first + _MOST_TOOLS]],
             count=len(tools),
-            can_sign_in=module is not None and _can_sign_in(module.configuration, visitor),
+            can_sign_in=module is not None and can_sign_in(module.configuration, visitor),
             logout=logout_command(name, user_of(visitor.caller)),
             is_signed_in=module is not None and _is_signed_in(module, visitor),
             is_changed_here=is_changed_here(self._bridge.configuration, name),
@@ -310,6 +314,7 @@ class ModulePages:
             name=request.path_params["name"],
             row=tool_row(self._bridge, tool),
             fields=fields if trial is None else with_values(fields, trial.values),
+            needs_sign_in=tool.module in servers_to_sign_in_to(self._bridge, visitor_of(request)),
             trial=trial,
             is_changed_here=is_changed_here(
                 self._bridge.configuration, request.path_params["name"]
@@ -338,6 +343,8 @@ class ModulePages:
             lines=lines[: -_MOST_LINES - 1 : -1],
             more=max(0, len(lines) - _MOST_LINES),
             is_kept=self._bridge.configuration.log_file_of(name) is not None,
+            can_sign_in=name in self._bridge.modules
+            and can_sign_in(self._bridge.modules[name].configuration, visitor),
         )
 
     def _log_lines(self, name: str) -> list[ServerLogLine]:
@@ -472,14 +479,4 @@ def _is_signed_in(module: Module, visitor: Visitor) -> bool:
     """
     if user_of(visitor.caller) is not None:
         return False
-    return module.has_token and _can_sign_in(module.configuration, visitor)
-
-
-def _can_sign_in(entry: ModuleConfiguration, visitor: Visitor) -> bool:
-    """Return whether the page lets a visitor sign in to a server."""
-    user = user_of(visitor.caller)
-    try:
-        expect_sign_in("", entry, user)
-    except NoSignInError:
-        return False
-    return visitor.may_change if user is not None else visitor.is_owner
+    return module.has_token and can_sign_in(module.configuration, visitor)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from ideabridge.bridge.modules.settings import ModuleStatus
+from ideabridge.bridge.modules.sign_ins import login_command
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.server.ui.askers import AskingProgram, deciders_as_read_by
@@ -269,6 +270,13 @@ def light(status: ModuleStatus) -> str:
     return _LIGHTS.get(status.state, "failing")
 
 
+def without_login(text: str, server: str) -> str:
+    """Return an error without the command that signs in to a server, for a place that has a link to
+    the page that signs in.
+    """
+    return text.replace(f": {login_command(server)}", "")
+
+
 def failure_reason(status: ModuleStatus) -> str:
     """Return the reason why a server fails, in a few words, or "" if it does not fail. The server's
     own page also shows hints and what the server wrote.
@@ -392,6 +400,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "hue": hue,
     "light": light,
     "failure_reason": failure_reason,
+    "without_login": without_login,
     "run_name": run_name,
     "as_read_by": as_read_by,
     "capital": capital,

@@ -23,7 +23,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.modules.errors import ModuleError
+from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.bridge.modules.sign_ins import (
     ModuleUser,
     SignInError,
@@ -33,6 +35,7 @@ from ideabridge.bridge.modules.sign_ins import (
 from ideabridge.bridge.store.users import user_of
 from ideabridge.server.asking.signing_in import (
     BrowserPerson,
+    NoSignInError,
     browser_person,
     expect_sign_in,
     sign_in,
@@ -268,6 +271,29 @@ class SignInPages:
             )
         except ModuleError as error:
             attempt.connection_problem = str(error)
+
+
+def can_sign_in(entry: ModuleConfiguration, visitor: Visitor) -> bool:
+    """Return whether the page lets a visitor sign in to a server."""
+    user = user_of(visitor.caller)
+    try:
+        expect_sign_in("", entry, user)
+    except NoSignInError:
+        return False
+    return visitor.may_change if user is not None else visitor.is_owner
+
+
+def servers_to_sign_in_to(bridge: Bridge, visitor: Visitor) -> set[str]:
+    """Return the names of the servers that need the visitor to sign in. Users have connections of
+    their own, about which the servers' states say nothing.
+    """
+    if user_of(visitor.caller) is not None:
+        return set()
+    return {
+        status.name
+        for status in bridge.modules.statuses()
+        if status.needs_sign_in and can_sign_in(bridge.modules[status.name].configuration, visitor)
+    }
 
 
 def _own_error(error: BaseException) -> IdeabridgeError | None:
