@@ -122,6 +122,7 @@ def test_the_assistant_that_asks_is_named_by_the_name_people_know(
     expect(page.locator("#head")).not_to_contain_text("local")
 
     page.goto(f"{site}assistants")
+    expect(page.locator("#seen")).to_contain_text("1 run")
     page.locator("#seen").get_by_role("link", name="Cursor").click()
     expect(page.locator(f"#row-{run_id} .asker")).to_have_text("Cursor 1")
     expect(page.locator(f"#row-{own}")).to_have_count(0)
@@ -470,6 +471,11 @@ def test_a_call_that_was_denied_has_not_failed(http: httpx.Client) -> None:
         assert label.removesuffix(": 1 denied") in about
         assert "s-failed" not in about
         assert "note bad" not in about
+
+    decided = http.get("/ui/approvals").text.partition("Past decisions")[2]
+    for run_id, order in ((denied, 1), (mixed, 2), (with_reader, 3)):
+        row = decided.partition(f"/ui/runs/{run_id}")[2].partition("</tr>")[0]
+        assert f"order {order}, amount 5" in row, row
 
     assert listed(http, "/ui/runs?status=any_failure") == []
     assert "failed" not in http.get("/ui/home").text.partition('id="week"')[2].partition("<svg")[0]
