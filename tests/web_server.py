@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -20,6 +21,12 @@ class WebServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self._ending = anyio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        # A signal does not wake the event loop.
+        self._loop.call_soon_threadsafe(self._ending.set)
 
     def end(self) -> None:
         self.should_exit = True
