@@ -168,6 +168,17 @@ def test_what_is_always_allowed_has_a_place_before_anything_is(http: httpx.Clien
     assert "No tool is always allowed." in page
 
 
+def test_the_page_says_whether_an_assistant_may_pass_on_a_decision(
+    http: httpx.Client, tmp_path: Path
+) -> None:
+    assert "may pass on your decision" in http.get("/ui/approvals").text
+    own = tmp_path / "config" / "ideabridge" / "ideabridge.json"
+    own.parent.mkdir(parents=True)
+    own.write_text('{"approval": {"by": "person"}}', encoding="utf-8")
+    with served(tmp_path) as url, client(url) as alone:
+        assert "Only people decide" in alone.get("/ui/approvals").text
+
+
 def test_a_card_names_only_calls_that_failed_meanwhile(http: httpx.Client) -> None:
     fine = {"_tool": "list_orders", "customer": "c1", "_outputPath": "orders"}
     wrong = {"_tool": "find_customer", "id": "c9", "_outputPath": "nobody"}

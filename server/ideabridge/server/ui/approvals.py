@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.configuration import reason_of_setting
+from ideabridge.bridge.configuration import ApprovalRules, reason_of_setting
 from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import decider_text
 from ideabridge.bridge.loop.policy import (
@@ -414,6 +414,7 @@ class ApprovalPages:
             later = f"?{urlencode({'after': f'{asked}:{key}'})}"
 
         rows.update({row.key: row for row in tried or ()})
+        approval = self._bridge.configuration.approval
         return self._site.page(
             request,
             "approvals.html",
@@ -430,6 +431,7 @@ class ApprovalPages:
             has_rules=self._bridge.standing_rules is not None,
             rules=rules,
             rules_problem=problem,
+            only_people=isinstance(approval, ApprovalRules) and approval.by == "person",
         )
 
     def _past(self, decisions: list[Decided]) -> list[PastDecision]:
