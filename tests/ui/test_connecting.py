@@ -131,7 +131,6 @@ def test_the_menu_leads_to_the_assistants_that_called(
     )
     page.goto(f"{site}modules")
     menu = page.get_by_role("navigation", name="Pages")
-    menu.get_by_text("More", exact=True).click()
     menu.get_by_role("link", name="Assistants").click()
     expect(page.get_by_text("No assistant has called yet.")).to_be_visible()
     with Store.open(tmp_path / "ideas.sqlite") as store:

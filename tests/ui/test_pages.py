@@ -336,11 +336,17 @@ def test_rooms_of_everyday_work_are_in_the_menu_and_others_below_more(
     page.goto(f"{url}home")
     menu = page.get_by_role("navigation", name="Pages")
     rooms = ["Home", "Approvals", "Runs", "Tools", "Servers"]
+    further = ["Assistants", "Playground", "Admin", "Documentation"]
+    expect(menu.get_by_role("link")).to_have_text(
+        [re.compile(f"^{room}") for room in [*rooms, *further]]
+    )
+
+    page.set_viewport_size({"width": 1000, "height": 800})
     expect(menu.get_by_role("link")).to_have_text([re.compile(f"^{room}") for room in rooms])
     menu.get_by_text("More", exact=True).click()
-    expect(menu.locator("details").get_by_role("link")).to_have_text(
-        ["Assistants", "Playground", "Admin", "Documentation"]
-    )
+    expect(menu.locator("details").get_by_role("link")).to_have_text(further)
+    menu.get_by_role("link", name="Playground").click()
+    expect(menu.locator("summary")).to_have_text("Playground", use_inner_text=True)
 
 
 @pytest.mark.parametrize("has_scripts", [True, False])

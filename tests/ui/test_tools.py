@@ -367,7 +367,7 @@ def test_tools_that_are_written_by_hand_have_a_list(http: httpx.Client) -> None:
     assert 'href="/ui/ideas/with_tax"' in listed
     assert 'href="/ui/ideas/orders"' not in listed
     assert 'href="/ui/ideas/orders"' in http.get("/ui/ideas").text
-    assert "written by hand, or imported" in http.get("/ui/ideas/with_tax").text
+    assert "not made from a run" in http.get("/ui/ideas/with_tax").text
 
 
 def test_the_files_of_the_project_say_whether_they_are_in_force(

@@ -190,10 +190,11 @@ def breakable(text: str | Path) -> Markup:
 
 def coded(text: str) -> Markup:
     """Return a text that is `breakable`, with the parts between backticks, such as commands, shown
-    as code. A text with an odd number of backticks has no such parts.
+    as code. A text with an odd number of backticks has no such parts, unless it was cut: then what
+    follows the last backtick is code.
     """
     parts = text.split("`")
-    if len(parts) % 2 == 0:
+    if len(parts) % 2 == 0 and not text.endswith("…"):
         return breakable(text)
 
     shown = [
