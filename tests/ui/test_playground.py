@@ -138,7 +138,7 @@ def test_a_trial_says_what_it_waits_for_and_what_went_wrong(http: httpx.Client) 
     path = "/ui/playground?tool=modules%2Ftools%2Ftools%2Frefund"
     fields = {"from": "playground", "tool": "refund", "p.order": "1", "p.amount": "2.5"}
     asking = send(http, "/ui/modules/tools/call", path, **fields).text
-    assert "waits until a person approves it" in words_of(asking.partition('id="trial"')[2])
+    assert "It needs approval." in words_of(asking.partition('id="trial"')[2])
     assert 'type="number" value="2.5"' in asking
 
     path = "/ui/playground?tool=modules%2Ftools%2Ftools%2Ffind_customer"

@@ -89,6 +89,8 @@ def test_a_text_in_which_lines_may_end_is_escaped() -> None:
     assert breakable("<b>/x\u202e") == "&lt;b&gt;/x\\u202e"
     assert coded("see `a/<b>` now") == "see <code>a/&lt;b&gt;</code> now"
     assert coded("a ` b_c") == "a ` b_<wbr>c"
+    # What was cut inside backticks is code up to its end.
+    assert coded("see `co…") == "see <code>co…</code>"
 
 
 def test_a_line_shows_the_beginning_of_a_value() -> None:
