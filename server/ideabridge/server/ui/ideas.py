@@ -61,6 +61,7 @@ from ideabridge.server.ui.idea_folder import IdeaFolder
 from ideabridge.server.ui.modules import ToolRow, tool_row
 from ideabridge.server.ui.reference_words import ReferenceWords, ShownParameter
 from ideabridge.server.ui.run_rows import RunRow, RunRows
+from ideabridge.server.ui.runs import PAGE as PAGE_OF_RUNS
 from ideabridge.server.ui.showing import (
     LONGEST,
     as_json,
@@ -71,6 +72,7 @@ from ideabridge.server.ui.showing import (
 )
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.trials import page_after, trial_of
+from ideabridge.server.views.records import listed_runs
 from ideabridge.server.views.shown import plan_without_ids
 from ideabridge.server.views.text import source_text
 from ideabridge.server.views.value_table import tool_of
@@ -418,7 +420,8 @@ class IdeaPages:
             with contextlib.suppress(UnknownRunError):
                 records[run] = self._bridge.store.runs.find(run, caller=visitor.scope)
 
-        rows = self._run_rows.of(list(records.values()))
+        newest = listed_runs(self._bridge.store, visitor.scope, PAGE_OF_RUNS)
+        rows = self._run_rows.of(list(records.values()), newest)
         return {row.record.id: row for row in rows}
 
     def _listed(self, publications: Sequence[Publication], visitor: Visitor) -> list[ListedTool]:

@@ -166,7 +166,9 @@ class RunPages:
             counted = await compute_in_thread(partial(select, limit=_MOST_COUNTED))
             matches = len(counted)
 
-        rows = await compute_in_thread(self._rows.of, records[:PAGE])
+        # A filter does not change the names of runs.
+        newest = listed_runs(store, visitor.scope, PAGE)
+        rows = await compute_in_thread(self._rows.of, records[:PAGE], newest)
         askers = await compute_in_thread(self._askers, visitor)
         return self._site.page(
             request,
