@@ -71,7 +71,8 @@ class Row:
         left, width: the position and width of the bar that shows the execution, in per cent of the
             run, or None before the execution starts.
         asked: the bar from the first question about the call to the last decision on it.
-        waited: the bar from the listing of the call to its start.
+        waited: the bar from the listing of the call to its start, or to the question about it if
+            it has not started.
         took: the time that the call ran, in seconds.
         why: the reason why the call waited.
     """
@@ -202,7 +203,7 @@ def _row(bar: CallBar, trace: Trace, machine: Machine | None, axis: Axis, is_lef
         left=left,
         width=width,
         asked=axis.stretch(bar.asked, decided),
-        waited=axis.stretch(bar.listed, bar.started),
+        waited=axis.stretch(bar.listed, bar.asked if bar.started is None else bar.started),
         took=took,
         items=bar.items,
         error=bar.error or _error(progress),
@@ -484,7 +485,7 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
 
     before = awaited(progress)
     parts = list[str]()
-    last = _last(trace, before, start)
+    last = _last(trace, before, bar)
     if last is not None:
         finish = trace.bars[last].finished
         if finish is None:
@@ -517,17 +518,20 @@ def _named(machine: Machine, number: int) -> str:
     return clipped(call.name) or call.label
 
 
-def _last(trace: Trace, before: Iterable[int], start: float | None) -> int | None:
+def _last(trace: Trace, before: Iterable[int], waiting: CallBar) -> int | None:
     """Return the call that ended last among the calls that another call waited for. If the waiting
-    call has not started, a call that has not ended takes precedence.
+    call has neither started nor ended, a call that has not ended takes precedence.
     """
     bars = [trace.bars[number] for number in before if number < len(trace.bars)]
-    if start is None:
+    if waiting.started is None and waiting.finished is None:
         unfinished = [bar.number for bar in bars if bar.finished is None]
         if unfinished:
             return min(unfinished)
 
     finished = [(bar.finished, bar.number) for bar in bars if bar.finished]
+    if waiting.started is None and waiting.asked is not None:
+        # The question is asked as soon as the values are known. What ended later did not delay it.
+        finished = [ended for ended in finished if ended[0] <= waiting.asked]
     if not finished:
         return None
     return max(finished)[1]
