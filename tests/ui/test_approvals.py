@@ -62,10 +62,11 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     words = text_of(card)
     assert f'href="/ui/runs/{first}/calls/0"' in card
     assert '<span class="tag ask">may change something</span>' in card
-    # The title says who wants what, and how the tool is described. The table says what was approved
-    # last time.
-    title = words.partition(" may change something asked ")[0]
-    assert title.endswith("You want to call refund : Pay money back.")
+    # The title says what is decided, and how the tool is described. The table says what was
+    # approved last time.
+    title = words.partition(" may change something asked by ")[0]
+    assert title.endswith("refund order 1 amount 7.5 Pay money back.")
+    assert "asked by you ," in words
     assert "Parameter Value order 1 same as last time amount 7.5 last time 5 note left out" in words
     assert "left out last time dear customer bye Approve" in words
 

@@ -204,6 +204,8 @@ def test_fields_of_the_output_that_differ_are_a_table(http: httpx.Client) -> Non
     ended(http, now)
 
     page = http.get(f"/ui/runs/{now}/compare").text
+    few = "total <b>60</b> → <b>50</b>, late <b>none</b> → <b>true</b>"
+    assert f"different output: {few}" in page
     table = page.partition('<table class="sheet compared">')[2].partition("</table>")[0]
     rows = re.findall(r'<th scope="row">([^<]*)</th>(.*?)</tr>', table)
     assert rows == [

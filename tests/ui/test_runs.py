@@ -114,7 +114,8 @@ def test_the_assistant_that_asks_is_named_by_the_name_people_know(
     expect(page.locator("#waits")).to_contain_text("Cursor")
     page.goto(f"{site}approvals")
     card = page.locator(f"article[id^='q-{run_id}']")
-    expect(card.locator("h3")).to_contain_text("Cursor 1 wants to call refund: Pay money back.")
+    expect(card.locator("h3")).to_contain_text("refund order 1 amount 5 Pay money back.")
+    expect(card).to_contain_text("asked by Cursor 1, ")
     # The store has no users, so there is no need to tell people apart.
     expect(card).not_to_contain_text("local")
     page.goto(f"{site}runs/{run_id}")

@@ -14,11 +14,12 @@ from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui.histories import KeptJournal, read_until
+from ideabridge.server.ui.outputs import ShownOutput, shown_output
 from ideabridge.server.ui.showing import as_json, differing_lines, in_one_line
 from ideabridge.server.ui.timeline import call_status
 from ideabridge.server.views.history import call_json
 from ideabridge.server.views.text import Beginning
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, decode
 from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.typed import read_as
 
@@ -156,6 +157,8 @@ class Comparison:
         omitted: the number of calls, in both runs, that are not compared.
         unexplained: the number of pairs whose differing lines are not shown.
         fields: the fields in which the outputs differ, if they are few.
+        outputs: the outputs of the earlier run and of this run as tables or trees, if they differ
+            in more than a few fields and are short enough.
     """
 
     pairs: tuple[ComparedPair, ...]
@@ -164,6 +167,7 @@ class Comparison:
     omitted: int
     unexplained: int = 0
     fields: tuple[FieldChange, ...] = ()
+    outputs: tuple[ShownOutput, ...] = ()
 
     @property
     def changes(self) -> int:
@@ -232,13 +236,23 @@ def _fields_of(value: JSON) -> tuple[ComparedField, ...]:
         if isinstance(part, dict):
             members = list(part.items())
         elif isinstance(part, list):
-            members = [(str(place), member) for place, member in enumerate(part)]
+            members = [(f"{place}.", member) for place, member in enumerate(part, 1)]
 
         if members and len(path) < _DEEPEST:
             waiting += [((*path, name), member) for name, member in reversed(members)]
         else:
-            fields.append(ComparedField(".".join(path), in_one_line(part, _LONGEST_FIELD)))
+            fields.append(ComparedField(_path(path), in_one_line(part, _LONGEST_FIELD)))
     return tuple(fields)
+
+
+def _path(names: tuple[str, ...]) -> str:
+    """Return a path in readable form: `customer.name`, or `1. customer` in the first item."""
+    path = ""
+    for name in names:
+        if path:
+            path += " " if path.endswith(".") or name.endswith(".") else "."
+        path += name
+    return path
 
 
 def _changes(
@@ -277,11 +291,28 @@ def comparison_of(before: ComparedRun, now: ComparedRun) -> Comparison:
     is_output_same = before.output_digest == now.output_digest
     output = () if is_output_same else _differing_lines(before.output, now.output)
     fields = () if is_output_same else _changes(before.fields, now.fields)
+    outputs = () if is_output_same or fields else _shown_outputs(before.output, now.output)
     shown = _that_fit(pairs)
     unexplained = sum(one != pair for one, pair in zip(shown, pairs, strict=True))
     return Comparison(
-        tuple(shown), output, is_output_same, before.omitted + now.omitted, unexplained, fields
+        tuple(shown),
+        output,
+        is_output_same,
+        before.omitted + now.omitted,
+        unexplained,
+        fields,
+        outputs,
     )
+
+
+def _shown_outputs(*texts: str) -> tuple[ShownOutput, ...]:
+    """Return outputs, as JSON, in readable form, or nothing if one of them is neither a table nor a
+    tree, or was cut off.
+    """
+    if not all(0 < len(text) < _TEXT for text in texts):
+        return ()
+    outputs = tuple(shown_output(decode(text)) for text in texts)
+    return outputs if all(output.kind in {"table", "tree"} for output in outputs) else ()
 
 
 def _that_fit(pairs: list[ComparedPair]) -> list[ComparedPair]:

@@ -15,8 +15,7 @@
     return [...document.querySelectorAll("article[data-card]:not(.settled)")];
   }
 
-  function choose(card) {
-    if (!card) return;
+  function mark(card) {
     if (card !== chosen) {
       chosen?.classList.remove("chosen", "steady");
       chosen = card;
@@ -24,6 +23,11 @@
       steadying = setTimeout(() => card.classList.add("steady"), STEADY_MS);
     }
     card.classList.add("chosen");
+  }
+
+  function choose(card) {
+    if (!card) return;
+    mark(card);
     card.focus({ preventScroll: true });
     card.scrollIntoView({ block: "nearest" });
   }
@@ -50,6 +54,10 @@
     else return;
     event.preventDefault();
   });
+
+  // The card that the address leads to is chosen from the start, or the first one.
+  const start = document.querySelector("article[data-card]:target") ?? cards()[0];
+  if (start) mark(start);
 
   // -- notifications of the browser ---------------------------------------------------------------------------------
 

@@ -430,6 +430,11 @@
 
   // -- menus --------------------------------------------------------------------------------------------------------
 
+  // A choice that says by itself what to show needs no button.
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-sends]")) event.target.form.requestSubmit();
+  });
+
   // The preview of a tool follows what a person chooses for a parameter: a value that is always the same stands there.
   document.addEventListener("change", (event) => {
     const use = event.target.closest("[data-input]");
