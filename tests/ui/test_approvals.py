@@ -123,7 +123,7 @@ def test_a_decision_leads_to_its_run(http: httpx.Client, decision: str) -> None:
 
 def test_a_reason_is_sent_with_a_refusal_only(page: Page, site: str, http: httpx.Client) -> None:
     for order in (1, 2):
-        key_of(http, ask(http, refund(order)))
+        key_of(http, ask(http, refund(order + 1)))
     page.goto(f"{site}approvals")
     for name in ("Approve", "Deny with this reason"):
         card = page.locator("article[data-card]").first
@@ -238,8 +238,6 @@ def test_an_earlier_call_that_was_denied_or_deleted_is_no_comparison(
 
     asking = ask(http, refund(3))
     assert "compared with" in card_of(http, asking)
-    while "needs approval" in http.get(f"/ui/runs/{run_id}").text:
-        pass
     with Store.open(tmp_path / "ideas.sqlite") as store:
         while store.runs.find(run_id, caller=SEES_ALL).status != "done":
             pass
@@ -396,6 +394,29 @@ def test_keys_choose_and_decide_after_a_second(page: Page, site: str, http: http
     expect(page.locator("article[data-card]")).to_have_count(1)
     expect(page.locator("article[data-card]")).to_contain_text("order")
     assert key_of(http, second)
+
+
+def test_a_key_decides_nothing_about_a_card_out_of_view(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    for order in range(6):
+        ask(http, refund(order + 1))
+
+    page.set_viewport_size({"width": 1280, "height": 500})
+    page.goto(f"{site}approvals")
+    cards = page.locator("article[data-card]")
+    expect(cards).to_have_count(6)
+    # The first card is chosen from the start, and its reader scrolls past it.
+    expect(page.locator("article.chosen.steady")).to_have_count(1)
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    expect(cards.nth(0)).not_to_be_in_viewport()
+    page.keyboard.press("a")
+    expect(cards.nth(0)).to_be_focused()
+    expect(cards.nth(0).get_by_role("button", name="Approve")).to_be_in_viewport()
+    expect(cards).to_have_count(6)
+    expect(page.locator("article.chosen.steady")).to_have_count(1)
+    page.keyboard.press("a")
+    expect(page.get_by_text("1 call approved.")).to_be_visible()
 
 
 _SENT = """(button) => {

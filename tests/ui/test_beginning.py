@@ -127,7 +127,7 @@ def sign_in(page: Page) -> None:
 
 
 def approve(page: Page, text: str) -> None:
-    page.get_by_role("link", name="Approvals").click()
+    page.get_by_role("navigation").get_by_role("link", name="Approvals").click()
     card = page.locator("article.asking")
     expect(card).to_contain_text(text)
     card.get_by_role("button", name="Approve", exact=True).click()

@@ -56,7 +56,9 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     # The run is followed live until the call that asks.
     run(page, site, PLAN, {"customer": "c1"})
     expect(page.locator("#head .status")).to_have_text("needs approval")
-    expect(page.get_by_role("link", name="Approvals")).to_contain_text("1")
+    expect(page.get_by_role("navigation").get_by_role("link", name="Approvals")).to_contain_text(
+        "1"
+    )
     question = page.locator("article.asking")
     expect(question).to_contain_text('"amount": 40.0')
     expect(page.locator("#timeline tbody tr")).to_have_count(4)
@@ -164,7 +166,7 @@ def test_several_are_decided_at_once(page: Page, site: str) -> None:
         run(page, site, {"calls": [call], "output": "†results.0"})
         expect(page.locator("#head .status")).to_have_text("needs approval")
 
-    page.get_by_role("link", name="Approvals").click()
+    page.get_by_role("navigation").get_by_role("link", name="Approvals").click()
     page.get_by_text("Decide several").click()
     page.get_by_label("Select all").check()
     page.locator("#several").get_by_label("Reason").fill("not before Monday")

@@ -17,12 +17,22 @@
 
   function mark(card) {
     if (card !== chosen) {
-      chosen?.classList.remove("chosen", "steady");
+      chosen?.classList.remove("chosen");
+      settle(card);
       chosen = card;
-      clearTimeout(steadying);
-      steadying = setTimeout(() => card.classList.add("steady"), STEADY_MS);
     }
     card.classList.add("chosen");
+  }
+
+  function settle(card) {
+    chosen?.classList.remove("steady");
+    clearTimeout(steadying);
+    steadying = setTimeout(() => card.classList.add("steady"), STEADY_MS);
+  }
+
+  function isInView(button) {
+    const box = button.getBoundingClientRect();
+    return box.top >= 0 && box.bottom <= innerHeight;
   }
 
   function choose(card) {
@@ -41,8 +51,17 @@
 
   function decide(name) {
     if (!chosen?.isConnected || !chosen.matches(".steady:not(.settled)")) return;
-    // This click must also pass the check in ui.js.
-    chosen.querySelector(`.decide > .row > button[value="${name}"]`)?.click();
+    const button = chosen.querySelector(`.decide > .row > button[value="${name}"]`);
+    if (!button) return;
+    if (isInView(button)) {
+      // This click must also pass the check in ui.js.
+      button.click();
+    } else {
+      // A reader who has scrolled on sees another card, so show this one first.
+      settle(chosen);
+      choose(chosen);
+      button.scrollIntoView({ block: "nearest" });
+    }
   }
 
   document.addEventListener("keydown", (event) => {
