@@ -99,6 +99,31 @@ BOTH = (False, True)
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+def facts_of(
+    record: RunRecord,
+    root: RunRecord,
+    purpose: Purpose,
+    *,
+    is_held: bool,
+    drives: bool,
+    is_orphan: bool = False,
+    standing: Standing | None = None,
+) -> Facts:
+    """What is found of a run whose journal can be read, and has not ended."""
+    return Facts(
+        record=record,
+        root=root,
+        purpose=purpose,
+        has_events=True,
+        is_lost=False,
+        ended=None,
+        is_orphan=is_orphan,
+        is_held=is_held,
+        drives=drives,
+        standing=standing,
+    )
+
+
 def facts_of_runs() -> Iterator[Facts]:
     """Everything that a process can find of a run, and what no process would leave behind."""
     rows = [
@@ -109,17 +134,7 @@ def facts_of_runs() -> Iterator[Facts]:
         if reason is None or handover.set_aside
     ]
     for record, purpose, held, drives in product(rows, PURPOSES, BOTH, BOTH):
-        facts = Facts(
-            record=record,
-            root=record,
-            purpose=purpose,
-            has_events=True,
-            is_lost=False,
-            ended=None,
-            is_orphan=False,
-            is_held=held,
-            drives=drives,
-        )
+        facts = facts_of(record, record, purpose, is_held=held, drives=drives)
         for standing in STANDINGS:
             yield replace(facts, standing=standing)
 
@@ -135,17 +150,7 @@ def facts_of_rooms() -> Iterator[Facts]:
     rooms = [row("run_1.0", status, Handover(), parent="run_1") for status in STATUSES]
     for root, record, purpose in product(roots, rooms, PURPOSES):
         for orphan, held, drives in product(BOTH, BOTH, BOTH):
-            facts = Facts(
-                record=record,
-                root=root,
-                purpose=purpose,
-                has_events=True,
-                is_lost=False,
-                ended=None,
-                is_orphan=orphan,
-                is_held=held,
-                drives=drives,
-            )
+            facts = facts_of(record, root, purpose, is_held=held, drives=drives, is_orphan=orphan)
             # A room does not count the events of its run.
             for standing in STANDINGS:
                 if standing is None or standing.events == 1:
@@ -323,18 +328,8 @@ def test_a_room_is_counted_and_queued_with_its_run_only(all_facts: list[Facts]) 
 
 def left_at_work(record: RunRecord, events: int, purpose: Purpose) -> Facts:
     """A run that was at work when its process died, as the next process finds it."""
-    return Facts(
-        record=record,
-        root=record,
-        purpose=purpose,
-        has_events=True,
-        is_lost=False,
-        ended=None,
-        is_orphan=False,
-        is_held=False,
-        drives=True,
-        standing=Standing("running", waits=False, fault=None, events=events),
-    )
+    standing = Standing("running", waits=False, fault=None, events=events)
+    return facts_of(record, record, purpose, is_held=False, drives=True, standing=standing)
 
 
 @PATIENT

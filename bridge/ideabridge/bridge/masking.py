@@ -222,8 +222,8 @@ random-looking part of its path. form: it looks like a known kind of token. rand
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """The reason why a string is hidden: the evidence, and the name next to the string, or "" if
-    there is none.
+    """The reason why a string is hidden: the evidence, and the name next to the string. The name
+    is "" if the string stands alone.
     """
 
     evidence: Evidence

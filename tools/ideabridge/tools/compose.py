@@ -701,8 +701,8 @@ def _meta_before(
 
 
 def result_schema(tool: Tool) -> JSONObject:
-    """Return the schema of a result that a mind writes: the schema in the tool's definition or, if
-    there is none, the schema of text.
+    """Return the schema of a result that a mind writes. This is the output schema of the tool, or
+    the schema of text for a tool without an output schema.
     """
     return {"type": "string"} if tool.output is None else tool.output
 

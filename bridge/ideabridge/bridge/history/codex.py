@@ -287,8 +287,8 @@ class _Log:
             _end(call, earlier or line.number, time, end.result, fits)
 
     def _listed(self, ended: HistoryCall, at: float | None) -> HistoryCall | None:
-        """Return the logged call of the model that an event ends, or None if there is none. `at` is
-        the time of the event.
+        """Return the logged call of the model that ends with an event at the time `at`, or None if
+        no such call is logged.
         """
         waiting = [
             call

@@ -527,7 +527,7 @@ class Publisher:
     async def _own_program(
         self, request: PublishRequest, run: OutlinedRun, program: str
     ) -> PreparedTool | str:
-        """Return a tool that runs the program of a run, or the reason why there is none.
+        """Return a tool that runs the program of a run, or the reason why the run has no such tool.
 
         Raises:
             PublicationError: the run cannot be a program, and the request allows nothing else.
@@ -540,7 +540,7 @@ class Publisher:
             return str(error)
 
     async def _plan(self, request: PublishRequest, run: OutlinedRun) -> PreparedTool | str:
-        """Return a tool that runs the plan of a run, or the reason why there is none.
+        """Return a tool that runs the plan of a run, or the reason why the run has no such tool.
 
         Raises:
             PublicationError: the run cannot be a plan and the request allows nothing else, or the

@@ -144,7 +144,7 @@ def url_of(listening: socket.socket) -> str:
 
 
 def _in_address(host: str) -> str:
-    """Return a host as it stands in an address: an IPv6 address is put in brackets."""
+    """Return a host in the form that URLs use, with brackets around an IPv6 address."""
     return f"[{host}]" if ":" in host else host
 
 

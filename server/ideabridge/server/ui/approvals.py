@@ -225,7 +225,7 @@ def reason_in_words(reasons: str, tool: Tool | None) -> str:
 
     Args:
         reasons: the reasons as the question gives them, each on a line, or only their beginning.
-        tool: the tool that the question is about, or None if there is none.
+        tool: the tool that the question is about, or None for a question about no tool.
     """
     return ". ".join(_sentence(line.rstrip("."), tool) for line in reasons.split("\n"))
 
