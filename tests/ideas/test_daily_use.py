@@ -257,3 +257,29 @@ def test_imported_calls_do_not_use_a_module(store: Store) -> None:
     calling_modules(store, "imported", "files")
     store.ideas.index_all()
     assert store.daily_use.modules_used(100, caller="ada") == {}
+
+
+def test_each_program_has_its_runs_and_their_tools(store: Store) -> None:
+    for name, client, caller, tools in (
+        ("first", "Cursor 2.4", "ada", ("list", "read")),
+        ("same", "Cursor 2.4", "ada", ("list", "read")),
+        ("other", "Codex 1.0", "ada", ("write",)),
+        ("unnamed", "", "ada", ("write",)),
+        ("bob's", "Codex 1.0", "bob", ("list",)),
+    ):
+        source = RunSource(at(MONDAY), client=client)
+        store.runs.create(
+            name, kind="plan", caller=caller, title=name, fingerprint="", source=source
+        )
+        save(store, name, *tools)
+    store.ideas.index_all()
+
+    since = MONDAY.isoformat()
+    daily_use = store.daily_use
+    assert daily_use.runs_by_asker(since, caller="ada") == {"Cursor 2.4": 2, "Codex 1.0": 1}
+    assert daily_use.runs_by_asker(since, caller=SEES_ALL)["Codex 1.0"] == 2
+    assert daily_use.runs_by_asker(TUESDAY.isoformat(), caller=SEES_ALL) == {}
+    by_asker = daily_use.tools_by_asker(since, caller="ada")
+    assert set(by_asker) == {"Cursor 2.4", "Codex 1.0"}
+    assert set(by_asker["Cursor 2.4"]) == {UsedTool("list", 2), UsedTool("read", 2)}
+    assert by_asker["Codex 1.0"] == [UsedTool("write", 1)]

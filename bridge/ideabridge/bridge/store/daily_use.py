@@ -176,7 +176,8 @@ class DailyUse:
 
         used: dict[str, list[UsedTool]] = {}
         for asker, tool, runs in rows:
-            used.setdefault(asker, []).append(UsedTool(tool, int(runs)))
+            if asker:
+                used.setdefault(asker, []).append(UsedTool(tool, int(runs)))
         return used
 
     def newest_runs(self, caller: Viewer, chosen: RunFilter, newest: int) -> int:
