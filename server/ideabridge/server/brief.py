@@ -107,7 +107,7 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
 
 
 def _places(paths: Sequence[Path]) -> str:
-    """Return a text that names the first paths and says how many more there are."""
+    """Return text that lists the first paths and says how many more there are."""
     places = ["†" + ".".join(map(str, path)) for path in paths]
     return joined(places, _MOST_NAMED)
 

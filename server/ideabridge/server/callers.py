@@ -150,15 +150,15 @@ class Credentials:
 
     @property
     def are_required(self) -> bool:
-        """Return whether requests need a token: IDEABRIDGE_TOKEN is set, there is an identity
-        provider, or a named user has ever existed.
+        """True if requests need a token: IDEABRIDGE_TOKEN is set, there is an identity provider, or
+        a named user has ever existed.
         """
         return self._token is not None or self.name_users
 
     @property
     def name_users(self) -> bool:
-        """Return whether requests can come from several people: there is an identity provider, or a
-        named user has ever existed.
+        """True if requests can come from several people: there is an identity provider, or a named
+        user has ever existed.
         """
         return self._provider is not None or self._users.exist()
 

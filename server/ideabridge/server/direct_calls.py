@@ -587,8 +587,8 @@ def _hashed(text: str) -> str:
 
 
 def _bytes_of(result: ToolAnswer) -> int:
-    """Return the approximate size of a result's content, in bytes. Texts are not encoded to compute
-    the size.
+    """Return the approximate size of a result's content, in bytes. ASCII texts are counted without
+    encoding them.
     """
     size = 0
     for block in cast("list[dict[str, Any]]", result.get("content") or []):

@@ -345,7 +345,7 @@ class Offerings:
 
     @property
     def has_modules(self) -> bool:
-        """Return whether there are exposed modules."""
+        """True if any module is exposed."""
         return bool(self._names)
 
     # -- changes -----------------------------------------------------------------------------------
@@ -422,12 +422,18 @@ class Offerings:
         return await self._passed_on(context, module.name, types.ReadResourceRequest(params=params))
 
     async def module_of(self, uri: str, caller: str) -> Module | None:
-        """Return the module from which a resource is read. The first of the following modules that
-        exists is chosen: the first module in the configuration that lists the resource or has a
-        template for it; the module whose result named the resource to the caller, unless a
-        different module is the only one with resources of this scheme; the only module with
-        resources of this scheme; the only module with any resources. So no module can take over a
-        resource of a module that precedes it in the configuration.
+        """Return the module from which a resource is read, or None if no module is likely to have
+        it.
+
+        Of the following modules, the first one that exists is chosen:
+
+        1. the first module in the configuration that lists the resource or has a template for it,
+        2. the module whose result named the resource to the caller, unless a different module is
+           the only one with resources of this scheme,
+        3. the only module with resources of this scheme,
+        4. the only module with any resources.
+
+        So no module can take over a resource of a module that precedes it in the configuration.
         """
         modules = self._bridge.modules
         names = self._names_for(caller)

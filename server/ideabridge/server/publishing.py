@@ -1,15 +1,14 @@
 """Publishing: answers calls to `publish_idea`.
 
-Theory of operation. A run is published at once, as version 1. If its copied values leave something
-open, the answer contains `needs_program`: a Request for a program, addressed to the mind that saw
-the run.
+A run is published at once, as version 1. If its copied values leave something open, a mind is asked
+for a program that settles it:
 
-    who saw the run                             who answers the Request
-    the host's model: by turns, direct calls    the same model, with another call of `publish_idea`
-        and its `program`
-    the client's model, by sampling the same, within this call, if the client still has it
-    the configured model                        the same, if the configuration says so
-        (`program_mind`)
+- With `program_mind: "model"` in the configuration, the configured model writes the program within
+  this call.
+- If the client's model answered the run (sampling) and can still be asked, it writes the program
+  within this call.
+- Otherwise, the answer contains `needs_program`, a Request for the host's model, which calls
+  `publish_idea` again with a `program`.
 
 Each program is judged by the recordings; see `publishing/rounds.py`. Judging can take longer than a
 host waits, so it continues after `wait_s`. If the host makes the same call again, that call gets
@@ -578,8 +577,8 @@ class Publishing:
     async def _without_program(
         self, publish_request: PublishRequest, version: Publication | None, run: Run, reason: str
     ) -> ToolAnswer:
-        """Return the answer for the case that the client's model has not written a program that the
-        recordings accept.
+        """Answer that the client's model has written no program that the recordings accept. Cancel
+        the run that asks the model if it still waits.
         """
         if run.status == "needs_solution":
             await run.patiently(lambda: run.cancel("the client's model wrote no program in time"))

@@ -137,8 +137,8 @@ class Reloading:
         return files
 
     async def _follow_sign_outs(self) -> None:
-        """Connect anew to each server to which somebody has signed out, in whichever process: a
-        connection keeps its tokens in memory.
+        """Reconnect to each server that somebody has signed out of, in this process or another.
+        Otherwise, the connection would go on using the tokens that it holds in memory.
         """
         before = self._sign_ins
         self._sign_ins = await anyio.to_thread.run_sync(sign_in_files, abandon_on_cancel=True)
@@ -151,8 +151,9 @@ class Reloading:
     async def _read_secret_states(
         self, configuration: Configuration
     ) -> dict[str, frozenset[SecretState]]:
-        """Return which stored secrets each server gets. If the secrets cannot be read, they count
-        as unchanged, and a server that needs them reports the reason when it starts.
+        """Return the states of the stored secrets that each server gets. If the secrets cannot be
+        read, return the previous states. A server that needs the secrets then reports the reason
+        when it starts.
         """
         try:
             return await anyio.to_thread.run_sync(

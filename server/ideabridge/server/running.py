@@ -586,8 +586,8 @@ class Running:
     async def wait_started(
         self, run: Run, request: ToolRequest, seconds: float = WAIT_S
     ) -> RunStatus:
-        """Like `wait`, but for the request that started the run: if a person cancels the request,
-        the run is cancelled.
+        """Wait for a run as `wait` does, on behalf of the request that started it. If a person
+        cancels that request, the run is cancelled.
 
         If the host ends the request because of a timeout, or disconnects, the run continues, and
         `check_run` can find it.
@@ -669,8 +669,8 @@ class Running:
         return answer(result, run_text(result), content)
 
     def _progress(self, run: Run, result: dict[str, Any]) -> str:
-        """Return a sentence that says how far an open run has progressed. `result` is the answer
-        about the run.
+        """Describe the progress of an open run in one sentence. `result` is the answer about the
+        run.
         """
         calls = run.calls()
         settled = sum(1 for call in calls if call.settled)

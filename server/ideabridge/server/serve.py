@@ -1,4 +1,4 @@
-"""Serve: serves over stdio and streamable HTTP, runs background tasks, and shuts down within two
+"""Serves MCP over stdio and streamable HTTP, runs the background tasks, and shuts down within two
 seconds.
 """
 
@@ -98,7 +98,7 @@ class _Manner:
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """A server with its open bridge.
+    """The server of this process, with its open bridge.
 
     Attributes:
         front: the server.
@@ -136,8 +136,10 @@ async def _opened(
     role: Role = "alone",
     beside: _Served | None = None,
 ) -> AsyncGenerator[_Served]:
-    """Open a bridge and its server, with the background tasks of both. `beside` is an open server
-    in this process that lends its modules and whose quotas also count what callers use here.
+    """Open a bridge and its server, with the background tasks of both.
+
+    `beside` is a server that is already open in this process. The new server borrows its modules
+    and shares its quotas.
     """
     fronts: list[Front] = []
 
@@ -203,8 +205,10 @@ async def _opened(
 
 
 def _serving(bridge: Bridge, toolbox: Toolbox | None) -> Bridge:
-    """Add tools to a bridge whose callers are hosts. If the toolbox were passed to `Bridge` itself,
-    calls to its tools would not ask for approval.
+    """Add the toolbox to a bridge whose callers are hosts, and return the bridge.
+
+    The toolbox is not passed to `Bridge` itself, because calls to its tools would then not ask for
+    approval.
     """
     if toolbox is not None:
         bridge.add_tools(toolbox)
@@ -218,8 +222,8 @@ _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_
 def _telemetry(
     bridge: Bridge, direct_calls: DirectCalls | None = None
 ) -> AbstractContextManager[object]:
-    """Return a context manager. While the context is open, spans are sent to a collector if the
-    environment names one.
+    """Return a context manager that sends spans to a collector while it is open, if the environment
+    names a collector.
     """
     off = (
         os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
@@ -232,8 +236,8 @@ def _telemetry(
     try:
         from ideabridge.server.operations.telemetry import Telemetry
     except ImportError as error:
-        # The variables might be meant for other programs, so not being able to send spans is not an
-        # error.
+        # The variables might be meant for other programs, so ideabridge only reports that it cannot
+        # send spans.
         _report(
             f"{named[0]} is set, but spans are not available: {error}; pip install "
             "'ideabridge[telemetry]'"
@@ -271,8 +275,8 @@ _RETENTION_LOOKS: Final = 3600.0
 
 
 async def _retain(bridge: Bridge) -> None:
-    """Until cancelled, delete old runs as `retention` in the configuration says, and report each
-    deletion on stderr.
+    """Delete old runs at intervals, as `retention` in the configuration specifies, until cancelled.
+    Report each deletion on stderr.
     """
     settings = bridge.configuration.retention
     path = bridge.store.path
@@ -378,7 +382,7 @@ class Ready:
         url: its URL for clients.
         asks: whether requests need a token.
         page: the URL of the web page, or None if the server has no page.
-        owner_link: the means by which the owner signs in to the page, or None if there is no page.
+        owner_link: lets the owner sign in to the page, or None if there is no page.
     """
 
     url: str
@@ -389,11 +393,11 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class OwnerLink:
-    """The means by which the owner signs in to a server's page.
+    """Lets the owner sign in to a server's page.
 
     Attributes:
-        make: creates a URL that works once, within ten minutes, and signs in whoever opens it as
-            the owner. The URL is a secret.
+        make: creates a URL that signs in whoever opens it as the owner. The URL works once, within
+            ten minutes, and is a secret.
         command: the command that creates another such URL.
     """
 
@@ -462,15 +466,15 @@ async def serve_http(
     commands: Commands = COMMANDS,
     log_level: LogLevel = "warning",
 ) -> None:
-    """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT. The URL is printed
-    on stderr.
+    """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT. Print the URL on
+    stderr.
 
     Requests need a token if one is set, if an identity provider is configured, or if the store has
     ever had a named user.
 
     Args:
         configuration: the content of `ideabridge.json`.
-        http: the address at which the server listens, and what it serves there.
+        http: the address at which the server listens, and the parts that it serves there.
         toolbox: see `serve_stdio`.
         store: see `serve_stdio`.
         on_status: see `serve_stdio`.
@@ -749,8 +753,8 @@ def _ready(url: str, front: Front, *, has_page: bool, asks: bool) -> Ready:
 
 
 def link_to(page: str, links: OwnerLinks) -> str:
-    """Return a URL that works once, within ten minutes, and signs in whoever opens it as the owner
-    of a page. The URL is a secret.
+    """Return a URL that signs in whoever opens it as the owner of a page. The URL works once,
+    within ten minutes, and is a secret.
     """
     return f"{page}sign-in?key={links.make()}"
 
@@ -840,8 +844,8 @@ async def run_worker(
 
 
 def _metadata(configuration: Configuration, url: str) -> tuple[Route, str] | None:
-    """Return the route and the address of the metadata that tells clients where the identity
-    provider is (RFC 9728).
+    """Return the route and the URL of the metadata (RFC 9728) that tells clients where the identity
+    provider is. Return None if no identity provider is configured.
     """
     settings = configuration.auth
     if settings is None:

@@ -63,7 +63,7 @@ def new_token() -> str:
 
 
 def create_token(token: str | None = None) -> str:
-    """Create the token of the service unless there is one, and return a message for users that says
+    """Create the token of the service unless there is one, and return a phrase that tells users
     where it is stored. This function blocks.
 
     Args:
@@ -201,7 +201,7 @@ class UserService:
             _run("launchctl", "bootout", _target())
 
     def uninstall(self) -> bool:
-        """Stop the service, and remove its file. Return whether there was one.
+        """Stop the service, and remove its file. Return whether the service was installed.
 
         Raises:
             ServiceError: the file cannot be removed.

@@ -73,14 +73,14 @@ class Commands:
 
     @property
     def places(self) -> str:
-        """Return a phrase that says where a person can decide without a form."""
+        """A phrase that tells a person where to decide without a form."""
         terminal = f"at a terminal: {self.decide}"
         if self.page is None:
             return f"on the page that `{self.ui}` opens, or {terminal}"
         return f"on the page {self.page}/approvals, or {terminal}"
 
     def places_to_publish(self, ref: str, name: str) -> str:
-        """Return a phrase that says where a person can publish a run or an idea under a name."""
+        """Return a phrase that tells a person where to publish a run or an idea under a name."""
         terminal = f"at a terminal: {self.publish} {ref} {name}"
         if self.page is None:
             return f"on the page that `{self.ui}` opens, or {terminal}"

@@ -63,7 +63,7 @@ class ToolRequest:
 
     @property
     def wants_progress(self) -> bool:
-        """Return whether the client asked for progress notifications."""
+        """True if the client asked for progress notifications."""
         meta = self.context.meta
         return meta is not None and "progress_token" in meta
 
@@ -79,31 +79,31 @@ class ToolRequest:
 
     @property
     def has_back_channel(self) -> bool:
-        """Return whether questions can be sent while the request waits."""
+        """True if questions can be sent while the request waits."""
         return self.context.session.can_send_request
 
     @property
     def has_rounds(self) -> bool:
-        """Return whether the request can be answered with questions and repeated."""
+        """True if the request can be answered with questions and repeated."""
         return self.context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     @property
     def samples(self) -> bool:
-        """Return whether the client declares sampling and can be asked."""
+        """True if the client declares sampling and can be asked."""
         capabilities = self.context.session.client_capabilities
         declared = capabilities is not None and capabilities.sampling is not None
         return declared and (self.has_back_channel or self.has_rounds)
 
     @property
     def samples_with_tools(self) -> bool:
-        """Return whether the client supports tools in sampling."""
+        """True if the client supports tools in sampling."""
         capabilities = self.context.session.client_capabilities
         sampling = capabilities.sampling if capabilities is not None else None
         return sampling is not None and sampling.tools is not None
 
     @property
     def takes_forms(self) -> bool:
-        """Return whether the client declares forms and can be asked. `elicitation` without details
+        """True if the client declares forms and can be asked. `elicitation` without details
         includes forms.
         """
         capabilities = self.context.session.client_capabilities
@@ -166,7 +166,7 @@ class Round:
 
     @property
     def is_relayed(self) -> bool:
-        """Return whether the round belongs to a direct call whose module asked the client."""
+        """True if the round belongs to a direct call whose module asked the client."""
         return self.state is not None or bool(self.questions) or bool(self.parked)
 
 

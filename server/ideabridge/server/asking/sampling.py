@@ -338,8 +338,8 @@ class Sampler:
         self._out: set[_Key] = set()
 
     def can_ask(self, run: Run, request: ToolRequest) -> bool:
-        """Return whether the run (or the rooms of a plan) uses sampling, and this
-        client supports it.
+        """Return whether the run (or the rooms of a plan) uses sampling, and this client supports
+        it.
         """
         return run.root.turns.mind == SAMPLING and request.samples
 

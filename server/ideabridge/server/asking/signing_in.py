@@ -78,8 +78,8 @@ class SignedIn:
     """A sign-in that succeeded.
 
     Attributes:
-        kept_in: a text for people that says where the tokens are stored.
-        problem: why the server cannot be used even so, or "".
+        kept_in: the place where the tokens are stored, in words for people.
+        problem: the reason why the server still cannot be used, or "".
     """
 
     kept_in: str
@@ -130,7 +130,9 @@ async def sign_in(
 
 
 def _token_place(module: Module) -> str | None:
-    """Return where the tokens are stored after a person has signed in, or None before."""
+    """Return the place where the tokens of a person who has signed in are stored, or None if nobody
+    has signed in.
+    """
     return None if module.authorization is None else module.authorization.signed_in
 
 

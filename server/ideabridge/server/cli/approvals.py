@@ -168,9 +168,7 @@ def _content_lines(question: Question, width: int | None) -> list[str]:
 
 
 def _times(pending: Pending) -> str:
-    """Return a phrase that says when the question was asked, and how much time is left for the
-    decision.
-    """
+    """Return a phrase about the time of the question and the time that is left for the decision."""
     now = time.time()
     text = ""
     if pending.asked is not None:
@@ -671,5 +669,5 @@ def _why_not(error: Exception, pending: Pending) -> str:
 
 
 def _refused(pending: Pending) -> str:
-    """Return a phrase that says what happens to the call if nobody decides in time."""
+    """Return a word for the outcome of the call if nobody decides in time."""
     return "skipped" if pending.question.refusal == "skip" else "denied"

@@ -196,8 +196,8 @@ def first_line(text: str) -> str:
 
 
 def errors_text(count: int) -> str:
-    """Return a text with the number of a run's errors, which follows the status of the run, or ""
-    if there are no errors.
+    """Return the number of a run's errors as text to append to the run's status, such as ", 2
+    errors". Return "" if there are no errors.
     """
     return f", {counted(count, 'error')}" if count else ""
 
@@ -210,7 +210,7 @@ def print_json(value: JSON) -> None:
 
 @dataclass(slots=True)
 class _Printed:
-    """What the current command has printed on standard output."""
+    """A record of the output that the current command has printed."""
 
     has_json: bool = False
 
@@ -335,10 +335,13 @@ class Rows:
 def row_lines(
     cells: Sequence[str], widths: Sequence[int], width: int | None, *, cut: bool
 ) -> list[str]:
-    """Return the lines of a table row, at most `width` columns wide, or of any width if `width` is
-    None. `widths` contains the widths of all columns except the last.
+    """Return the lines of a table row. The last cell is wrapped or, with `cut`, cut to one line.
 
-    The last cell is wrapped, or, with `cut`, cut to one line.
+    Args:
+        cells: the cells of the row.
+        widths: the width of each column except the last.
+        width: the maximum width of a line, in columns; None for lines of any length.
+        cut: whether to cut the last cell instead of wrapping it.
     """
     *first, last = [printable_line(cell) for cell in cells]
     start = "".join(
@@ -569,9 +572,11 @@ def at_terminal() -> bool:
 
 @contextmanager
 def working(task: str | Callable[[], str], *, quiet: bool = False) -> Generator[None]:
-    """At a terminal, show a last line on standard error that names the task (or shows the state
-    that a function returns) and counts the seconds. The line appears after half a second and
-    disappears at the end. Without a terminal, or with `quiet`, nothing is shown.
+    """Show a status line on standard error while the block runs: the task, or the text that a
+    function returns, and the seconds so far.
+
+    The line appears after half a second and disappears at the end. Nothing is shown without a
+    terminal, or with `quiet`.
     """
     console = err()
     if quiet or not console.is_terminal or console.is_dumb_terminal:

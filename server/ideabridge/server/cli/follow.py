@@ -101,7 +101,9 @@ class Followed:
     pending: bool = False
 
     def take(self, event: Event) -> None:
-        """Record the time of an event of the run."""
+        """Update the times, the notes and the description of the latest Request after an event of
+        the run.
+        """
         now = time.monotonic()
         if isinstance(event, events.RequestMade) and event.bytes is not None:
             self.asked = f"; request {event.step}: {cost_of_request(event.bytes)}"

@@ -176,7 +176,7 @@ def _progress(task: str, history: HistoryImport) -> Callable[[], str]:
 
 @contextmanager
 def _saying_what_stays(history: HistoryImport) -> Generator[None]:
-    """If an import ends early, report the runs that it has saved."""
+    """Report the runs that an import has saved if the import ends early."""
     try:
         yield
     except BaseException:
@@ -261,7 +261,7 @@ def _shown_id(run: HistoryRun) -> str:
 
 
 def _incomplete(runs: Sequence[HistoryRun]) -> list[str]:
-    """Return sentences that say which parts of a conversation are missing in its run: a sentence
+    """Return sentences about the parts of a conversation that are missing in its run: a sentence
     for each run or, if there are many runs, for each reason.
     """
     if len(runs) <= _MOST_ROWS:

@@ -177,7 +177,9 @@ def list_ideas(
 
 
 def _lacks(options: Options, store: Store, published: list[Publication]) -> dict[str, str | None]:
-    """For each published tool that cannot be called here, return the reason; see `why_not_here`.
+    """Return, for each published tool, the reason why it cannot be called here, or None if it can;
+    see `why_not_here`.
+
     Tool files are not loaded, so tools from them are not looked up.
     """
     from ideabridge.bridge.offer.missing_tools import lacking

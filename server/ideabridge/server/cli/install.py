@@ -104,8 +104,8 @@ class _Entry:
 
     Attributes:
         content: the entry.
-        note: a text that says what the user must do before the entry works, or "" if nothing is
-            needed.
+        note: an instruction that the user must follow before the entry works, or "" if there is
+            none.
         words: the command that the entry starts; empty if the entry connects to the service.
     """
 

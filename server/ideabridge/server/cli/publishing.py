@@ -650,7 +650,7 @@ def _say_open(publication: Publication, ref: str) -> None:
 
 
 def _audience_text(name: str, shares: tuple[str, ...]) -> str:
-    """Return a sentence that says who can use a published name besides its owner."""
+    """Return a sentence about the people who can use a published name besides its owner."""
     from ideabridge.bridge.store.users import EVERYBODY, person_of
 
     if not shares:

@@ -189,8 +189,8 @@ def _row(record: RunRecord) -> list[str]:
 
 
 def next_step(run: str, status: str) -> str | None:
-    """Return a sentence that says what a person can do about a run with this status, or None if
-    there is nothing to do.
+    """Return a sentence about the next step that a person can take with a run of this status, or
+    None if there is none.
     """
     match status:
         case "queued":

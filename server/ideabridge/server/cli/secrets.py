@@ -247,8 +247,8 @@ def _configuration(owner: SecretOwner) -> Configuration:
 
 
 def _listed_configuration(owner: SecretOwner) -> Configuration:
-    """Read a configuration for the list. If it cannot be read, report that, and list only stored
-    secrets.
+    """Read a configuration for the list. If the configuration cannot be read, report the error and
+    return an empty one, so that only stored secrets are listed.
     """
     from ideabridge.bridge.configuration import Configuration, ConfigurationError
 

@@ -165,7 +165,8 @@ def add_server(
 
 
 def _chosen(entry: JSONObject, options: Options) -> dict[str, bool]:
-    """Return whether the value in a place of an entry is a secret, as the command line says.
+    """Return, for each place in an entry that `--secret` or `--plain` names, whether its value is a
+    secret.
 
     Raises:
         UsageError: the entry has no such variable or header, or both options name the same variable
@@ -192,7 +193,9 @@ def _chosen(entry: JSONObject, options: Options) -> dict[str, bool]:
 
 
 def _secrets_json(planned: PlannedEntry, stored_in: str | None) -> JSONObject:
-    """Return what `--json` prints about the new secrets of an entry."""
+    """Return the new secrets of an entry, and the place where they are stored, as `--json` prints
+    them.
+    """
     secrets: JSONObject = {place.place: place.name for place in planned.recognised.places}
     return {"secrets": secrets, "stored_in": stored_in}
 
@@ -606,7 +609,7 @@ class _Outcome:
     is_trusted: bool = True
 
     def to_json(self, name: str, entry: JSONObject | None) -> JSONObject:
-        """Return what `--json` prints. `entry` is the entry after the change."""
+        """Return the outcome as `--json` prints it. `entry` is the entry after the change."""
         from ideabridge.bridge.masking import shown_definition
 
         return {

@@ -212,7 +212,7 @@ class _ListedTool:
     is_hidden: bool
 
     def text(self) -> str:
-        """Return the name of the tool, with what the configuration changes about it."""
+        """Return the name of the tool, with a note if the configuration hides or renames it."""
         if self.is_hidden:
             return f"{shown_name(self.name)} (hidden)"
         if self.shown_as is not None:
@@ -266,7 +266,7 @@ class _ShownServer:
         return self.configuration.folder_of(self.status.name) / Path(module.cwd).expanduser()
 
     def to_json(self) -> JSONObject:
-        """Return what `--json` prints."""
+        """Return the server as `--json` prints it."""
         log_file = self.configuration.log_file_of(self.status.name)
         return {
             "module": {

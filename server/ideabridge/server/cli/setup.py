@@ -115,8 +115,8 @@ async def _set_up(options: Options, plan: SetupPlan, choice: Choice, *, asks: bo
 
 
 async def _leave_unchanged(options: Options, plan: SetupPlan, *, asks: bool, dry_run: bool) -> int:
-    """Report why nothing was changed. If everything is already set up, offer to import the
-    histories that have not been read yet. Return the exit code.
+    """Report the reason why nothing was changed. If everything is already set up, offer to import
+    the histories that have not been read yet. Return the exit code.
     """
     from ideabridge.server.cli.first_tools import offer_histories
     from ideabridge.server.setup.record import new_record
@@ -278,7 +278,7 @@ async def _ask(plan: SetupPlan) -> Choice | None:
 
 
 def _report_unchanged(options: Options, plan: SetupPlan, *, asks: bool, dry_run: bool) -> int:
-    """Report why nothing was changed. Return the exit code."""
+    """Report the reason why nothing was changed. Return the exit code."""
     from ideabridge.server.setup.report import plan_json
 
     if plan.changes_nothing:

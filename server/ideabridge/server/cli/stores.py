@@ -185,7 +185,7 @@ def lookup_idea(options: Options, ref: str) -> str:
 
 
 def lookup_called(options: Options, ref: str) -> str:
-    """Like `lookup_idea`, but also accept `session` and the id of an active direct-call session."""
+    """Call `lookup_idea`, but also accept `session` and the id of an active direct-call session."""
     with open_store(options) as store:
         if ref == "session" or store.sessions.get(ref) is not None:
             return ref

@@ -211,7 +211,7 @@ class Checks:
 
     @property
     def wrong(self) -> list[str]:
-        """Return one line for each failed check."""
+        """A line for each failed check."""
         return [f"{check['check']}: {check['why']}" for check in self.found if not check["holds"]]
 
 
@@ -425,7 +425,7 @@ class Demo:
         self.say(f"   {published['description']}", "dim")
 
     async def _second_assistant(self, serve: list[str], arguments: Members) -> Members:
-        """As assistant B, another process, call the tool through another server on the same
+        """Act as assistant B, another process: call the tool through another server on the same
         store.
         """
         async with await anyio.open_process(serve, stdin=None, stdout=None, cwd=_OUTSIDE) as server:

@@ -66,7 +66,7 @@ def wants_views(request: ToolRequest) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Views:
-    """What a client declares about views."""
+    """The part of a client's capabilities that concerns views."""
 
     types: tuple[str, ...] = field(default=(), metadata=member("mimeTypes"))
 

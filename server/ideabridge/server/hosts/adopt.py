@@ -180,7 +180,7 @@ class Adoption:
 
     @property
     def adopted(self) -> bool:
-        """Return whether the server is written to `ideabridge.json`."""
+        """True if the server is written to `ideabridge.json`."""
         return self.verdict in ("new", "replaced")
 
     @property
@@ -563,8 +563,8 @@ def _without_secrets(adoption: Adoption, recognised: RecognisedSecrets) -> Adopt
 
 
 def store_secrets(adoption: Adoption) -> list[str]:
-    """Store the secrets of an adopted server for the configuration that receives it. Return a
-    phrase for users that says where the secrets are stored.
+    """Store the secrets of an adopted server for the configuration that receives it. Return, for
+    each secret, a phrase that tells users where the secret is stored.
 
     Raises:
         StoredSecretError: a secret cannot be stored.
@@ -583,9 +583,7 @@ def store_secrets(adoption: Adoption) -> list[str]:
 
 
 def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
-    """Return a text that says why a server with a secret is not adopted, and what the user can
-    do.
-    """
+    """Explain why a server with a secret is not adopted, and what the user can do about it."""
     place_list = _line(", ".join(places), _MOST_REASON)
     verb = "contains" if len(places) == 1 else "contain"
     holds = f"{place_list} {verb} what looks like a secret"

@@ -270,8 +270,8 @@ class PlannedEntry:
         return setting_changes(self.before or {}, self.entry)
 
     def store_secrets(self) -> str | None:
-        """Store the secrets for this server. Return a phrase for users that says where the secrets
-        are stored.
+        """Store the secrets for this server. Return a phrase that tells users where the secrets are
+        stored, or None if the entry has no secrets.
 
         Raises:
             StoredSecretError: a secret cannot be stored.

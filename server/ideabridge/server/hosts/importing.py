@@ -82,7 +82,9 @@ class ServerImport:
             check_place(text.path, self._project_around(text))
 
     def store_secrets(self) -> list[str]:
-        """Store the secrets of the servers that are written. Return where each secret is stored."""
+        """Store the secrets of the servers that are written. Return, for each secret, a phrase that
+        tells users where the secret is stored.
+        """
         return [
             place
             for target in self.receiving

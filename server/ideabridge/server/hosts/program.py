@@ -24,8 +24,8 @@ class Program:
 
     Attributes:
         words: the program and its first arguments.
-        note: a text that says what the user must do before the command works, or "" if nothing is
-            needed.
+        note: an instruction that the user must follow before the command works, or "" if there is
+            none.
     """
 
     words: tuple[str, ...]

@@ -82,7 +82,9 @@ class Health:
 
 
 def _store_problems(bridge: Bridge) -> list[str]:
-    """Return what is currently wrong with a bridge's store."""
+    """Return the current problems with a bridge's store, as the ends of sentences that begin with
+    "the store".
+    """
     problems: list[str] = []
     try:
         bridge.store.data_version()

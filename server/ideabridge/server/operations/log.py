@@ -63,7 +63,7 @@ class BoundedLog(logging.Handler):
             self.handleError(record)
 
     def close(self) -> None:
-        """Write how many records were left out in the last period."""
+        """Write the number of records that were left out in the last period."""
         self._sum_up()
         super().close()
 
@@ -88,9 +88,8 @@ def _bounded(text: str) -> str:
 
 @contextmanager
 def bounded_log(level: LogLevel) -> Generator[None]:
-    """Return a context manager within which errors and warnings are logged to standard error,
-    unless the program that embeds ideabridge has set up logging. At the level `error`, warnings are
-    left out.
+    """Log errors and warnings to standard error while the context is open, unless the program that
+    embeds ideabridge has set up logging. At the level `error`, warnings are left out.
     """
     root = logging.getLogger()
     handler = BoundedLog(logging.ERROR if level == "error" else logging.WARNING)

@@ -146,7 +146,7 @@ class Metrics:
     def watching(
         self, bridge: Bridge, direct_calls: DirectCalls, workspace: str = ""
     ) -> Generator[None]:
-        """Return a context manager. While the context is open, a bridge is part of these metrics.
+        """Include a bridge in these metrics while the context is open.
 
         Args:
             bridge: the bridge.
@@ -320,7 +320,7 @@ def _ignore(_value: JSON) -> None:
 
 
 def with_metrics(app: ASGIApp, metrics: Metrics) -> ASGIApp:
-    """ASGI middleware, behind the gate, that answers `/metrics`."""
+    """Return ASGI middleware, behind the gate, that answers `/metrics`."""
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] != PATH:

@@ -84,8 +84,8 @@ class ServedRequest:
     began: float = field(default_factory=time.perf_counter)
 
     def end(self, otherwise: RequestStatus) -> None:
-        """Record the end of the request. The status of the request becomes `otherwise`, unless it
-        is already known.
+        """Record the end of the request. If the request has no status yet, its status becomes
+        `otherwise`.
         """
         self.status = self.status or otherwise
         self.seconds = time.perf_counter() - self.began
@@ -285,8 +285,8 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def request_log(level: LogLevel) -> Generator[list[Observer]]:
-    """A context manager within which requests are logged at a level. The context manager yields the
-    observers, or none if no request would be logged.
+    """Log each request at a level while the context is open. Yield the observers to which requests
+    must be passed; the list is empty if no request would be logged.
 
     The lines go to standard error, unless the program that embeds ideabridge has set up logging.
     """

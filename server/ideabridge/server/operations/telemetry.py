@@ -156,9 +156,7 @@ class Telemetry:
     def call_span(
         self, name: str, attributes: Mapping[str, AttributeValue], within: Context
     ) -> Generator[Span]:
-        """Return a context manager for a call. While the context is open, the call's span is the
-        current span.
-        """
+        """Make the span of a call the current span while the context is open."""
         with self._tracer.start_as_current_span(
             name,
             within,

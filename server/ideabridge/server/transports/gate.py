@@ -1,12 +1,14 @@
-"""The gate checks every request over HTTP, in this order.
+"""The gate checks every request over HTTP in five steps.
 
-1. **Health.** `/healthz` and `/readyz` are answered at once, for any Host, and do not count for any
-caller. 2. **Host and Origin** must be names of this server (`HostNames`). 3. **The caller.** The
-door for the path identifies the caller by the token, or by the page session. A door that must know
-the caller refuses the request if it cannot identify one. 4. **Shares** of this caller, counted over
-all doors together: requests per minute, connections with a request in progress, streams, pages in
-progress. A caller with more sessions, tokens, connections or doors does not get a larger share. 5.
-**The body.** Only now is the request admitted, and the application behind the door reads its body.
+1. Health. `/healthz` and `/readyz` are answered at once, for any Host, and do not count for any
+   caller.
+2. Host and Origin. Both must be names of this server (`HostNames`).
+3. The caller. The door for the path identifies the caller by the token, or by the page session. A
+   door that must know the caller refuses the request if it cannot identify one.
+4. Shares. The shares of this caller are counted over all doors together: requests per minute,
+   connections with a request in progress, streams, and pages in progress. A caller with more
+   sessions, tokens, connections or doors does not get a larger share.
+5. The body. Only now is the request admitted, and the application behind the door reads its body.
 
 If the token or the session of a request becomes invalid, the gate ends the request within about a
 second. A page that someone loads ends when the browser disconnects.

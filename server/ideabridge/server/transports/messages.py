@@ -44,7 +44,7 @@ class RefusedMessage:
     Attributes:
         id: the id of the request, or None if the request has no usable id.
         code: the JSON-RPC error code.
-        why: a sentence that says what is wrong.
+        why: a sentence that describes the problem.
     """
 
     id: int | float | str | None

@@ -241,8 +241,7 @@ def check_store(findings: Findings, configuration: Configuration) -> None:
 
 
 def describe_store(findings: Findings, store: Store, configuration: Configuration) -> None:
-    """Describe an open store: its size, its latest runs, and which runs will be deleted at what
-    time.
+    """Describe an open store: its size, its latest runs, and when old runs will be deleted.
 
     Raises:
         StoreError: the store cannot be read.
@@ -285,8 +284,8 @@ def _number_of_runs(number: int, status: str) -> str:
 
 
 def _retention(store: Store, configuration: Configuration) -> str:
-    """Return a sentence that says which runs the servers delete, and when the next runs will be
-    deleted.
+    """Return a sentence about the runs that the servers delete, and about the time of the next
+    deletion.
     """
     import time
     from datetime import datetime
@@ -417,7 +416,7 @@ async def check_mind(findings: Findings, configuration: Configuration) -> None:
 
 
 def _listed(name: str, names: list[str] | None) -> str:
-    """Return a phrase that says whether a server has the configured model."""
+    """Return a phrase about whether a server has the configured model."""
     if names is None:
         return "; it answers, but does not list its models"
     if any(model in (name, f"{name}:latest") for model in names):

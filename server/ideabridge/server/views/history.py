@@ -28,7 +28,7 @@ Line: TypeAlias = tuple[str, str | None]
 
 
 def doubt_lines(machine: Machine) -> Iterator[str]:
-    """Return lines about the assumptions and notes on which a run's result depends."""
+    """Yield lines about the assumptions and notes on which a run's result depends."""
     doubts = machine.doubts
     for line in assumption_lines(doubts.assumed):
         yield f"assumed: {line}"

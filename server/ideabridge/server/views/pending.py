@@ -172,7 +172,7 @@ class OpenQuestions:
         )
 
     def pending(self, root: RunRecord, prefix: str) -> Iterator[Pending]:
-        """Return the questions as open decisions of `root`, the run that the journal belongs to.
+        """Yield the questions as open decisions of `root`, the run that the journal belongs to.
         Their approval ids begin with `prefix`.
         """
         at_work = root.status == "running" and not is_left(root)

@@ -58,7 +58,7 @@ class CallOutcomes:
         """Count calls that ended.
 
         Args:
-            failures: for each of these calls that started or was denied, why it has no result, or
+            failures: for each call that started or was denied, the reason why it has no result, or
                 None if it has one.
             not_run: see the attribute.
         """
@@ -73,12 +73,12 @@ class CallOutcomes:
 
     @property
     def none_succeeded(self) -> bool:
-        """Whether no call succeeded. This is also true if no call has ended."""
+        """True if no call succeeded, which includes the case that no call has ended."""
         return self.failed + self.denied + self.cancelled + self.not_run == self.ended
 
 
 def run_status(record: RunRecord) -> tuple[str, str | None]:
-    """Return the (status, reason) of a run. The reason is None unless it is stored."""
+    """Return the (status, reason) of a run. The reason is None if no reason is known."""
     from ideabridge.bridge.driving.driver import LEFT_REASON, is_left
 
     if is_left(record):

@@ -96,7 +96,7 @@ class CallBar:
 
     @property
     def failure(self) -> CallFailure | None:
-        """Why the call has no result, or None if it has one, or has not ended."""
+        """The reason why the call has no result, or None if it has one, or has not ended."""
         return next((one for one in get_args(CallFailure) if one == self.status), None)
 
     def start(self, item: int | None, at: float | None) -> None:
@@ -205,18 +205,18 @@ class Trace:
     more events as the journal grows.
 
     Attributes:
-        bars: a bar for each call, keyed by its number.
+        bars: a bar for each call; the index of a bar is the number of its call.
         minds: a bar for each answer from the mind.
         last: the number of the event that was added last.
         begun, ended: the time of the first event, and the time of the end of the run.
         mode: `plan` or `solve`.
         mind: the name of the mind; empty if the run is answered turn by turn, or needs no mind.
         program: the text of the program, if the last Solution is one.
-        printed: what programs printed.
+        printed: the text that programs have printed.
         output: the output as it is written in the Solution.
-        modules: the module of each tool that belongs to one.
-        decisions: the (time, call, decision, decider, reason) of each decision, except those made
-            by a grant.
+        modules: the module of each tool that belongs to a module, keyed by the tool's name.
+        decisions: a tuple (time, call, decision, decider, reason) for each decision, except those
+            made by a grant.
         plan_asked: the time when the last plan was presented for approval.
         tokens, cost: the usage of all answers so far.
         proposed: the number of the first call in the last complete Solution.

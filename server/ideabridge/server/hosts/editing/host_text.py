@@ -94,7 +94,7 @@ class EditedFile:
         target: the file to which the path led.
         format: the notation of the file.
         backup: a copy of the previous bytes; None if there was no file, or nothing was changed.
-        created: whether there was no file.
+        created: whether the edit created the file.
         new_folder: the first folder that was created for the file, if it had none.
         digest: the `file_digest` of the new bytes.
         entries: the entries that were changed, in order.

@@ -38,7 +38,7 @@ class Replacement:
     Attributes:
         backup: a copy of the previous bytes in the user's data folder; None if there was no file,
             or nothing was changed.
-        created: whether there was no file.
+        created: whether the file was created.
         new_folder: the first folder that was created for the file, if it had none.
     """
 
