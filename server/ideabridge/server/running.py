@@ -230,8 +230,8 @@ def _has_started(progress: Progress) -> bool:
 
 
 _PARTS: Final = 100
-"""The calls of a run that never started are counted again each time the number of notifications has
-grown by the number of calls divided by this number.
+"""Skipped calls are counted again whenever the number of notifications has grown by the number of
+calls divided by this number.
 """
 
 

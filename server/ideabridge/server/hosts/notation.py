@@ -242,7 +242,7 @@ _KINDS: Final = {
     "workspaceFolderBasename": "fills in the folder {name} of its workspace",
     "file": "reads a value from the file {name}",
 }
-"""What the host does for each kind of value."""
+"""The way in which the host obtains each kind of value."""
 
 
 def as_written(text: str) -> str:

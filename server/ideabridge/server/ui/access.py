@@ -147,7 +147,7 @@ class Note:
         kind: an `ask` says that something still has to be done; a `text` is for the visitor to
             copy.
         text: the message.
-        link: where the message leads, or None.
+        link: the page that the message links to, or None.
     """
 
     kind: Literal["good", "ask", "bad", "text"]
@@ -207,8 +207,8 @@ class Visitor:
 
     @property
     def scope(self) -> Viewer:
-        """What the visitor is allowed to see: everything, or what the visitor's caller is allowed
-        to see.
+        """The viewer for queries of the store: `SEES_ALL` if the visitor manages, and otherwise the
+        visitor's caller.
         """
         return SEES_ALL if self.manages else self.caller
 
@@ -352,7 +352,7 @@ class Access:
 
     @property
     def needs_token(self) -> bool:
-        """Whether requests to the server need a token."""
+        """True if requests to the server need a token."""
         return self._credentials.are_required
 
     async def identify(self, scope: Scope) -> Admission | ASGIApp:

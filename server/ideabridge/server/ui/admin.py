@@ -288,10 +288,11 @@ class AdminPages:
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """What the checks found about one topic, such as an assistant, that is not fine.
+    """The results of checks about one topic, such as an assistant, that are not fine.
 
     Attributes:
-        results: the results, at least one: what is wrong, then warnings, then what is not set up.
+        results: the results, at least one: first what is wrong, then warnings, then what is not set
+            up.
     """
 
     results: list[CheckResult]
@@ -313,12 +314,12 @@ class Concern:
 
     @property
     def is_unused(self) -> bool:
-        """Whether something is not set up."""
+        """True if something is not set up."""
         return any(result.is_unused for result in self.results)
 
 
 def _concerns(results: Sequence[CheckResult]) -> list[Concern]:
-    """Return the results that are not fine, with those of one topic together."""
+    """Return the results that are not fine, grouped by topic."""
     by_topic: dict[str, list[CheckResult]] = {}
     for result in results:
         if result.state != "ok" or result.is_unused:
@@ -368,7 +369,7 @@ class ChangedLimit:
 
     Attributes:
         key: the limit's key in the configuration.
-        label: a text that says what is limited.
+        label: the name of the limit for people.
         unit: the unit of the limit.
         hint: a sentence that explains the limit.
         may_be_empty: whether there can be no limit.
@@ -469,7 +470,7 @@ def _number_of(text: str, limit: ChangedLimit) -> int | float | None:
 
 
 def _approval(configuration: Configuration) -> str:
-    """Return a phrase that says which calls ask for approval."""
+    """Return a phrase about the calls that ask for approval."""
     parts = approval_parts(configuration.approval_setting)
     words = [
         _APPROVALS.get(part, part) if isinstance(part, str) else "as the rules say"

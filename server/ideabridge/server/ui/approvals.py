@@ -84,8 +84,9 @@ contains the text of its call up to four times.
 
 _DECIDED: Final = 25
 _BEGINNINGS: Final = (2, 60)
-"""How many of a run's first events are read to find the call that a decision was about. The first
-two have the calls of a plan. A program and a model propose their calls later.
+"""Numbers of a run's first events that are read, one after the other, to find the call that a
+decision was about. The first two events have the calls of a plan. A program and a model propose
+their calls later.
 """
 
 _MOST_BYTES: Final = 20_000
@@ -174,7 +175,7 @@ class Card:
 
     @property
     def is_undeclared(self) -> bool:
-        """Whether the only reason for the question is that the tool does not declare that it is
+        """True if the only reason for the question is that the tool does not declare that it is
         read-only.
         """
         tool = self.pending.question.tool
@@ -584,7 +585,8 @@ class ApprovalPages:
         approved.
 
         All decisions are checked before any is made. If one of them cannot be made, nothing is
-        decided, and the page shows why next to its field, and keeps everything that was written.
+        decided, and the page shows the reason next to the field of that decision, and keeps
+        everything that was written.
         """
         form = form_of(request)
         visitor = visitor_of(request)

@@ -49,7 +49,7 @@ class AskingProgram:
 
     @property
     def is_page(self) -> bool:
-        """Whether a person asked on the page."""
+        """True if a person asked on the page."""
         return self.name == THIS_PAGE
 
     @classmethod

@@ -43,7 +43,7 @@ class CallDots:
             asked about.
         more: the number of further calls that have begun.
         is_cut: whether there might be more calls than `outcomes` and `more` count.
-        label: a text that says how many calls have each outcome.
+        label: the number of calls with each outcome, as text.
     """
 
     outcomes: tuple[Outcome, ...]

@@ -91,23 +91,23 @@ class ValueRow:
 
     @property
     def is_brief(self) -> bool:
-        """Whether the title of the decision shows the whole value."""
+        """True if the title of the decision shows the whole value."""
         return len(self.text) <= _LONGEST_BRIEF
 
     @property
     def is_cut(self) -> bool:
-        """Whether `lines` contains only the first of the lines that differ."""
+        """True if `lines` contains only the first of the lines that differ."""
         return self.lines[-1:] == (CUT,)
 
     @property
     def is_replaced(self) -> bool:
-        """Whether the text has no line in common with that of the earlier call."""
+        """True if the text has no line in common with the text in the earlier call."""
         signs = {line[:1] for line in self.lines}
         return signs == {"+", "-"} and not self.is_cut
 
     @property
     def in_words(self) -> str:
-        """How the `lines` differ from those of the earlier call, in a few words."""
+        """The difference between the `lines` and those of the earlier call, in a few words."""
         added = sum(line.startswith("+") for line in self.lines)
         removed = sum(line.startswith("-") for line in self.lines)
         if not added + removed or self.is_cut:
@@ -139,7 +139,7 @@ class CallValues:
 
     @property
     def is_compared(self) -> bool:
-        """Whether there is an earlier call whose values are known."""
+        """True if there is an earlier call whose values are known."""
         return self.earlier is not None and self.earlier.values is not None
 
     @property

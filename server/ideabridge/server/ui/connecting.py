@@ -44,7 +44,7 @@ _SEARCHED: Final = 100
 """Number of the latest runs, and of the latest direct calls, that are searched for assistants."""
 
 _WEEK: Final = "7d"
-"""The time that the use of each assistant covers, as the filters of runs have it."""
+"""The period for which the use of each assistant is counted, in the notation of run filters."""
 
 _MOST_TOOLS: Final = 3
 """Maximum number of tools that the list names for each assistant."""
@@ -166,7 +166,7 @@ class ClientEntries:
         )
 
     def write(self, host: Host) -> str:
-        """Write the entry to a host's file. Return a text for users that says what was done. This
+        """Write the entry to a host's file. Return a message for users about the result. This
         method blocks.
 
         Raises:
@@ -181,8 +181,8 @@ class ClientEntries:
         return f"{host.title} is connected. Restart {host.title}, so that it sees ideabridge."
 
     def undo(self, host: Host) -> str:
-        """Undo the last change to a host's file. Return a text for users that says what was done.
-        This method blocks.
+        """Undo the last change to a host's file. Return a message for users about the result. This
+        method blocks.
 
         Raises:
             NothingToUndoError: nothing was written.
@@ -214,7 +214,9 @@ class AssistantsPage:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Show how to connect each assistant, and which assistants have called lately."""
+        """Show instructions for connecting each assistant, and the assistants that have called
+        lately.
+        """
         visitor = visitor_of(request)
         entries = await anyio.to_thread.run_sync(self._connections.all, visitor)
         seen = await compute_in_thread(self._seen, visitor)
@@ -250,7 +252,7 @@ class AssistantsPage:
         return list(seen.values())
 
     def _add_week(self, seen: dict[str, SeenAssistant], visitor: Visitor) -> None:
-        """Add to the assistants what they did in the last seven days."""
+        """Add the numbers of runs and the tools of the last seven days to the assistants."""
         store = self._site.bridge.store
         store.ideas.index_all()
         runs = Counter[str]()

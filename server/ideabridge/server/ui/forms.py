@@ -43,10 +43,10 @@ class Field:
     Attributes:
         kind: `text`, `number`, `choice`, `flag`, `long` (several lines of text) or `json`.
         type: the type of the HTML input.
-        takes: what kind of value the field takes, in words, for example `a number`.
+        takes: the kind of value that the field takes, in words, for example `a number`.
         choices: the values of a `choice`, each as text and as JSON.
         value: the initial content of the field.
-        placeholder: what an empty field shows: its default, or an example; or "".
+        placeholder: the text that an empty field shows, which is its default or an example, or "".
         hint: sentences with an example, and about what an empty field means, or "".
     """
 
@@ -68,13 +68,15 @@ class Field:
 
     @property
     def shows_placeholder(self) -> bool:
-        """Whether the browser shows the placeholder: a list of choices and a date have none."""
+        """True if the browser shows the placeholder. A list of choices or a date cannot have
+        one.
+        """
         return bool(self.placeholder) and self.kind != "choice" and self.type != "date"
 
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """The fields of a form that say to whom a tool is published.
+    """The fields of a form that determine the people to whom a tool is published.
 
     Attributes:
         to: `me`, `all`, `names`, or "" if nobody has chosen.
@@ -205,7 +207,7 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
 
 
 def _default_in_words(default: JSON) -> str:
-    """Return what a field that stays empty stands for."""
+    """Return the meaning of an empty field with this default, in words."""
     if default is True:
         return "yes"
     if default is False:

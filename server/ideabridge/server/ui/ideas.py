@@ -123,7 +123,7 @@ _SEEN_AS: Final = (
     ("opencode", "ideabridge_{}"),
     ("Gemini CLI", "mcp_ideabridge_{}"),
 )
-"""The name under which the model of a host sees a tool, as docs/hosts.md has it."""
+"""The name under which the model of a host sees a tool; see docs/hosts.md."""
 
 _VIEWS: Final = ("published", "suggested", "written", "saved", "servers", "built-in")
 
@@ -441,8 +441,8 @@ class IdeaPages:
         ]
 
     def _lacks(self, publication: Publication, visitor: Visitor) -> str | None:
-        """Return the reasons why a visitor's calls cannot run on this server; see
-        `Bridge.why_not_here`.
+        """Return the reason why a visitor's calls to a tool cannot run on this server, or None if
+        they can; see `Bridge.why_not_here`.
         """
         return self._bridge.why_not_here(publication, caller=visitor.caller)
 
@@ -455,14 +455,14 @@ class IdeaPages:
         return ", ".join([person_of(publication.owner), *map(person_of, shares)])
 
     def _everybody(self) -> str:
-        """Return a text that says who can call a tool that is for everybody."""
+        """Return words for the people who can call a tool that is shared with everybody."""
         if self._bridge.store.users.exist():
             return "everybody"
         return "all your assistants"
 
     def _first_audience(self, visitor: Visitor) -> str:
-        """Return a text that says who can call a visitor's new tool, unless the visitor chooses
-        otherwise.
+        """Return words for the people who can call a visitor's new tool if the visitor makes no
+        other choice.
         """
         if owner_of(visitor.caller) == LOCAL:
             return self._everybody()
@@ -765,7 +765,7 @@ class IdeaPages:
             shown_runs += [*report.confirmed_by, *(offer.run for offer in report.offers)]
 
         title = _without_values(self._title_of(ref, visitor), values["fields"])
-        # Of a title that only names tools, the publisher makes a better sentence.
+        # If the title only names tools, the publisher writes a better sentence.
         described = "" if title_names_tools(title) else title
         return self._site.page(
             request,
@@ -1124,7 +1124,8 @@ _BEFORE_VALUES: Final = frozenset({"at", "by", "for", "from", "in", "of", "on", 
 
 def _without_values(title: str, fields: Sequence[ParameterField]) -> str:
     """Return the title of a run without the words that are values of parameters, because other
-    calls of the tool have other values. A title of nothing else stays as it is.
+    calls of the tool have other values. A title that consists only of such words is returned
+    unchanged.
     """
     values = {field.recorded for field in fields}
     words = [word for word in title.split() if word.strip(".,:;()'\"") not in values]

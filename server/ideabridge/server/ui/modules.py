@@ -109,9 +109,9 @@ class ToolRow:
         page: the path of the tool's own page; see `page_of`.
         verdict: `allow`, `ask` or `deny`.
         why: the reason for the verdict, or "".
-        hints: what the tool's server says about it.
-        trusts: who says that the tool only reads, if it runs without asking for this reason alone:
-            `server` or `settings`; otherwise "".
+        hints: the hints that the server gives about the tool, in words.
+        trusts: `server` or `settings` if the tool runs without asking only because its server, or a
+            person's settings, say that it only reads; otherwise "".
         is_asked_by_choice: whether the tool asks because a person's settings say that it does not
             only read.
     """
@@ -441,7 +441,7 @@ def tool_row(bridge: Bridge, tool: Tool) -> ToolRow:
 
 
 def _remedy(status: ModuleStatus) -> str:
-    """Return a sentence that says what a person can do about a server that fails, or "" if it does
+    """Return a sentence about how a person can repair a server that fails, or "" if the server does
     not fail.
     """
     if light(status) != "failing":

@@ -115,7 +115,7 @@ class ShownTable:
 
     @property
     def is_short(self) -> bool:
-        """Whether a row fits into the window of a phone."""
+        """True if a row fits into the window of a phone."""
         columns = zip(self.columns, *self.rows, strict=True)
         widths = [max(map(len, column)) for column in columns]
         return sum(widths) + _BETWEEN * len(widths) <= _PHONE
@@ -130,7 +130,7 @@ class ShownOutput:
 
     Attributes:
         kind: the form in which the value is shown. A value of kind `images` contains only images,
-            so its tree says only what an image consists of.
+            so its tree only describes the members of each image.
         part: the content of a text, table or tree.
         html: the content of formatted Markdown.
         has_source: whether the page also has the exact value, folded.
@@ -208,7 +208,7 @@ class _Room:
     characters: int = _MOST_CHARACTERS
 
     def take(self, number: int) -> int:
-        """Take room for members. Return how many of the given number fit."""
+        """Take room for members. Return how many of the given number of members fit."""
         taken = min(number, self.members)
         self.members -= taken
         return taken

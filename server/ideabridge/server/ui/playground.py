@@ -96,7 +96,7 @@ class Example:
 
     Attributes:
         name: the name of the example in an address.
-        title: a text that says what the example does.
+        title: a short description of the example.
         text: the plan, program or context itself.
     """
 
@@ -216,14 +216,14 @@ class ToolChoices:
 _MADE_HERE: Final = "Tools made here"
 _BUILT_IN: Final = "Built-in tools"
 _ORDER: Final = {_MADE_HERE: 0, _BUILT_IN: 2}
-"""The places of the groups that are no servers, which have the place 1."""
+"""The places of the groups that are not servers. Every server has the place 1."""
 
 _MOST_CHOICES: Final = 120
 """Maximum number of tools to choose from on one page."""
 
 
 def _group_of(tool: Tool) -> str:
-    """Return the heading under which a tool can be chosen."""
+    """Return the heading of the group in which a tool can be chosen."""
     if tool.module is None:
         return _BUILT_IN
     return _MADE_HERE if tool.module.startswith(IDEA) else tool.module
@@ -301,8 +301,8 @@ class Playground:
         )
 
     async def _one_tool(self, request: Request) -> Response:
-        """Show the tools to choose from and, if one is chosen, its form. With `run`, show what a
-        call of it returned.
+        """Show the tools to choose from and, if one is chosen, its form. With `run`, also show the
+        result of a call to the tool.
         """
         query = request.query_params
         caller = visitor_of(request).caller

@@ -1,4 +1,6 @@
-"""References in words: what a person reads where a plan has, for example, `†state.orders`."""
+"""References in words: the text that a person reads in place of a reference such as
+`†state.orders`.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,8 @@ class ShownParameter:
 
 
 class ReferenceWords:
-    """Says in words what the references of a plan stand for. A call is known once it is added;
-    references to the results of other calls have only their numbers.
+    """Describes the references of a plan in words. A call is known once it is added; until then,
+    references to its result contain only its number.
     """
 
     def __init__(self) -> None:
@@ -73,7 +75,9 @@ class ReferenceWords:
             self._written.add(path, number)
 
     def parameters(self, call: JSONObject) -> tuple[ShownParameter, ...]:
-        """Return the parameters of a call as it is written, and how it runs."""
+        """Return the parameters of a call as it is written, and the meta-properties that say how it
+        runs.
+        """
         return tuple(
             ShownParameter(
                 _HOW.get(name) or parameter_label(name), self._value(value), _reference_in(value)
@@ -88,8 +92,8 @@ class ReferenceWords:
         return in_one_line(map_references(value, lambda text: f"‹{self.of(text) or text}›"), 120)
 
     def of(self, text: str) -> str:
-        """Return what a reference stands for, such as `id of item 0 of the result of call 0
-        (list_orders)`, or "" if the text is not a reference.
+        """Return a description of the value that a reference stands for, such as `id of item 0 of
+        the result of call 0 (list_orders)`. Return "" if the text is not a reference.
         """
         if not is_reference(text):
             return ""
@@ -103,14 +107,14 @@ class ReferenceWords:
         )
 
     def place(self, path: Path) -> str:
-        """Return where a path of a plan leads, such as `amount of refund (call 1)`."""
+        """Return a description of a place in a plan, such as `amount of refund (call 1)`."""
         if path[:1] != ("calls",) or len(path) < 3 or not path[1].isdecimal():
             return in_one_line(".".join(path), _LONGEST_PATH)
         number = int(path[1])
         return _within(path[2:], f"{self._tools.get(number, 'it')} (call {number})")
 
     def in_text(self, text: str) -> str:
-        """Return a sentence whose references are in words."""
+        """Return a sentence with its references replaced by words."""
         return _REFERENCE.sub(lambda match: self.of(match.group()) or match.group(), text)
 
     def _operand(self, operand: Reference) -> str:

@@ -119,7 +119,7 @@ class ComparedRun:
 
     @classmethod
     def from_json(cls, value: JSON) -> ComparedRun:
-        """Read what `to_json` returned in a worker process."""
+        """Read the result of `to_json` in a worker process."""
         return read_as(cls, value)
 
     def to_json(self) -> JSONObject:

@@ -60,7 +60,7 @@ _EVENTS: Final = 50
 _MOST_ERRORS: Final = 20
 _MOST_READERS: Final = 100
 _MOST_ASKED: Final = 8
-"""Maximum number of values that a page shows as what a run was started with."""
+"""Maximum number of the values that a run was started with that a page shows."""
 
 _LONGEST_ASKED: Final = 120
 """Maximum length, in characters, of such a value, and of the values of a failed call."""
@@ -276,7 +276,7 @@ def _calls_in_words(trace: Trace, history: RunHistory | None) -> str:
 
 
 def _waits_for(trace: Trace) -> str:
-    """Return what the decision is about that a run waits for, in a few words."""
+    """Return the subject of the decision that a run waits for, in a few words."""
     names = [bar.name for bar in trace.bars if bar.status == "asking"]
     if not names:
         return "A plan" if trace.plan_asked is not None else "A call"
@@ -284,7 +284,9 @@ def _waits_for(trace: Trace) -> str:
 
 
 def _waits_since(trace: Trace) -> float | None:
-    """Return when the oldest open question of a run was asked, or None if another run asks it."""
+    """Return the time when the oldest open question of a run was asked, or None if another run asks
+    it.
+    """
     asked = [bar.asked for bar in trace.bars if bar.status == "asking" and bar.asked is not None]
     return min(asked, default=trace.plan_asked)
 
@@ -346,8 +348,8 @@ def _values_of_call(place: JSON, history: RunHistory) -> str:
 
 
 def _retry_point(history: RunHistory) -> int | None:
-    """Return the number of an event. A fork after this event repeats the first call that ran and
-    failed, including the question whether the call can run. Return None if there is no such call.
+    """Return the number of the event after which a fork repeats the first call that ran and failed,
+    including the question whether the call can run. Return None if no call ran and failed.
     """
     places = [error.get("place") for error in history.machine.errors]
     failed = {place for place in places if isinstance(place, int)}
@@ -563,8 +565,8 @@ def _whole(store: Store, run_id: str) -> KeptJournal:
 
 
 def _answered(about: JSONObject) -> JSON:
-    """Return the value of a call (`call_json`), or what its tool sent even though the call
-    failed.
+    """Return the value of a call, given its `call_json`. For a failed call, return the value that
+    its tool sent.
     """
     error = about.get("error")
     if isinstance(error, dict):
@@ -581,7 +583,7 @@ class Image:
 
     @property
     def is_small(self) -> bool:
-        """Whether the image is so narrow that a page enlarges it. Only PNG states the width at a
+        """True if the image is so narrow that a page enlarges it. Only PNG states the width at a
         fixed place.
         """
         return self.kind == "image/png" and int.from_bytes(self.data[16:20], "big") < _SMALL_IMAGE

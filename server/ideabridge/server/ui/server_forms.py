@@ -125,7 +125,7 @@ _FIELDS: Final = {
 _PLACED: Final = re.compile(
     rf"[^:]*: mcpServers\..+?\.(?P<key>{'|'.join(_FIELDS)})\b(?P<why>.*)", re.DOTALL
 )
-"""Matches a problem with an entry that names its place. What follows the key is the name of the
+"""Matches a problem with an entry that names its place. The text after the key is the name of the
 variable or header.
 """
 
@@ -261,7 +261,7 @@ class Written:
     """An entry that was written.
 
     Attributes:
-        text: a text for users that says what was written where.
+        text: a message for users about the entry and the file that it was written to.
         missing: the entry's command if this machine has no such program, and otherwise "".
     """
 
@@ -336,8 +336,8 @@ class ServerForms:
         return self._refused.keep(RefusedForm(form, session, time.monotonic()))
 
     def _filled_in(self, request: Request) -> FormFields:
-        """Return the form of a request. If it was refused before, it has the values that were typed
-        then and are not shown.
+        """Return the form of a request. If the form was refused before, fill in the values that
+        were typed then and that the page did not show again.
         """
         form = form_of(request)
         earlier = self._refused.find(form.get("refused"), visitor_of(request))
@@ -582,8 +582,8 @@ class ServerForms:
         return self._site.back(request, "/modules", told, kind="ask")
 
     async def change_asking(self, request: Request) -> Response:
-        """Make the calls of one tool ask a person, although its server says that the tool only
-        reads, or take this back.
+        """Let calls to a tool ask a person even though its server says that the tool only reads, or
+        undo this.
         """
         visitor = visitor_of(request)
         expect_manager(visitor)
@@ -824,7 +824,7 @@ class LatestChange:
 
     Attributes:
         id: the id of the change in the form that undoes it.
-        what: a text for users that describes the change.
+        what: a description of the change for users.
         at: the time of the change, in seconds since 1970.
     """
 
@@ -958,7 +958,7 @@ def _words_of(edit: RecordedEdit) -> str:
 
 
 def _back_line(edit: RecordedEdit) -> str:
-    """Return a sentence that says what undoing an edit restores."""
+    """Return a sentence about the entries that undoing an edit restores."""
     entries = [entry for edited in edit.files for entry in edited.entries]
     before = [name for edited in edit.files for name in entries_before(edited)]
     if len(entries) == 1 and edit.what.endswith(" was removed") and before:
@@ -993,7 +993,7 @@ def _staying_secrets(entry: JSONObject) -> list[str]:
 
 
 def _seal(adoption: Adoption) -> str:
-    """Return a text that identifies what the page shows about a server."""
+    """Return a hash of everything that the page shows about a server."""
     target = adoption.target
     replaced = target.servers.get(adoption.name)
     shown: JSON = [adoption.name, adoption.entry, str(adoption.file), str(target.file), replaced]

@@ -56,8 +56,8 @@ def ago(at: float | str | None, now: float) -> str:
 
 
 def age(at: float | str | None, now: float) -> Markup:
-    """Return the same text in an element whose text the script changes while the page is open. Its
-    tooltip is the exact time.
+    """Return the `age_text` of a moment in an element whose text a script updates while the page is
+    open. The tooltip of the element is the exact time.
     """
     if not at:
         return Markup()
@@ -149,8 +149,8 @@ def in_one_line(value: JSON, most: int = 120) -> str:
 
 
 def in_few_words(value: JSON, most: int = 80) -> str:
-    """Return a value on one line, cut after `most` characters. A list and an object are named, with
-    their length.
+    """Return a value on one line, cut after `most` characters. A list or an object is described by
+    its length instead.
     """
     if isinstance(value, list):
         return f"a list of {counted(len(value), 'item')}"
@@ -190,8 +190,10 @@ def breakable(text: str | Path) -> Markup:
 
 def coded(text: str) -> Markup:
     """Return a text that is `breakable`, with the parts between backticks, such as commands, shown
-    as code. A text with an odd number of backticks has no such parts, unless it was cut: then what
-    follows the last backtick is code.
+    as code.
+
+    If the number of backticks is odd, nothing is shown as code, unless the text was cut. In that
+    case, the text after the last backtick is code, too.
     """
     parts = text.split("`")
     if len(parts) % 2 == 0 and not text.endswith("…"):
@@ -296,7 +298,7 @@ def failure_reason(status: ModuleStatus) -> str:
 
 
 _NAMED_TOOLS: Final = 3
-"""Number of tools that the name of a run names."""
+"""Number of tools that stay in the name of a run when the name is cut."""
 
 _TOOLS: Final = re.compile(r"(?:program: )?[^\s+]+(?: \+ [^\s+]+)+")
 """A title that consists of the names of tools; see `title_of_tools`."""
@@ -323,7 +325,7 @@ def run_name(record: RunRecord) -> str:
 
 
 _PLAIN_WORD: Final = re.compile(r"[a-z]+(?=[\s,:])")
-"""Matches a word at the start of a text that is no path and no key of a file."""
+"""Matches a word at the start of a text that is neither a path nor a key of a file."""
 
 
 def capital(text: str) -> str:
@@ -350,12 +352,12 @@ def reason(text: str) -> Markup:
 
 
 def as_read_by(text: str, reader: str) -> str:
-    """Return `deciders_as_read_by` as a filter of templates."""
+    """Apply `deciders_as_read_by` as a filter of templates."""
     return deciders_as_read_by(reader, text)
 
 
 def answered(publication: Publication) -> str:
-    """Return a text about how a call to a published tool is answered."""
+    """Return words for the source of a published tool's answers."""
     if publication.answer == "recorded":
         return "the recording"
     if publication.answer == "solve" or publication.plan is None:
@@ -372,7 +374,7 @@ _MINDS: Final = {
 
 
 def answerer(mind: str) -> str:
-    """Return a text about who answers the Requests of a run, given the name of its mind."""
+    """Return words for the mind that answers the Requests of a run, given the name of the mind."""
     return _MINDS.get(mind, mind)
 
 

@@ -138,7 +138,7 @@ class SignInPages:
         return name
 
     async def show(self, request: Request) -> Response:
-        """Show how the visitor signs in or, after the sign-in, whether it succeeded."""
+        """Show how the visitor can sign in or, after an attempt, whether it succeeded."""
         name = self._expect_server(request)
         visitor = visitor_of(request)
         attempt = self._attempts.get((visitor.caller, name))
@@ -155,8 +155,8 @@ class SignInPages:
         )
 
     def _who_acts(self, name: str, visitor: Visitor) -> str:
-        """Return a sentence that says whose calls use the visitor's sign-in, or "" if ideabridge
-        has no users, so that all calls are the visitor's.
+        """Return a sentence about the people whose calls use the visitor's sign-in. Return "" if
+        ideabridge has no users, so that all calls are the visitor's.
         """
         if user_of(visitor.caller) is not None:
             return "Only your own calls use this sign-in."
@@ -224,7 +224,7 @@ class SignInPages:
             self._site.stir()
 
     def _problem(self, attempt: Attempt, error: Exception) -> str:
-        """Return a text for the visitor that says why an attempt has failed."""
+        """Return the reason why an attempt has failed, as text for the visitor."""
         known = _own_error(error)
         if known is not None:
             return str(known)

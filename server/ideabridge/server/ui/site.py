@@ -83,15 +83,15 @@ _LISTS: Final[dict[type[IdeabridgeError], PageLink]] = {
     UnknownToolError: PageLink("/modules", "All servers"),
     UnknownModuleError: PageLink("/modules", "All servers"),
 }
-"""The errors that mean that something does not exist, each with the list of what does."""
+"""The errors that mean that something does not exist, each with a link to the list of things that
+do.
+"""
 
 _UNKNOWN: Final = tuple(_LISTS)
 
 
 class _Noted:
-    """ASGI middleware that, before a page reads anything, notes the revision of what the page
-    shows.
-    """
+    """ASGI middleware that notes the revision of the site before a page reads anything."""
 
     def __init__(self, app: ASGIApp, revision: Callable[[], str]) -> None:
         self._app = app
@@ -216,8 +216,8 @@ class Site:
         return len(records)
 
     def revision(self) -> str:
-        """Return a text that changes whenever the store or the state of a server changes, or `stir`
-        is called.
+        """Return a string that changes whenever the store or the state of a server changes, or
+        `stir` is called.
         """
         states = [(status.name, status.state) for status in self.bridge.modules.statuses()]
         digest = hashlib.sha256(repr(states).encode()).hexdigest()[:12]
@@ -266,15 +266,15 @@ class Site:
             page: the path of the page after the prefix of this site.
             message: the message, or "".
             kind: `ask` if the message says that something still has to be done.
-            link: where the message leads, or None.
+            link: the page that the message links to, or None.
         """
         if message:
             visitor_of(request).notes.append(Note(kind, message, link))
         return RedirectResponse(f"{self.prefix}{page}", 303)
 
     def changing(self, work: Callable[[Request], Awaitable[Response]]) -> Handler:
-        """Return a handler for a form. If the work is refused, the visitor returns to the page of
-        the form, which says why.
+        """Return a handler for a form. If the work is refused, the handler redirects the visitor to
+        the page of the form, which shows the reason.
         """
 
         async def handle(request: Request) -> Response:
@@ -384,8 +384,8 @@ class Site:
     def refused(
         self, request: Request, status: int, title: str, why: str, way: PageLink = _HOME
     ) -> Response:
-        """Return a page that says why something is not shown, and leads elsewhere. Something that
-        is merely missing is not shown as an alarm.
+        """Return a page that explains why something is not shown, and that links to another page.
+        Something that is merely missing is not shown as an alarm.
         """
         is_missing = status == 404
         return self.page(

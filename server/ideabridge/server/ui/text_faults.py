@@ -1,4 +1,4 @@
-"""Faults: what is wrong with a text that a person wrote, with the line that it is about."""
+"""Faults: describes the faults in a text that a person wrote, with the line of each fault."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _LONGEST_SOURCE: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class TextFault:
-    """Something that is wrong with a text.
+    """A fault in a text.
 
     Attributes:
         where: the call, the output, or "" for the whole text.
-        message: what is wrong.
+        message: a description of the fault.
         line: the number of the line, from 1, or None if it is not known.
         source: the text of this line, or "".
     """

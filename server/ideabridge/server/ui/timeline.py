@@ -56,7 +56,7 @@ _ROUND_TIMES: Final = (
 _ORDER: Final = "its turn among calls that may change something"
 _SUCCESS: Final = "its success (_after)"
 _NOTES: Final = {_ORDER: ", which may change the same things", _SUCCESS: " to succeed (_after)"}
-"""What follows the name of a call that was waited for, unless its result was needed."""
+"""The text after the name of a call that was waited for, unless its result was needed."""
 
 _NOTICED: Final = 0.001
 """Minimum wait, in seconds, that gets a bar and an explanation."""
@@ -100,8 +100,8 @@ class Timeline:
         first: the position of the page's first row among the chosen rows.
         total: the number of chosen rows.
         most: the largest number of calls that ran at the same time.
-        density: for a run with more than one page, how many calls ran during each part of the run,
-            as (x, height) in per cent.
+        density: the number of calls that ran during each part of the run, as (x, height) in per
+            cent; empty if the run has only one page.
         seconds: the seconds that the run has taken so far.
         ticks: the texts of the equally spaced marks on the axis.
         breaks: the (left, width, seconds) of each idle stretch that is drawn shorter; left and
@@ -350,9 +350,11 @@ class Axis:
         return left, max(_NARROWEST, self.place(finish) - left)
 
     def ticks(self) -> list[str]:
-        """Return the times at five equally spaced places, counted from the beginning. If two times
-        have the same text, the later text is empty. So is a time within a stretch that is drawn
-        shorter, because the mark of the stretch says how long the stretch was.
+        """Return the times at five equally spaced places, counted from the beginning.
+
+        If two times have the same text, the later text is empty. The text of a time within a
+        stretch that is drawn shorter is empty, too, because the mark of the stretch says how long
+        the stretch was.
         """
         begun = self._points[0][0]
         breaks = self.breaks()
@@ -530,7 +532,8 @@ def _last(trace: Trace, before: Iterable[int], waiting: CallBar) -> int | None:
 
     finished = [(bar.finished, bar.number) for bar in bars if bar.finished]
     if waiting.started is None and waiting.asked is not None:
-        # The question is asked as soon as the values are known. What ended later did not delay it.
+        # The question is asked as soon as the values are known. A call that ended later did not
+        # delay the question.
         finished = [ended for ended in finished if ended[0] <= waiting.asked]
     if not finished:
         return None

@@ -53,8 +53,9 @@ class Trial:
 
 
 async def page_after(run: Run, form: FormFields, page: str, version: int | None = None) -> str:
-    """Return the path of the page that shows a run which a form has started: the page of the form.
-    A run that waits for a person is decided on its own page, to which a tool's page leads at once.
+    """Return the path of the page that shows a run after a form has started it. This is the page of
+    the form, unless a run that was started on a tool's own page waits for a person: then it is the
+    page of the run, where the person decides.
 
     Args:
         run: the run.

@@ -48,7 +48,9 @@ _PARTS: Final = ("env", "headers")
 """The keys in an entry that have a field for each of their members."""
 
 _KINDS: Final = ("command", "address")
-"""What a form says a server is: a command that starts it on this machine, or its address."""
+"""The kinds of servers in a form: a command that starts the server on this machine, or the address
+of the server.
+"""
 
 _PATTERNS: Final = ("allow", "deny")
 _NUMBERS: Final = ("timeout", "connect_timeout", "idle", "parallel")
@@ -325,7 +327,7 @@ def fields_of_entry(entry: JSONObject) -> ServerFields:
 
 
 def seal_of(entry: JSONObject) -> str:
-    """Return a text that identifies an entry."""
+    """Return a hash that identifies an entry."""
     return hashlib.sha256(encode(entry)).hexdigest()
 
 
@@ -353,7 +355,7 @@ _LABELS: Final = {
     "timeout": ("A call may take, in seconds", "Then the call fails."),
     "connect_timeout": ("Connecting may take, in seconds", "Then it is tried again."),
 }
-"""What people call the settings in the form, in the form's order, and what each setting means."""
+"""The label and the explanation of each setting in the form, in the form's order."""
 
 _CHOSEN: Final = {
     "eager": "with ideabridge",
@@ -361,10 +363,10 @@ _CHOSEN: Final = {
     "shared": "one process or connection",
     "session": "nothing: each session has its own",
 }
-"""What people call the values that can be chosen."""
+"""The labels of the values that can be chosen."""
 
 LABELS: Final = {_KEYS.get(name, name): label for name, (label, _) in _LABELS.items()}
-"""What people call settings, keyed by the setting's key."""
+"""The labels of settings, keyed by the setting's key."""
 
 
 def _key(name: str) -> str:
@@ -488,7 +490,7 @@ def _edited_members(
 
 
 def _lines(text: str) -> str:
-    """Return the lines of a text, stripped and without empty ones."""
+    """Return the lines of a text, stripped and without empty lines."""
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 
