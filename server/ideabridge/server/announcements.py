@@ -361,8 +361,9 @@ class Announcements:
 
     async def _announce_change(self, uri: str, module: str) -> None:
         """Announce a change to a module's resource to the clients that subscribe to this resource
-        or to a resource that contains it. A subscribed resource that belongs to a different module
-        does not count.
+        or to a resource that contains it.
+
+        A subscribed resource that belongs to a different module does not count.
         """
 
         def is_changed(named: str) -> bool:

@@ -112,8 +112,9 @@ def with_report(
     noted: Sequence[JSON],
     declared: bool = True,
 ) -> ToolAnswer:
-    """Add the assumptions of a run to its result, including those that someone approved. The
-    assumptions are added to the text, to `_meta` and to the structured content, but not to the
+    """Add the assumptions of a run to its result, including those that someone approved.
+
+    The assumptions are added to the text, to `_meta` and to the structured content, but not to the
     structured content of an error, which has a form of its own. The notes are added only to
     `_meta`.
 

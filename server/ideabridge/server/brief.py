@@ -321,8 +321,9 @@ _SINCE: Final = "; what is new since the previous turn"
 
 def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
     """Return a message without the lines that it already had in the previous turn, or None if
-    nothing has changed. The text about a state has one line per member, and the text about calls
-    has one line per call.
+    nothing has changed.
+
+    The text about a state has one line per member, and the text about calls has one line per call.
     """
     if message in before or not isinstance(message, dict):
         return None if message in before else message

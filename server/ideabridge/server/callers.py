@@ -98,8 +98,9 @@ def client_text(context: Context, mask: Callable[[str], str]) -> str:
 
 def client_key(context: Context) -> Hashable:
     """Return a key that identifies a client: its session or, over HTTP without sessions, its
-    connection. The user and the address are not enough, because all assistants on one machine share
-    them.
+    connection.
+
+    The user and the address are not enough, because all assistants on one machine share them.
     """
     http = context.request
     if not isinstance(http, Request):
@@ -214,9 +215,10 @@ class Credentials:
         )
 
     async def still_name(self, token: bytes, caller: str) -> bool:
-        """Return whether a token is still valid and still belongs to a caller. The scopes of the
-        token are not checked. Raises the same errors as `verify`, except for missing scopes and
-        other profiles.
+        """Return whether a token is still valid and still belongs to a caller.
+
+        The scopes of the token are not checked. Raises the same errors as `verify`, except for
+        missing scopes and other profiles.
         """
         try:
             access = await self.verify(token)
@@ -228,7 +230,9 @@ class Credentials:
 
     def restricted(self, caller: str, profile: str | None = None) -> str:
         """Return a caller that is restricted to a profile, and to the profile of the server if it
-        has one. If `profile` is None, only the profile of the server is applied.
+        has one.
+
+        If `profile` is None, only the profile of the server is applied.
 
         Raises:
             ProfileRefusedError: the caller or the server is restricted to a different profile.

@@ -269,9 +269,10 @@ class ToolCatalogue:
         self._visible = [tool for tool in self._exposed.values() if not tool.is_hidden]
 
     def _earlier_names(self, tools: list[Tool]) -> dict[ToolKey, str]:
-        """Return the name under which a host has seen each tool, keyed by `Tool.origin`. A tool
-        that the configuration renames gets its new name, and clients can go on using its earlier
-        name.
+        """Return the name under which a host has seen each tool, keyed by `Tool.origin`.
+
+        A tool that the configuration renames gets its new name, and clients can go on using its
+        earlier name.
         """
         names: dict[ToolKey, list[str]] = {}
         for name, origin in self._kept_names.items():
@@ -381,23 +382,26 @@ class ToolCatalogue:
     # -- looking up --------------------------------------------------------------------------------
 
     async def await_modules(self) -> None:
-        """If modules are exposed, wait until the tools of all exposed modules are known. The wait
-        ends at the latest `LIST_SECONDS` after the start, or at the first call.
+        """If modules are exposed, wait until the tools of all exposed modules are known.
+
+        The wait ends at the latest `LIST_SECONDS` after the start, or at the first call.
         """
         if self._expose_modules:
             await self.bridge.modules.known(max(0.0, self._patience - anyio.current_time()))
 
     def stop_waiting(self) -> None:
-        """Stop waiting for modules, so that lists are answered immediately from now on. A client
-        that has called a tool works with the tools that are known; SDKs list the tools after a call
-        in order to check its result.
+        """Stop waiting for modules, so that lists are answered immediately from now on.
+
+        A client that has called a tool works with the tools that are known; SDKs list the tools
+        after a call in order to check its result.
         """
         self._patience = -math.inf
 
     async def find(self, name: str, caller: str) -> ServedTool:
-        """Return an exposed tool, or a published idea given as NAME or NAME@VERSION. Wait for
-        modules that might have the tool. Own tools are not found here: the server looks them up
-        itself.
+        """Return an exposed tool, or a published idea given as NAME or NAME@VERSION.
+
+        Wait for modules that might have the tool. Own tools are not found here: the server looks
+        them up itself.
 
         Raises:
             UnknownToolError: the caller has no such tool. The message names similar ones.
@@ -436,15 +440,18 @@ class ToolCatalogue:
             pass
 
     def _may_come(self, name: str) -> bool:
-        """Return whether a module that is not connected yet might have the tool. If a connected
-        module lists the tool but the tool cannot be called, no other module is expected to have it,
-        unless some module used to have a tool with that name.
+        """Return whether a module that is not connected yet might have the tool.
+
+        If a connected module lists the tool but the tool cannot be called, no other module is
+        expected to have it, unless some module used to have a tool with that name.
         """
         return name in self._kept_names or self.bridge.offer.missing.why_refused(name) is None
 
     async def _await_tool(self, name: str, caller: str) -> None:
-        """Wait for the module that had the tool before. If no module had it, wait until some module
-        lists the tool or the tools of all modules are known.
+        """Wait for the module that had the tool before.
+
+        If no module had it, wait until some module lists the tool or the tools of all modules are
+        known.
         """
         modules = self.bridge.modules
         owner, _ = self._kept_names.get(name, (None, ""))
@@ -669,8 +676,9 @@ class ToolCatalogue:
         return sorted(listed, key=lambda publication: publication.name)
 
     def _is_listed(self, publication: Publication, caller: str) -> bool:
-        """Return whether a caller's list of tools contains a published idea. An idea that this
-        server cannot call is not listed; `search_tools` finds it and says why.
+        """Return whether a caller's list of tools contains a published idea.
+
+        An idea that this server cannot call is not listed; `search_tools` finds it and says why.
         """
         if not self._is_served(publication):
             return False

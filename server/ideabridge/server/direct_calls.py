@@ -143,9 +143,10 @@ class _Session:
 
 
 class WaitingCalls:
-    """The direct calls that became runs and whose results have not been returned yet. Each call is
-    stored as the setting `direct.RUN`, which holds the digest of the call, so that a repeated call
-    finds its run in another process, too.
+    """The direct calls that became runs and whose results have not been returned yet.
+
+    Each call is stored as the setting `direct.RUN`, which holds the digest of the call, so that a
+    repeated call finds its run in another process, too.
 
     Two calls are identical if their caller, client, HTTP session, tool and arguments are the same.
     A stdio session does not count: it ends when the host restarts, and the same call must not run a

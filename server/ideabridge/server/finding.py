@@ -61,8 +61,10 @@ class Finding:
         self._patience = anyio.current_time() + LIST_SECONDS
 
     async def search_tools(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
-        """Find tools by words, best match first. Each tool comes with its signature and a one-line
-        description; a tool that is named exactly is described in full.
+        """Find tools by words, best match first.
+
+        Each tool comes with its signature and a one-line description; a tool that is named exactly
+        is described in full.
 
         Until `LIST_SECONDS` after the start, the search waits for modules that are still connecting
         and whose tools are unknown, unless a known tool fits every word. If `module` names a
@@ -219,8 +221,9 @@ class Finding:
     def _ideas_for(
         self, questions: Sequence[str], most: int, caller: str
     ) -> dict[str, Publication]:
-        """Return at most `most` published ideas for each question that they fit, keyed by name. A
-        published idea counts as a tool even if the host does not list it.
+        """Return at most `most` published ideas for each question that they fit, keyed by name.
+
+        A published idea counts as a tool even if the host does not list it.
         """
         publications = self._bridge.store.publications
         ideas: dict[str, Publication] = {}

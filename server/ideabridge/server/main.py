@@ -61,8 +61,10 @@ def _run(words: list[str]) -> int:
 
 
 def _prepare_streams() -> None:
-    """Open the standard streams that the parent process closed. Make the output streams escape
-    characters that their encoding lacks, instead of raising an error.
+    """Open the standard streams that the parent process closed.
+
+    Make the output streams escape characters that their encoding lacks, instead of raising an
+    error.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:

@@ -133,8 +133,9 @@ class OwnHandlers:
         return await self._answered(run, arguments, request)
 
     async def _start_servers(self, plan: Plan, request: ToolRequest) -> None:
-        """If the client wants progress, start the servers of a plan and report their progress. The
-        servers start before the run begins. If this function waited for servers after that, it
+        """If the client wants progress, start the servers of a plan and report their progress.
+
+        The servers start before the run begins. If this function waited for servers after that, it
         would miss the progress that the run itself reports.
         """
         statuses = self._bridge.modules.statuses()

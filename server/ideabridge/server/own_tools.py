@@ -363,9 +363,10 @@ def own_tools(*, programs: bool, every: bool) -> tuple[dict[str, Any], ...]:
 
 
 def _without(tool: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """Return a tool without some of its parameters, and without bounds. The schema must still
-    accept the omitted parameters, because some hosts check calls against it. The bounds still
-    apply; an error states them.
+    """Return a tool without some of its parameters, and without bounds.
+
+    The schema must still accept the omitted parameters, because some hosts check calls against it.
+    The bounds still apply; an error states them.
     """
     schema = tool["inputSchema"]
     properties: dict[str, Any] = {}

@@ -151,9 +151,10 @@ class Reloading:
     async def _read_secret_states(
         self, configuration: Configuration
     ) -> dict[str, frozenset[SecretState]]:
-        """Return the states of the stored secrets that each server gets. If the secrets cannot be
-        read, return the previous states. A server that needs the secrets then reports the reason
-        when it starts.
+        """Return the states of the stored secrets that each server gets.
+
+        If the secrets cannot be read, return the previous states. A server that needs the secrets
+        then reports the reason when it starts.
         """
         try:
             return await anyio.to_thread.run_sync(
@@ -289,8 +290,10 @@ class Reloading:
 
     def _tool_files_of(self, file: str) -> _ToolStates:
         """Return the files that the tools in a tool file depend on: the file and the modules that
-        it imports from its folder. If the tool file could not be loaded, include every Python file
-        in the folder, because the tools might depend on any of them.
+        it imports from its folder.
+
+        If the tool file could not be loaded, include every Python file in the folder, because the
+        tools might depend on any of them.
         """
         folder = Path(file).resolve().parent
         files = {Path(file), *helpers_of(folder)}
@@ -352,8 +355,9 @@ class Reloading:
     async def _load_folder(
         self, read: Configuration, files: list[str]
     ) -> dict[str, Toolbox | ToolFileError]:
-        """Load the tool files in one folder in a thread, and wait at most `TOOL_FILE_SECONDS`. A
-        thread cannot be stopped, so a longer import continues, but its result is not used.
+        """Load the tool files in one folder in a thread, and wait at most `TOOL_FILE_SECONDS`.
+
+        A thread cannot be stopped, so a longer import continues, but its result is not used.
         """
         expected = [(file, read.digest_of(file)) for file in files]
         scope = anyio.CancelScope(deadline=anyio.current_time() + TOOL_FILE_SECONDS)

@@ -53,8 +53,9 @@ def published_page(
     caller: str,
     entry_of: Callable[[Publication], Entry | None],
 ) -> tuple[list[Entry], str | None]:
-    """Return one page of the ideas that a caller sees, and the cursor for the next page. `entry_of`
-    returns the entry for an idea, or None to leave it out.
+    """Return one page of the ideas that a caller sees, and the cursor for the next page.
+
+    `entry_of` returns the entry for an idea, or None to leave it out.
 
     Raises:
         MCPError: the cursor did not come from this list.

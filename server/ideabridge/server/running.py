@@ -158,8 +158,10 @@ async def _with_progress(
     wait: Callable[[], Awaitable[object]],
     connecting: Callable[[], Sequence[str]],
 ) -> None:
-    """Await `wait` for at most `seconds`. If the request wants progress notifications, send them
-    for every call, and while a call waits for a server to start.
+    """Await `wait` for at most `seconds`.
+
+    If the request wants progress notifications, send them for every call, and while a call waits
+    for a server to start.
 
     Args:
         run: the run that the request is about.
@@ -407,7 +409,9 @@ def _largest_part(run: Run) -> str:
 
 def _read_blocks(run: Run, blocks: Blocks) -> JSONObject:
     """Return the placeholders of the content blocks in the values that the last Solution read,
-    keyed by reference. The Request is text, so it contains only the sizes of these blocks.
+    keyed by reference.
+
+    The Request is text, so it contains only the sizes of these blocks.
     """
     read: JSONObject = {}
     for asking in run.open_requests():
@@ -573,8 +577,10 @@ class Running:
 
     def boundary(self, audience: str) -> RequestStateBoundary:
         """Return middleware that seals the state of requests that clients repeat, with a key that
-        all servers on a store share. A state, including any state of a module, is bound to its
-        caller, and is refused if another caller sends it.
+        all servers on a store share.
+
+        A state, including any state of a module, is bound to its caller, and is refused if another
+        caller sends it.
         """
         # Bind the state to the caller, because the SDK would bind it to a token that only its own
         # middleware records.

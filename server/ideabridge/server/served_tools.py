@@ -436,9 +436,10 @@ def _definition_of(
 
 
 def _in_era(result: ToolAnswer, request: ToolRequest) -> ToolAnswer:
-    """Return a module's result in the protocol version of a request. Up to 2025-11-25, structured
-    content must be an object. Structured content of any other type becomes text, unless a text
-    block already contains it.
+    """Return a module's result in the protocol version of a request.
+
+    Up to 2025-11-25, structured content must be an object. Structured content of any other type
+    becomes text, unless a text block already contains it.
     """
     structured = cast("JSON", result.get("structuredContent"))
     if "structuredContent" not in result or isinstance(structured, dict) or request.has_rounds:

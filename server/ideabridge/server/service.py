@@ -324,8 +324,9 @@ def _property_list(command: Sequence[str], folder: Path) -> bytes:
 
 
 def _variables() -> Mapping[str, str]:
-    """Return the variables that the service takes over from this command. A service manager would
-    set a short PATH without the programs that start servers.
+    """Return the variables that the service takes over from this command.
+
+    A service manager would set a short PATH without the programs that start servers.
     """
     names = ("PATH", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
     return {name: os.environ[name] for name in names if os.environ.get(name)}

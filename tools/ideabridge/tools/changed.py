@@ -92,8 +92,10 @@ def _unknown_parameter(name: str, names: ParameterNames) -> str | None:
 
 
 def _named_variable(value: JSON) -> str | None:
-    """Return why a default that contains `${VAR}` cannot be used, or None if it contains no such
-    text. The text would be sent unchanged, which is almost never intended.
+    """Return the reason why a default that contains `${VAR}` cannot be used, or None if it contains
+    no such text.
+
+    The text would be sent unchanged, which is almost never intended.
     """
     match = next(filter(None, map(_VARIABLE.search, strings_in(value))), None)
     if match is None:
@@ -105,7 +107,9 @@ def _named_variable(value: JSON) -> str | None:
 
 
 def _refused_default(tool: Tool, name: str, value: JSON) -> str | None:
-    """Return why the schema of a parameter refuses a default, or None if it accepts the default."""
+    """Return the reason why the schema of a parameter refuses a default, or None if it accepts the
+    default.
+    """
     schema: JSONObject = {
         keyword: tool.parameters[keyword]
         for keyword in ("$schema", "properties", "patternProperties", *DEFINITIONS)

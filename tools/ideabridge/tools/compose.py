@@ -518,8 +518,10 @@ def solution_schema(
     wraps: bool = True,
 ) -> JSONObject:
     """Return the schema that a Solution must satisfy: `{"calls": [...], "output": ... or null}`, in
-    this order. If `program` is set, a Solution can also be `{"program": TEXT}`, but it cannot have
-    calls and a program at the same time.
+    this order.
+
+    If `program` is set, a Solution can also be `{"program": TEXT}`, but it cannot have calls and a
+    program at the same time.
 
     Args:
         tools: the tools that can be called, in the order in which they are shown. If there are no
@@ -768,8 +770,9 @@ def _inside(schema: JSONObject) -> tuple[list[str], bool]:
 
 
 def _description(tool: Tool) -> str:
-    """Return a description of what the tool does and of the shape of its result. The shape is
-    included because a plan refers to parts of results that do not exist yet.
+    """Return a description of what the tool does and of the shape of its result.
+
+    The shape is included because a plan refers to parts of results that do not exist yet.
     """
     result = _shape(tool.output, tool.output, 2) if tool.output is not None else ""
     if not result or result == "any value":

@@ -90,7 +90,7 @@ class SolutionSchema:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the schema describes the calls and the output of a Solution."""
+        """True if the schema describes the calls and the output of a Solution."""
         listed = object_or_empty(self.properties.get("calls"))
         if listed.get("type") != "array" or "output" not in self.properties:
             return False

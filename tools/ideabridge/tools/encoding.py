@@ -71,9 +71,10 @@ _LONG: Final = b"0" * 19
 
 
 def encode(value: JSON) -> bytes:
-    """Return the bytes of a JSON value from `decode` or `normalise`, which check values. Equal
-    values can have different bytes: the order of keys is preserved, and 1 and 1.0 differ. This
-    function must be fast, because it is called very often.
+    """Return the bytes of a JSON value from `decode` or `normalise`, which check values.
+
+    Equal values can have different bytes: the order of keys is preserved, and 1 and 1.0 differ.
+    This function must be fast, because it is called very often.
 
     Raises:
         InvalidJSONError: the value is not JSON.
@@ -410,8 +411,10 @@ _TOO_LARGE: Final = 10**_DIGITS
 
 
 def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) -> JSON:
-    """Return a new JSON value equal to `value`. Tuples become arrays. No other value is converted,
-    because a silent conversion of models, dates or sets would make different values equal.
+    """Return a new JSON value equal to `value`.
+
+    Tuples become arrays. No other value is converted, because a silent conversion of models, dates
+    or sets would make different values equal.
 
     Raises:
         InvalidJSONError: a part is not JSON; the message names the path.

@@ -96,7 +96,9 @@ class ActivityError(IdeabridgeError):
 
 class UnknownEffectError(ActivityError):
     """Raised by an activity that cannot know whether its action took effect, for example because a
-    request was not answered. The call then ends with an unknown outcome, as after a crash.
+    request was not answered.
+
+    The call then ends with an unknown outcome, as after a crash.
     """
 
     outcome = "unknown"

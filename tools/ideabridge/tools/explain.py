@@ -1,5 +1,6 @@
-"""Explain: explains why a value does not satisfy a schema. The explanation contains the place, the
-value found there, and what the schema expects.
+"""Explain: explains why a value does not satisfy a schema.
+
+The explanation contains the place, the value found there, and what the schema expects.
 
 jsonschema-rs decides whether a value satisfies a schema. If it does not, jsonschema finds the
 errors, and this file describes them in words. Schemas and values come from outside, so some of

@@ -160,8 +160,9 @@ def _written(match: re.Match[str]) -> str:
 
 
 def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -> Iterator[str]:
-    """Wrap a one-line visible text into lines of at most `width` columns. The first line begins
-    with `first`, and every other line with `further`.
+    """Wrap a one-line visible text into lines of at most `width` columns.
+
+    The first line begins with `first`, and every other line with `further`.
 
     If the terminal itself wrapped a longer line, the rest would start at the left edge, and could
     be mistaken for a line from this program.
@@ -289,8 +290,9 @@ _LOOKS: Final = str.maketrans({"1": "l", "i": "l", "|": "l", "0": "o"})
 
 @lru_cache(maxsize=16_384)
 def skeleton(name: str) -> str:
-    """Return a form of a name that is equal for all names that look alike. Case, width, script,
-    marks, hidden characters and similar shapes (`l`, `i` and `1`) are ignored.
+    """Return a form of a name that is equal for all names that look alike.
+
+    Case, width, script, marks, hidden characters and similar shapes (`l`, `i` and `1`) are ignored.
     """
     plain = name if name.isascii() else _in_ascii(name)
     return plain.casefold().translate(_LOOKS).replace("rn", "m").replace("vv", "w")

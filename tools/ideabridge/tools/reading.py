@@ -22,6 +22,7 @@ _AS_TEXT: Final = "the solution was given as JSON text; write the object itself"
 @dataclass(frozen=True, slots=True)
 class Solution:
     """The answer to a Request, without members that do not affect the calls and the output.
+
     `read_as` reads a Solution from an idea, or from the result of `read_solution`.
 
     Attributes:

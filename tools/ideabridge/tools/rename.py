@@ -1,6 +1,7 @@
-"""Rename: handles the names of parameters. Parameters and meta-properties share the object of a
-call, so parameters whose names collide with a meta-property are renamed, and wrong names are
-reported.
+"""Rename: handles the names of parameters.
+
+Parameters and meta-properties share the object of a call, so parameters whose names collide with a
+meta-property are renamed, and wrong names are reported.
 """
 
 from __future__ import annotations

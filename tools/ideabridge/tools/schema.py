@@ -408,8 +408,8 @@ class Validator:
             return False
 
     def check_unless_costly(self, value: JSON, *, briefly: bool = False) -> bool:
-        """Like `check`, with the same errors, and return True. If the check is costly, do nothing
-        and return False.
+        """Check a value as `check` does, with the same errors, and return True. If the check is
+        costly, do nothing and return False.
         """
         if self.is_costly(value):
             return False
@@ -424,9 +424,10 @@ class Validator:
         return True
 
     def check(self, value: JSON, *, briefly: bool = False) -> None:
-        """Check that the value satisfies the schema. A costly check blocks for at most a second. If
-        `briefly` is set, the error omits the reasons for a mismatch, because it takes far longer to
-        find them than to check the value.
+        """Check that the value satisfies the schema.
+
+        A costly check blocks for at most a second. If `briefly` is set, the error omits the reasons
+        for a mismatch, because it takes far longer to find them than to check the value.
 
         Raises:
             ValueMismatchError: the value does not satisfy the schema; the message lists the first
@@ -445,8 +446,8 @@ class Validator:
         raise self._mismatch(self._why(normalise(value, what=self.what)))
 
     async def check_apart(self, value: JSON) -> None:
-        """Like `check`, but without blocking: a costly check runs in a worker for at most
-        `worker.MOST_SECONDS`.
+        """Check a value as `check` does, but without blocking: a costly check runs in a worker for
+        at most `worker.MOST_SECONDS`.
 
         Raises the same errors as `check`, and WorkerError if no worker can check the value.
         """
@@ -710,8 +711,10 @@ def _references(schema: JSONObject) -> Iterator[tuple[Place, str, str]]:
 
 
 def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int, int, bool]:
-    """Return the weight and the steps of a schema, and whether it is recursive. Refuse a schema
-    that becomes too large or too deep once its local references are replaced with their targets.
+    """Return the weight and the steps of a schema, and whether it is recursive.
+
+    Refuse a schema that becomes too large or too deep once its local references are replaced with
+    their targets.
 
     The steps are an upper bound on the number of keywords that apply to any one part of a value:
     only one of the property schemas applies to a part, but all other schemas do. The weight is the

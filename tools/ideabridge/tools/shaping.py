@@ -93,8 +93,9 @@ class Budget:
 
 
 class _Bounded(_Interpreter):
-    """Visits nodes as jmespath does, and counts the results of each node. The counting is necessary
-    because each `[@,@][]` in a query doubles a list.
+    """Visits nodes as jmespath does, and counts the results of each node.
+
+    The counting is necessary because each `[@,@][]` in a query doubles a list.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -247,8 +248,10 @@ def search(text: str, data: JSON, *, what: str) -> JSON:
 def _searches(
     text: str, values: Iterable[JSON], what: str, budget: Budget, *, only_truth: bool = False
 ) -> Iterator[JSON]:
-    """Yield the result of `search` for each of `values`. If `only_truth` is set, yield whether the
-    result counts as true (see `_holds`) instead of the result.
+    """Yield the result of `search` for each of `values`.
+
+    If `only_truth` is set, yield whether the result counts as true (see `_holds`) instead of the
+    result.
     """
     if len(text) > MAX_QUERY:
         raise ActivityError(

@@ -218,6 +218,7 @@ def load_tool_files_anew(
     seconds: float = 0.0,
 ) -> dict[str, Toolbox | ToolFileError]:
     """Run files from one folder again, together with the modules that they import from this folder.
+
     A file that fails does not change the others. If all files fail, the modules in the folder stay
     as they were.
 

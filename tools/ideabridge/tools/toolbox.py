@@ -228,8 +228,10 @@ class Toolbox:
         self._handlers.update(other.handlers)
 
     def become(self, other: Toolbox) -> None:
-        """Replace everything in this toolbox with the contents of `other`. All code that holds this
-        toolbox sees the new tools, but running calls keep their activities.
+        """Replace everything in this toolbox with the contents of `other`.
+
+        All code that holds this toolbox sees the new tools, but running calls keep their
+        activities.
         """
         self._tools = dict(other.tools)
         self._activities = dict(other.activities)

@@ -75,9 +75,10 @@ def whole_document() -> dict[str, None]:
 
 @cache
 def _reader(expected: Any) -> _Read:
-    """Return a function that reads a field of the type `expected`. The type can be JSON, a type of
-    JSON values, a tuple or mapping of these, a dataclass, or a union of one of these types and
-    None.
+    """Return a function that reads a field of the type `expected`.
+
+    The type can be JSON, a type of JSON values, a tuple or mapping of these, a dataclass, or a
+    union of one of these types and None.
     """
     if expected is Any:
         return lambda value: value

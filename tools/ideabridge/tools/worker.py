@@ -313,7 +313,9 @@ class Workers:
                     raise
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
-        """Like `run`, with the same errors, but block for at most `seconds`."""
+        """Return the result of a job as `run` does, with the same errors, but block for at most
+        `seconds`.
+        """
         while True:
             try:
                 job_at_work = _Job(self._take(BLOCKED_START_SECONDS))

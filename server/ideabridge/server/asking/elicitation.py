@@ -89,7 +89,9 @@ _ONCE: Final = "choices"
 
 class Deciding:
     """Determines, for each session, whether a person or the assistant decides about the session's
-    runs. `changed` is called when the tools offered to a session change.
+    runs.
+
+    `changed` is called when the tools offered to a session change.
     """
 
     def __init__(self, bridge: Bridge, commands: Commands) -> None:
@@ -248,8 +250,10 @@ class Deciding:
         return self.by_person(run, request) or BY_ASSISTANT.format(self.commands_of(request).places)
 
     def commands_of(self, request: ToolRequest) -> Commands:
-        """Return the commands that a message to a caller can contain. If the caller is a named
-        user, who might be on another machine, the commands omit the server's folders.
+        """Return the commands that a message to a caller can contain.
+
+        If the caller is a named user, who might be on another machine, the commands omit the
+        server's folders.
         """
         if user_of(request.caller) is None:
             return self.commands

@@ -122,8 +122,9 @@ the decision `approve`."""
 
 def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
     """Return the fields of a form: either the fields of a module's question, marked as the
-    module's, or the fields for a decision. If the call is not shown in full, the form only lets a
-    person refuse it.
+    module's, or the fields for a decision.
+
+    If the call is not shown in full, the form only lets a person refuse it.
     """
     if request.inquiry is not None:
         return _of_module(request.inquiry)
@@ -229,8 +230,9 @@ def _of_module(question: Inquiry) -> types.ElicitRequestedSchema:
 
 def _cleaned(field: Mapping[str, Any], module: str) -> dict[str, Any]:
     """Return a schema in which all text is visible and the choice titles are marked as the
-    module's. Field names and the choices themselves stay unchanged; they were checked when the
-    module asked.
+    module's.
+
+    Field names and the choices themselves stay unchanged; they were checked when the module asked.
     """
     cleaned = dict(field)
     for key, value in field.items():
@@ -418,8 +420,10 @@ def _words_of_module(question: Inquiry) -> Iterator[str]:
 
 
 def _reasons(text: str) -> Iterator[str]:
-    """Return the reasons for the question, one per line. Line breaks within a reason are made
-    visible, so that one reason cannot look like several reasons.
+    """Return the reasons for the question, one per line.
+
+    Line breaks within a reason are made visible, so that one reason cannot look like several
+    reasons.
     """
     first, *more_lines = text[: FORM.reasons].split("\n")
     yield f"Why it asks: {visible(first)}"

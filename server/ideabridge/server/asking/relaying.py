@@ -211,8 +211,10 @@ class RelayedClient:
 
 
 class _ParkedCall:
-    """A call to a module of the handshake era for a client of 2026-07-28. A question of the module
-    waits until the client repeats its request. The parked call acts as the module's `DirectClient`.
+    """A call to a module of the handshake era for a client of 2026-07-28.
+
+    A question of the module waits until the client repeats its request. The parked call acts as the
+    module's `DirectClient`.
     """
 
     takes_rounds = False

@@ -78,8 +78,10 @@ class SampleError(IdeabridgeError):
 
 
 def _is_refusal(error: MCPError) -> bool:
-    """Return whether the person at the client refused. The specification defines a code for this,
-    but hosts use other codes, so the words of the message count, too.
+    """Return whether the person at the client refused.
+
+    The specification defines a code for this, but hosts use other codes, so the words of the
+    message count, too.
     """
     return error.error.code == _REJECTED or _REFUSAL.search(error.error.message) is not None
 

@@ -175,8 +175,9 @@ class BrowserPerson:
         return self._back
 
     def paste(self, address: str) -> None:
-        """Accept the address to which a person's browser on another machine was redirected. The
-        address counts only if it contains the state of this sign-in.
+        """Accept the address to which a person's browser on another machine was redirected.
+
+        The address counts only if it contains the state of this sign-in.
 
         Raises:
             SignInError: the address is not the answer to this sign-in.
@@ -255,8 +256,9 @@ class PastingPerson:
 async def browser_person(
     redirect_uri: str | None, show: Callable[[str], None], *, opens: bool = True
 ) -> AsyncGenerator[BrowserPerson]:
-    """Yield a person whose browser is redirected to a port of this machine. The port listens until
-    the block ends. For the arguments, see `BrowserPerson`.
+    """Yield a person whose browser is redirected to a port of this machine.
+
+    The port listens until the block ends. For the arguments, see `BrowserPerson`.
 
     Raises:
         SignInError: the port of `redirect_uri` is not free.

@@ -34,8 +34,9 @@ _DELAY_SECONDS: Final = 0.5
 
 
 class Connecting:
-    """Shows which modules are connecting, from before the SDK is imported until `wait` returns. At
-    a terminal, the last line counts the seconds and disappears at the end. Without a terminal, a
+    """Shows which modules are connecting, from before the SDK is imported until `wait` returns.
+
+    At a terminal, the last line counts the seconds and disappears at the end. Without a terminal, a
     single line appears on standard error.
 
     Args:

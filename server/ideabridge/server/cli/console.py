@@ -137,8 +137,9 @@ def terminal_width(*, of_errors: bool = False) -> int | None:
 
 
 def fit(text: str, indent: int | None = None) -> str:
-    """Wrap a line if standard output is a terminal. Continuation lines begin with `indent` spaces
-    or, without it, with as many as the line itself.
+    """Wrap a line if standard output is a terminal.
+
+    Continuation lines begin with `indent` spaces or, without it, with as many as the line itself.
     """
     if not sys.stdout.isatty():
         return text
@@ -152,9 +153,11 @@ _FILLER: Final = "\ue000"
 
 
 def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> list[str]:
-    """Split text into lines of at most `width` columns. The first line begins with `first`, and the
-    other lines begin with `further`. Longer lines are not left to the terminal: if it broke them,
-    the author of the text could make the rest of a line look like a line that ideabridge wrote.
+    """Split text into lines of at most `width` columns.
+
+    The first line begins with `first`, and the other lines begin with `further`. Longer lines are
+    not left to the terminal: if it broke them, the author of the text could make the rest of a line
+    look like a line that ideabridge wrote.
     """
     import textwrap
     from unicodedata import east_asian_width

@@ -105,6 +105,7 @@ def read_text(place: str, label: str) -> str:
 
 def read_bytes(place: str, label: str, *, follow: bool = True) -> bytes:
     """Read a text file, or standard input if `place` is `-`, as UTF-8 without a byte order mark.
+
     UTF-16, which some Windows programs write, is converted. Error messages begin with `label`.
 
     A symbolic link is followed only if a person gave the path (`follow`).
@@ -202,8 +203,9 @@ def expect_parameters(arguments: JSONObject, schema: JSONObject, taker: str) -> 
 
 
 def inputs_taken(bridge: Bridge, plan: Plan) -> Collection[str] | None:
-    """Return the members of the input that a plan reads, or None if it might read any of them. A
-    plan with a latent call might read any member, because a mind sees the whole input.
+    """Return the members of the input that a plan reads, or None if it might read any of them.
+
+    A plan with a latent call might read any member, because a mind sees the whole input.
     """
     from ideabridge.bridge.context.written_call import written_calls
     from ideabridge.bridge.offer.plan_tools import PlanTools
@@ -252,8 +254,9 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 
 async def _choose(prompt: str, choices: tuple[str, ...], help: str) -> tuple[str, str | None]:  # noqa: A002
     """Return the choice that the person types, with the text after the choice, or ("", None) at the
-    end of input. A choice is typed as a word or as its first letter. Any other input is answered
-    with `help`.
+    end of input.
+
+    A choice is typed as a word or as its first letter. Any other input is answered with `help`.
     """
     await let_read()
     while True:
@@ -427,8 +430,9 @@ def _value(text: str, field: JSONObject) -> JSON:
 
 
 async def ask_all(run: Run) -> None:
-    """Ask the person about every pending approval of a run, and submit the decisions. Withdraw a
-    question that is settled without the person, for example because its time is up.
+    """Ask the person about every pending approval of a run, and submit the decisions.
+
+    Withdraw a question that is settled without the person, for example because its time is up.
     """
     for request in run.pending():
         await _settle(run, request)

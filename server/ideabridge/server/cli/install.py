@@ -115,8 +115,9 @@ class _Entry:
 
 
 def _service_entry(host: Host, file: HostFile, environment: HostEnvironment) -> _Entry:
-    """Return the entry that connects a host to the user's service. A project's entry leads to the
-    workspace of its folder, which this function registers.
+    """Return the entry that connects a host to the user's service.
+
+    A project's entry leads to the workspace of its folder, which this function registers.
 
     Raises:
         UsageError: ideabridge does not know which format the host uses for such an entry.

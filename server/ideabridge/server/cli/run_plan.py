@@ -250,8 +250,9 @@ async def _publish_unrun(
 
 
 def _print_rehearsal(rehearsal: JSONObject, drawing: str | None, options: Options) -> None:
-    """Print a dry run, a drawing, or both: at a terminal as text, and otherwise as JSON. A drawing
-    without a dry run is always text unless `--json` is set.
+    """Print a dry run, a drawing, or both: at a terminal as text, and otherwise as JSON.
+
+    A drawing without a dry run is always text unless `--json` is set.
     """
     both = rehearsal if drawing is None else {**rehearsal, "drawing": drawing}
     if options.json:

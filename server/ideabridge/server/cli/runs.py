@@ -434,8 +434,9 @@ def _lineage_lines(lineage: JSONObject) -> Iterator[str]:
 
 
 def _related(value: JSON) -> str:
-    """Describe an idea or another run that is related to a run. Another run is described with its
-    status, or with the event after which it was forked.
+    """Describe an idea or another run that is related to a run.
+
+    Another run is described with its status, or with the event after which it was forked.
     """
     if not isinstance(value, dict):
         text = str(value)

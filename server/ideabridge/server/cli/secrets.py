@@ -247,8 +247,10 @@ def _configuration(owner: SecretOwner) -> Configuration:
 
 
 def _listed_configuration(owner: SecretOwner) -> Configuration:
-    """Read a configuration for the list. If the configuration cannot be read, report the error and
-    return an empty one, so that only stored secrets are listed.
+    """Read a configuration for the list.
+
+    If the configuration cannot be read, report the error and return an empty one, so that only
+    stored secrets are listed.
     """
     from ideabridge.bridge.configuration import Configuration, ConfigurationError
 

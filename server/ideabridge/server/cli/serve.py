@@ -289,9 +289,10 @@ async def show_ui(
 
 
 def _workspaces(options: Options, model: str | None) -> WorkspaceSource:
-    """Return the source from which the service gets its workspaces. The options on the command line
-    apply to every workspace, except `--config`: every workspace uses the user's own configuration
-    anyway.
+    """Return the source from which the service gets its workspaces.
+
+    The options on the command line apply to every workspace, except `--config`: every workspace
+    uses the user's own configuration anyway.
     """
     from ideabridge.server.serve import WorkspaceSource
     from ideabridge.server.workspaces import registered_workspaces, workspace_folder
@@ -325,8 +326,10 @@ def _read_again(options: Options) -> Configuration:
 
 
 def _print_link(options: Options, host: str, port: int) -> None:
-    """Print a link to another server's page. The link goes to standard output even if standard
-    output is not a terminal, because the person asked for the link.
+    """Print a link to another server's page.
+
+    The link goes to standard output even if standard output is not a terminal, because the person
+    asked for the link.
     """
     from ideabridge.server.cli.stores import open_store
     from ideabridge.server.serve import link_to
@@ -339,6 +342,7 @@ def _print_link(options: Options, host: str, port: int) -> None:
 
 def _open_page(ready: Ready, *, opens: bool) -> None:
     """Open the page in a browser, signed in as the owner, and print the owner's link at a terminal.
+
     If standard output is not a terminal, it might be a log, where a secret link does not belong. In
     that case, print only the address on standard output, and the command that creates a link on
     standard error.
@@ -465,8 +469,10 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
 
 
 def _tell_owner(link: OwnerLink, *, as_command: bool) -> None:
-    """Tell the owner how to sign in. The link is a secret, and could end up in a log if there is no
-    terminal. In that case, or with `as_command`, name the command that prints a link instead.
+    """Tell the owner how to sign in.
+
+    The link is a secret, and could end up in a log if there is no terminal. In that case, or with
+    `as_command`, name the command that prints a link instead.
     """
     if at_terminal():
         say(f"{_OWNER_LINK}:")
@@ -477,8 +483,10 @@ def _tell_owner(link: OwnerLink, *, as_command: bool) -> None:
 
 
 def _status_printer(configuration: Configuration) -> Callable[[ModuleStatus], None]:
-    """Return the function that reports the states of servers. The function skips servers with
-    unusable entries, because these were reported when the configuration was read.
+    """Return the function that reports the states of servers.
+
+    The function skips servers with unusable entries, because these were reported when the
+    configuration was read.
     """
     print_status = _print_status if at_terminal() else _print_unusable
 

@@ -241,8 +241,10 @@ def _say_result(
     was_asked: bool,
     move: bool,
 ) -> None:
-    """Report what was found and what was done. If a person was asked, the servers are not listed
-    again, because the question has already listed them.
+    """Report what was found and what was done.
+
+    If a person was asked, the servers are not listed again, because the question has already listed
+    them.
     """
     from ideabridge.server.hosts.importing import undone_as
 

@@ -95,8 +95,9 @@ async def log_in(
 
 
 def _subject(user: str | None) -> str:
-    """Return the beginning of a sentence about a sign-in. The text names the user, unless the
-    sign-in belongs to the person who starts ideabridge.
+    """Return the beginning of a sentence about a sign-in.
+
+    The text names the user, unless the sign-in belongs to the person who starts ideabridge.
     """
     if user is None:
         return ""

@@ -115,8 +115,10 @@ async def _set_up(options: Options, plan: SetupPlan, choice: Choice, *, asks: bo
 
 
 async def _leave_unchanged(options: Options, plan: SetupPlan, *, asks: bool, dry_run: bool) -> int:
-    """Report the reason why nothing was changed. If everything is already set up, offer to import
-    the histories that have not been read yet. Return the exit code.
+    """Report the reason why nothing was changed.
+
+    If everything is already set up, offer to import the histories that have not been read yet.
+    Return the exit code.
     """
     from ideabridge.server.cli.first_tools import offer_histories
     from ideabridge.server.setup.record import new_record

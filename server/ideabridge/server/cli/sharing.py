@@ -214,9 +214,10 @@ def _text(document: JSONObject) -> str:
 
 
 def write_text(path: Path, text: str, option: str = "", *, named: bool = True) -> None:
-    """Write a file completely or not at all, readable only by its owner. Symbolic links are never
-    followed: otherwise, the folder's owner could make this process overwrite another file on this
-    machine.
+    """Write a file completely or not at all, readable only by its owner.
+
+    Symbolic links are never followed: otherwise, the folder's owner could make this process
+    overwrite another file on this machine.
 
     `named` means that a person typed this path, so it can be a device or a pipe. Error messages
     begin with `option`.
@@ -374,8 +375,10 @@ async def import_ideas(
 def say_all_saved(
     saved: list[tuple[str, SavedIdea]], missing: list[str], *, with_files: bool
 ) -> None:
-    """Report the outcome for each saved idea, and the servers and tools that are missing. `saved`
-    contains each idea with its file. If `with_files` is true, each line begins with the file.
+    """Report the outcome for each saved idea, and the servers and tools that are missing.
+
+    `saved` contains each idea with its file. If `with_files` is true, each line begins with the
+    file.
     """
     for file, idea in saved:
         _say_saved(f"{visible(file)}: " if with_files else "", idea)

@@ -101,8 +101,10 @@ _MOST_NAMED: Final = 5
 
 
 def resolve_run(store: Store, text: str) -> RunRecord:
-    """Return the run with this id or id prefix. `last` means the newest run that is not of kind
-    `session`. `RUN:FIRST-LAST` turns these calls of a run into a run of their own.
+    """Return the run with this id or id prefix.
+
+    `last` means the newest run that is not of kind `session`. `RUN:FIRST-LAST` turns these calls of
+    a run into a run of their own.
 
     Raises:
         UnknownRunError: no run matches.

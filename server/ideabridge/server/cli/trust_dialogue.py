@@ -52,6 +52,7 @@ def ask(
     named: frozenset[str] | None = None,
 ) -> bool:
     """Ask the person at the terminal whether to trust a project file and which files are only data.
+
     If the answer is yes, store it. If the file was trusted before, show only the changes since
     then.
 
@@ -193,8 +194,9 @@ def _print(
     width: int | None,
     head: str = "",
 ) -> None:
-    """Print the effects of a project file, wrapped to `width` columns. If `width` is None, each
-    effect takes one line. `head` replaces the first line.
+    """Print the effects of a project file, wrapped to `width` columns.
+
+    If `width` is None, each effect takes one line. `head` replaces the first line.
     """
     files = list(standing.found.covered(confirmed))
     covered = joined(files, _SHOWN_FILES)

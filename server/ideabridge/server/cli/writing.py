@@ -202,8 +202,10 @@ async def _save_all(
 
 
 def _in_order(read: list[_Read]) -> list[_Read]:
-    """Sort the ideas so that each idea comes after the ideas that it calls. Ideas that call one
-    another in a circle stay in the order of their files, and are refused when they are saved.
+    """Sort the ideas so that each idea comes after the ideas that it calls.
+
+    Ideas that call one another in a circle stay in the order of their files, and are refused when
+    they are saved.
     """
     by_name = {idea.name: idea for idea in read if idea.name}
     begun: set[str] = set()

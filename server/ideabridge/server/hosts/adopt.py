@@ -223,8 +223,10 @@ def find_servers(
     replaces: bool = False,
     only: Iterable[str] = (),
 ) -> FoundServers:
-    """Return every server of the host. A file that cannot be read does not affect the other files,
-    and an entry that cannot be translated does not affect the other entries.
+    """Return every server of the host.
+
+    A file that cannot be read does not affect the other files, and an entry that cannot be
+    translated does not affect the other entries.
 
     Args:
         host: the host.
@@ -563,8 +565,9 @@ def _without_secrets(adoption: Adoption, recognised: RecognisedSecrets) -> Adopt
 
 
 def store_secrets(adoption: Adoption) -> list[str]:
-    """Store the secrets of an adopted server for the configuration that receives it. Return, for
-    each secret, a phrase that tells users where the secret is stored.
+    """Store the secrets of an adopted server for the configuration that receives it.
+
+    Return, for each secret, a phrase that tells users where the secret is stored.
 
     Raises:
         StoredSecretError: a secret cannot be stored.

@@ -330,9 +330,10 @@ def plan_change(
     typed: JSONObject,
     chosen: Mapping[str, bool] = _NOTHING_CHOSEN,
 ) -> PlannedEntry:
-    """Check an entry that replaces the entry with this name, and name its new secrets. A value that
-    is already in the file stays as it is, unless a repository can contain the file. The check
-    changes nothing.
+    """Check an entry that replaces the entry with this name, and name its new secrets.
+
+    A value that is already in the file stays as it is, unless a repository can contain the file.
+    The check changes nothing.
 
     Args:
         file: the file that has the entry.
@@ -386,8 +387,10 @@ def _without_secrets(
 
 def carry_secrets(file: EntryFile, name: str, before: JSONObject, after: JSONObject) -> None:
     """Let a changed entry use the stored secrets that it could use before the change and that it
-    still names. Call this only for a change that a person has reviewed, because the entry might
-    send the secrets elsewhere.
+    still names.
+
+    Call this only for a change that a person has reviewed, because the entry might send the secrets
+    elsewhere.
 
     Raises:
         ConfigurationError: the new entry cannot be used.

@@ -105,8 +105,10 @@ class HostFile:
     new_content: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
     def scope_in(self, project: Path) -> Scope:
-        """Return the scope that says who decides about the servers in the file. A repository can
-        contain any file in the project's folder, even a file that the host keeps for one user.
+        """Return the scope that says who decides about the servers in the file.
+
+        A repository can contain any file in the project's folder, even a file that the host keeps
+        for one user.
         """
         if self.scope == "local" and self.path.is_relative_to(project):
             return "project"

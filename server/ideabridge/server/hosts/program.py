@@ -1,5 +1,7 @@
-"""Program: returns the command with which a host starts ideabridge. The command still works after
-this machine's caches are emptied, and on other machines whose users share the host's file.
+"""Program: returns the command with which a host starts ideabridge.
+
+The command still works after this machine's caches are emptied, and on other machines whose users
+share the host's file.
 """
 
 from __future__ import annotations

@@ -272,8 +272,10 @@ def _blocks(text: str, start: re.Pattern[str]) -> list[str]:
 
 
 def salvage_yaml(text: str) -> JSONObject:
-    """Return the members of a YAML text, each read separately. If a member cannot be read, its
-    items are read separately, and those that cannot be read become `PartialObject`s.
+    """Return the members of a YAML text, each read separately.
+
+    If a member cannot be read, its items are read separately, and those that cannot be read become
+    `PartialObject`s.
     """
     result: JSONObject = {}
     blocks = _blocks(text, _MEMBER)[:_MAX_MEMBERS]

@@ -1,4 +1,5 @@
 """Table: describes where each host lists its MCP servers, and in which form (`docs/hosts.md`).
+
 Everything that import, `install`, `doctor` and completion know about hosts is in this table.
 """
 

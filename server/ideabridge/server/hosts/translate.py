@@ -148,8 +148,9 @@ def translate_server(
 
 @dataclass(slots=True)
 class _Entry:
-    """The entry for `ideabridge.json`, built up while the keys of the host's entry are read. An
-    attribute is None or empty until a key has been read into it.
+    """The entry for `ideabridge.json`, built up while the keys of the host's entry are read.
+
+    An attribute is None or empty until a key has been read into it.
 
     Attributes:
         times: `timeout` and `connect_timeout`, in seconds.

@@ -166,8 +166,10 @@ class Notifying:
                 logger.warning("notify: %s ended with code %d", command[0], process.returncode)
 
     async def _post(self, webhook: str, message: dict[str, str | int | None]) -> None:
-        """Send the message to the webhook. A redirect is not followed, because it might lead to
-        another host. The address can contain a secret, so only its host is logged.
+        """Send the message to the webhook.
+
+        A redirect is not followed, because it might lead to another host. The address can contain a
+        secret, so only its host is logged.
         """
         import httpx
 

@@ -92,8 +92,10 @@ class ServedRequest:
 
 
 def known_name(bridge: Bridge, module: str | None, name: str) -> tuple[str, str]:
-    """Return the (module, name) under which the operator sees a tool. A name that no module and no
-    tool file has becomes `other`, because a model can define tools with names that it made up.
+    """Return the (module, name) under which the operator sees a tool.
+
+    A name that no module and no tool file has becomes `other`, because a model can define tools
+    with names that it made up.
     """
     if module is None:
         return "", name if name in bridge.toolbox.tools else "other"
@@ -285,8 +287,10 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def request_log(level: LogLevel) -> Generator[list[Observer]]:
-    """Log each request at a level while the context is open. Yield the observers to which requests
-    must be passed; the list is empty if no request would be logged.
+    """Log each request at a level while the context is open.
+
+    Yield the observers to which requests must be passed; the list is empty if no request would be
+    logged.
 
     The lines go to standard error, unless the program that embeds ideabridge has set up logging.
     """

@@ -178,8 +178,10 @@ class Telemetry:
         return _WRITER.extract({_TRACEPARENT: parent}, Context())
 
     def within(self, run: ObservedRun) -> Context:
-        """Return the context for everything inside a run. The context is the same in every process,
-        so a sampler makes the same decision in every process.
+        """Return the context for everything inside a run.
+
+        The context is the same in every process, so a sampler makes the same decision in every
+        process.
         """
         trace_id, span_id = _ids_of(run)
         above = trace.get_current_span(self.above(run)).get_span_context()
@@ -217,8 +219,10 @@ class _Ids(RandomIdGenerator):
 
 
 def _ids_of(run: ObservedRun) -> tuple[int, int]:
-    """Return the (trace id, span id) of a run, derived from its id. A room shares the trace of its
-    run, and a run that a traced request asked for shares the trace of the caller.
+    """Return the (trace id, span id) of a run, derived from its id.
+
+    A room shares the trace of its run, and a run that a traced request asked for shares the trace
+    of the caller.
     """
     root = run
     while root.parent is not None:

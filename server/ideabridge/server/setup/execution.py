@@ -132,8 +132,9 @@ def _changed_file(file: Path) -> SetupError:
 
 
 def _servers(plan: SetupPlan, secret: NewSecret) -> dict[str, str]:
-    """Return the servers that are allowed to use a secret, each with the digest of its entry. Every
-    server in the user's own file is allowed to use all of that file's secrets.
+    """Return the servers that are allowed to use a secret, each with the digest of its entry.
+
+    Every server in the user's own file is allowed to use all of that file's secrets.
     """
     if secret.owner.file is None:
         return {}

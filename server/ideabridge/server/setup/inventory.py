@@ -140,9 +140,10 @@ def _read_project_file(file: Path) -> HostText:
 
 
 def _is_folder_of(environment: HostEnvironment, own_file: Path) -> bool:
-    """Return whether the current folder is the folder of the user's configuration. A link in a
-    project that leads to this configuration does not count, because a repository can contain the
-    link.
+    """Return whether the current folder is the folder of the user's configuration.
+
+    A link in a project that leads to this configuration does not count, because a repository can
+    contain the link.
     """
     return os.path.realpath(environment.project) == os.path.realpath(own_file.parent)
 

@@ -198,6 +198,7 @@ class SetupPlan:
 
     def movable(self) -> list[ServerSource]:
         """Return the servers that a move removes from their hosts: those in the user's own files.
+
         The project's files stay, because other people use them, too. A server with a secret that
         could not be compared stays, because its host might have the only copy.
         """

@@ -133,8 +133,10 @@ class SetupRecord:
         self._write()
 
     def remove(self, step: SetupStep) -> None:
-        """Remove a step that was not carried out, or that was undone. If the record has no steps
-        left, remove its file. Raise `SetupRecordError` if the record cannot be saved.
+        """Remove a step that was not carried out, or that was undone.
+
+        If the record has no steps left, remove its file. Raise `SetupRecordError` if the record
+        cannot be saved.
         """
         self._steps.remove(step)
         self._write()

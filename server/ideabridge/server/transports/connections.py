@@ -90,9 +90,10 @@ _ADMITTED: Final = (Rank.SENDING, Rank.WORKING)
 
 
 class Connections:
-    """The connections of one server, sorted by rank and then by age, with the oldest first. At most
-    `most` connections belong to callers, and some more have not been read yet. At most half of the
-    callers' connections can be sending.
+    """The connections of one server, sorted by rank and then by age, with the oldest first.
+
+    At most `most` connections belong to callers, and some more have not been read yet. At most half
+    of the callers' connections can be sending.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS) -> None:
@@ -108,9 +109,11 @@ class Connections:
         self._in_progress: Counter[str] = Counter()
 
     def admit(self, connection: GuardedProtocol, caller: str) -> None:
-        """Record that a caller's request is allowed to send its body. One caller can use half of
-        the connections that all other callers leave free, so there is always room for one more
-        caller. At this limit, the caller's oldest request that is still arriving is dropped.
+        """Record that a caller's request is allowed to send its body.
+
+        One caller can use half of the connections that all other callers leave free, so there is
+        always room for one more caller. At this limit, the caller's oldest request that is still
+        arriving is dropped.
 
         Raises:
             QuotaError: the caller is at its limit, and all its requests have arrived completely, so
@@ -227,8 +230,10 @@ class Connections:
 
 
 class _Parser(h11.Connection):
-    """An h11 parser that stops reading a body made of tiny chunks. Each chunk costs 15 us, so 256
-    KB in chunks of one byte would block the server for half a second.
+    """An h11 parser that stops reading a body made of tiny chunks.
+
+    Each chunk costs 15 us, so 256 KB in chunks of one byte would block the server for half a
+    second.
 
     Attributes:
         choked: whether the parser has stopped.

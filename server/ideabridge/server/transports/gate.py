@@ -79,9 +79,10 @@ streams. A browser has six connections. The limit is low because some pages take
 
 
 class HostNames:
-    """The names that clients can use for a server. A configured name without a port (`localhost`,
-    `[::1]`, `tools.example`) is accepted with any port. A configured name with a port
-    (`tools.example:8080`) is accepted only with that port.
+    """The names that clients can use for a server.
+
+    A configured name without a port (`localhost`, `[::1]`, `tools.example`) is accepted with any
+    port. A configured name with a port (`tools.example:8080`) is accepted only with that port.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -191,9 +192,10 @@ class Door(Protocol):
 
 
 class TokenDoor:
-    """The door for programs: a bearer token in the header identifies the caller. The address
-    `/mcp/p/NAME` restricts the caller to one of the `profiles`. `metadata` contains the route and
-    the address of the protected resource's metadata (RFC 9728), or is None.
+    """The door for programs: a bearer token in the header identifies the caller.
+
+    The address `/mcp/p/NAME` restricts the caller to one of the `profiles`. `metadata` contains the
+    route and the address of the protected resource's metadata (RFC 9728), or is None.
     """
 
     def __init__(
@@ -294,8 +296,9 @@ _INVALID_REQUEST: Final = -32600
 
 
 def _profile_named(scope: Scope) -> str | None:
-    """Return the profile that a request's address names, or None. If the address names a profile,
-    rewrite the address to `/mcp`, where the SDK serves the request.
+    """Return the profile that a request's address names, or None.
+
+    If the address names a profile, rewrite the address to `/mcp`, where the SDK serves the request.
     """
     path: str = scope["path"]
     if path.startswith(PROFILES):

@@ -149,9 +149,10 @@ def _in_address(host: str) -> str:
 
 
 def reachable(url: str, names: tuple[str, ...]) -> str:
-    """Return the URL of this server for other machines. The URL contains the first of the server's
-    configured names. If there is none and the server listens on every address, the URL contains the
-    name of this machine.
+    """Return the URL of this server for other machines.
+
+    The URL contains the first of the server's configured names. If there is none and the server
+    listens on every address, the URL contains the name of this machine.
     """
     parts = urlsplit(url)
     if not names and parts.hostname not in _EVERYWHERE:
@@ -193,8 +194,10 @@ def application(
 
 class _LargeAnswers:
     """ASGI middleware that sends an answer over `_MAX_EVENT` as JSON instead of as an event,
-    because SDK clients limit only the size of events. After a notification or the first ping (15
-    s), the answer can only be an event, so an error that states the answer's size is sent instead.
+    because SDK clients limit only the size of events.
+
+    After a notification or the first ping (15 s), the answer can only be an event, so an error that
+    states the answer's size is sent instead.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -370,9 +373,11 @@ class _Messages:
     # -- sessions of the handshake era -------------------------------------------------------------
 
     async def _within_session(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and count it for its session. A session is counted when the answer
-        names it, because only the SDK knows which messages open a session. If the caller then has
-        too many sessions, the least recently used session is ended.
+        """Pass a request on, and count it for its session.
+
+        A session is counted when the answer names it, because only the SDK knows which messages
+        open a session. If the caller then has too many sessions, the least recently used session is
+        ended.
 
         Raises:
             QuotaError: the caller has as many sessions as allowed, all of them are in use, and the

@@ -53,7 +53,9 @@ class Quotas:
     @contextmanager
     def holding(self, caller: str, kind: str, most: int, amount: int = 1) -> Generator[None]:
         """Count `amount` more of a kind for a caller while the context is open, up to `most` in
-        total. `kind` is the plural noun that the message contains, such as "requests in progress".
+        total.
+
+        `kind` is the plural noun that the message contains, such as "requests in progress".
 
         Raises:
             QuotaError: the caller would hold more than `most`.
@@ -134,7 +136,9 @@ _METHOD: Final = re.compile(
 
 def problem(message: bytes) -> str | None:
     """Return the reason why a message of permitted size is refused, or None if the message is
-    accepted. The message has not been parsed yet; only its bytes are examined.
+    accepted.
+
+    The message has not been parsed yet; only its bytes are examined.
     """
     if count_values(message, MAX_MESSAGE_VALUES) > MAX_MESSAGE_VALUES:
         return (

@@ -1,5 +1,6 @@
-"""The stdio transport: sends and receives one message per line. The length of a line is limited.
-The transport ends as soon as the host closes the stream.
+"""The stdio transport: sends and receives one message per line.
+
+The length of a line is limited. The transport ends as soon as the host closes the stream.
 
 This transport replaces the SDK's own, which reads in a thread that cannot be stopped, accepts lines
 of any length, and does not answer an invalid line.

@@ -221,9 +221,10 @@ class WorkspaceDoor:
 
 
 def _workspace_named(scope: Scope) -> str | None:
-    """Return the workspace that a request's address names, or None. If the address names a
-    workspace, rewrite the address to `/mcp` and the rest of the path, where the workspace serves
-    the request.
+    """Return the workspace that a request's address names, or None.
+
+    If the address names a workspace, rewrite the address to `/mcp` and the rest of the path, where
+    the workspace serves the request.
     """
     path: str = scope["path"]
     if path.startswith(WORKSPACES):

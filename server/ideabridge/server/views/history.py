@@ -185,8 +185,9 @@ def _call_line(event: Event, machine: Machine) -> Line:
 
 
 def _question_line(event: Event, machine: Machine) -> Line:
-    """Return the line about a question, or about the answer to a question. The question is about
-    the outcome of a call, or a server asks it during a call.
+    """Return the line about a question, or about the answer to a question.
+
+    The question is about the outcome of a call, or a server asks it during a call.
     """
     match event:
         case events.OutcomeAsked():

@@ -87,9 +87,10 @@ def run_status(record: RunRecord) -> tuple[str, str | None]:
 
 
 def errors_of(record: RunRecord) -> int:
-    """Return the number of errors in the last Solution of a run that has ended. The errors are the
-    failed calls that nothing caught, and an output or a Solution that is malformed. Errors of
-    earlier Solutions do not count. For a run that has not ended, return 0.
+    """Return the number of errors in the last Solution of a run that has ended.
+
+    The errors are the failed calls that nothing caught, and an output or a Solution that is
+    malformed. Errors of earlier Solutions do not count. For a run that has not ended, return 0.
     """
     return record.summary.errors
 

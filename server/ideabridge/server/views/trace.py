@@ -52,8 +52,9 @@ class _Usage:
 
 @dataclass(slots=True)
 class CallBar:
-    """The times of one call of a run, or of one answer from its mind. Times are in seconds since
-    1970, or None for something that has not happened.
+    """The times of one call of a run, or of one answer from its mind.
+
+    Times are in seconds since 1970, or None for something that has not happened.
 
     Attributes:
         number: the number of the call in the run, or -1 for an answer from the mind.
@@ -124,8 +125,10 @@ class CallBar:
         self._set_status()
 
     def repeat(self, item: int | None, at: float | None) -> None:
-        """Record that one execution of the call will start again. If the rules no longer allow the
-        call, the execution never starts, and no event records this.
+        """Record that one execution of the call will start again.
+
+        If the rules no longer allow the call, the execution never starts, and no event records
+        this.
         """
         self._stop(item, at)
         self.again.add(item)
@@ -154,8 +157,10 @@ class CallBar:
         self._set_status()
 
     def ask_approval(self, at: float | None) -> None:
-        """Record the question whether the call is allowed to run. If the rules become stricter, the
-        question can be asked again, and a decision answers the latest question.
+        """Record the question whether the call is allowed to run.
+
+        If the rules become stricter, the question can be asked again, and a decision answers the
+        latest question.
         """
         self.asked = at
         self.decided = None

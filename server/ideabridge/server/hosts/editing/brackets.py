@@ -175,8 +175,10 @@ def with_item(text: str, inside: Bracketed, render: Render, *, one_line: bool = 
 
 
 def _with_first_item(text: str, inside: Bracketed, render: Render, *, one_line: bool) -> str:
-    """Return the text with an item added to brackets that contain none. The item gets a line of its
-    own if the brackets already have several lines, or if they are empty and the text has several.
+    """Return the text with an item added to brackets that contain none.
+
+    The item gets a line of its own if the brackets already have several lines, or if they are empty
+    and the text has several.
     """
     interior = text[inside.start + 1 : inside.end - 1]
     if interior:
@@ -290,8 +292,9 @@ def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int
 
 
 def _ends_in_line_comment(text: str, start: int, end: int) -> bool:
-    """Return whether a comment that runs to the end of its line ends at `end`. The text from
-    `start` contains only whitespace, commas and comments.
+    """Return whether a comment that runs to the end of its line ends at `end`.
+
+    The text from `start` contains only whitespace, commas and comments.
     """
     comments = list(_COMMENT.finditer(text, start, end))
     if not comments or comments[-1].end() < end:

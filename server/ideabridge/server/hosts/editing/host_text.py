@@ -302,9 +302,10 @@ class HostText:
 
 
 def _says(content: JSON, expected: JSON, keys: Sequence[str]) -> bool:
-    """Return whether a text has the expected content. An object on the path to the entries can
-    disappear with its last entry: in TOML, an empty table needs a header; in YAML, a key with no
-    lines below it has the value null.
+    """Return whether a text has the expected content.
+
+    An object on the path to the entries can disappear with its last entry: in TOML, an empty table
+    needs a header; in YAML, a key with no lines below it has the value null.
 
     Values are compared as text, because 1, 1.0 and True are equal in Python.
     """

@@ -114,8 +114,9 @@ def put_toml(text: str, change: EntryChange) -> str:
 
 
 def remove_toml(text: str, keys: Sequence[str], name: str) -> str:
-    """Return the text without an entry, or the same text if it has no such entry. A table that
-    contains the entry and has no header of its own disappears with its last entry.
+    """Return the text without an entry, or the same text if it has no such entry.
+
+    A table that contains the entry and has no header of its own disappears with its last entry.
     """
     path = (*keys, name)
     statements = _statements(text)

@@ -323,8 +323,9 @@ def _replay(file: EditedFile, former: bytes | None, now: HostText) -> list[HostT
 def _with_former_text(
     now: HostText, expected: HostText, *, before: HostText, after: HostText
 ) -> HostText:
-    """Return the file's text with the previous text of an entry, comments included. If the text
-    around the entry has changed, return `expected`, which has the same content.
+    """Return the file's text with the previous text of an entry, comments included.
+
+    If the text around the entry has changed, return `expected`, which has the same content.
 
     Args:
         now: the current text.
