@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from ideabridge.bridge.context.references import Hole, Path, compile_value, dotted_key, is_reference
 from ideabridge.bridge.context.state import MISSING, Missing
@@ -14,6 +14,9 @@ from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.tool import META_PROPERTIES
+
+_STRUCTURE: Final = frozenset(META_PROPERTIES) - {"_each", "_output"}
+"""The meta-properties that belong to the structure of a plan and are never leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +54,31 @@ class Leaf:
         """The paths, as keys, of the call or output, of each value that contains the leaf, and of
         the leaf itself.
         """
-        root = len(self.at) - len(self.keys)
-        return [self.at[:depth] for depth in range(root, len(self.at) + 1)]
+        full_depth = len(self.at)
+        root_depth = full_depth - len(self.keys)
+        return [self.at[:depth] for depth in range(root_depth, full_depth + 1)]
 
     def is_within(self, paths: Collection[str]) -> bool:
         """Return whether the leaf, or a value that contains it, has one of the given paths."""
-        return bool(paths) and any(path_of(at) in paths for at in self.above)
+        if not paths:
+            return False
+        return any(path_of(at) in paths for at in self.above)
 
 
 def place_in(at: Path) -> int | None:
     """Return the place of the call that a path in a plan leads to, or None if it leads to the
     output.
     """
-    return int(at[1]) if at[0] == "calls" else None
+    if at[0] != "calls":
+        return None
+    return int(at[1])
 
 
 def keys_below(at: Path) -> Path:
     """Return the part of a path that lies below the call or the output."""
-    return at[2:] if at[0] == "calls" else at[1:]
+    if at[0] == "calls":
+        return at[2:]
+    return at[1:]
 
 
 def path_of(at: Path) -> str:
@@ -85,21 +95,19 @@ the list or object is a single leaf.
 def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -> Iterator[Leaf]:
     """Yield every leaf in a call's parameters. An empty array or object is a leaf.
 
-    `_each` over literal items and a latent `_output` count as parameters. The other meta-properties
-    belong to the structure of the plan.
+    `_each` over literal items and a latent `_output` count as parameters.
     """
-    schemas: JSONObject = {}
     written = WrittenCall.of(call)
     tool = catalogue.look_up(written)
+    schemas: JSONObject = {}
     # If the tool no longer exists, it has no schema. The check of the plan reports this.
     if tool is not None:
         schemas = catalogue.parameters_of(tool)
 
     for key, value in written.members.items():
-        if key in META_PROPERTIES and key not in ("_each", "_output"):
-            continue
-        at = ("calls", str(place), key)
-        yield from _leaves(value, at, schemas.get(key), whole)
+        if key not in _STRUCTURE:
+            at = ("calls", str(place), key)
+            yield from _leaves(value, at, schemas.get(key), whole)
 
 
 def leaves_of_output(output: JSON, whole: Whole) -> Iterator[Leaf]:
@@ -109,6 +117,14 @@ def leaves_of_output(output: JSON, whole: Whole) -> Iterator[Leaf]:
 
 
 def _leaves(value: JSON, at: Path, schema: JSON, whole: Whole) -> Iterator[Leaf]:
+    """Yield every leaf in a value of a plan.
+
+    Args:
+        value: the value as written.
+        at: the value's path in the plan, as keys.
+        schema: the part of the tool's schema that describes the value, or None.
+        whole: tells which lists and objects are single leaves.
+    """
     path = path_of(at)
     if isinstance(value, str) and is_reference(value):
         yield Leaf(path, at, value=None, reference=value)
@@ -116,11 +132,13 @@ def _leaves(value: JSON, at: Path, schema: JSON, whole: Whole) -> Iterator[Leaf]
 
     declared = object_or_empty(schema)
     literal = literal_of(value)
+    # A list or object that contains a reference has no value of its own, so its members are leaves.
     if isinstance(literal, Missing) or _is_divided(literal, at, whole):
         for key, member, member_schema in _members(value, declared):
             yield from _leaves(member, (*at, key), member_schema, whole)
         return
 
+    # A schema with a single allowed value leaves the author of the call no choice.
     if "const" in declared:
         demanded = declared["const"] == literal
     else:
@@ -153,4 +171,6 @@ def literal_of(written: JSON) -> JSON | Missing:
     """
     holes: list[Hole] = []
     compiled = compile_value(written, holes, [])
-    return MISSING if holes else cast("JSON", compiled)
+    if holes:
+        return MISSING
+    return cast("JSON", compiled)
