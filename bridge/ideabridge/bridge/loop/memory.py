@@ -30,6 +30,7 @@ class Write:
     @property
     def is_result(self) -> bool:
         """True if this is the result of a call without an output path."""
+        # The path of a result is `results.PLACE`.
         return self.path[0] == "results" and len(self.path) == 2 and self.method == "set"
 
 
@@ -60,7 +61,8 @@ class Memory:
         self.log: list[Write] = []
         # The index in the log at which the writes of the current Solution begin.
         self._first = 0
-        self._written: dict[str, PathIndex] = {}
+        # For each instance, which calls of the current Solution wrote to which paths.
+        self._writers: dict[str, PathIndex] = {}
         # The data that calls in this Solution have added, in order.
         self._learned: list[_LearnedData] = []
 
@@ -74,7 +76,7 @@ class Memory:
         """Begin a Solution: the current documents become the values from before the Solution."""
         self.base = dict(self.documents)
         self._first = len(self.log)
-        self._written = {}
+        self._writers = {}
         self._learned = []
 
     def state(self, instance: str = "") -> JSONObject:
@@ -84,9 +86,11 @@ class Memory:
     def learn(self, call: int, instance: str, kind: str, value: JSON) -> None:
         """Merge data that a call added into `†data.KIND`."""
         view = self._documents.get(instance)
-        if view is not None:
-            self._learned.append(_LearnedData(call, instance, kind, value))
-            self._documents[instance] = _with_data(view, kind, value)
+        if view is None:
+            return
+
+        self._learned.append(_LearnedData(call, instance, kind, value))
+        self._documents[instance] = _with_data(view, kind, value)
 
     def tell_errors(self, errors: Iterable[JSONObject]) -> None:
         """Store the last Solution's errors in every instance's `†data.error.PLACE` until the next
@@ -94,8 +98,9 @@ class Memory:
         """
         by_place: JSONObject = {}
         for error in errors:
-            if error.get("place") is not None:
-                by_place[str(error["place"])] = error
+            place = error.get("place")
+            if place is not None:
+                by_place[str(place)] = error
 
         for instance, view in self._documents.items():
             data = object_or_empty(view.get("data"))
@@ -120,7 +125,11 @@ class Memory:
             if entry.is_result:
                 # Writing a result cannot fail, so there is nothing to try.
                 continue
-            old = changed.get(entry.instance, self._documents.get(entry.instance, {}))
+
+            old = changed.get(entry.instance)
+            if old is None:
+                # This is the first of the writes to this instance.
+                old = self._documents.get(entry.instance, {})
             changed[entry.instance] = document.write(old, entry.path, entry.method, entry.value)
 
         return changed
@@ -130,8 +139,8 @@ class Memory:
         self._documents.update(changed)
         for entry in writes:
             self.log.append(entry)
-            written = self._written.setdefault(entry.instance, PathIndex())
-            written.add(entry.path, entry.call)
+            writers = self._writers.setdefault(entry.instance, PathIndex())
+            writers.add(entry.path, entry.call)
             if entry.is_result:
                 self._put_result(entry)
 
@@ -141,6 +150,7 @@ class Memory:
         """
         view = self._documents.get(entry.instance, {})
         own_results = self._results.get(entry.instance)
+        # Another write may have replaced the document's results object.
         if own_results is not None and view.get("results") is own_results:
             _, place = entry.path
             own_results[place] = entry.value
@@ -156,7 +166,7 @@ class Memory:
         """
         copy = Memory(dict(self.documents))
         copy.base = self.base
-        copy._learned = [*self._learned]
+        copy._learned = list(self._learned)
         return copy
 
     def absorb(self, staged: Memory) -> None:
@@ -173,16 +183,23 @@ class Memory:
         calls wrote to the same path, the last write counts.
         """
         kind, *below = path
-        if bound and kind != "data":
-            written = self._written.get(instance)
-            if written is None or written.overlapping(path) <= frozenset(bound):
-                # No other call has written to this path, so the read can use the current value. The
-                # call might keep what it reads, so a read of all results uses `documents`, whose
-                # objects later writes do not change.
-                documents = self._documents if below else self.documents
-                return document.read(documents.get(instance, {}), path)
+        if not bound or kind == "data" or self._others_wrote(instance, path, bound):
+            return document.read(self.document(instance, kind, bound), path)
 
-        return document.read(self.document(instance, kind, bound), path)
+        # No other call has written to this path, so the current value is the right one.
+        documents = self._documents
+        if not below:
+            # The call might keep the object with all results, to which later results are added.
+            # No later write changes the objects of `documents`.
+            documents = self.documents
+        return document.read(documents.get(instance, {}), path)
+
+    def _others_wrote(self, instance: str, path: Path, bound: Collection[int]) -> bool:
+        """Return whether a call that is not in `bound` has written to a path in this Solution."""
+        writers = self._writers.get(instance)
+        if writers is None:
+            return False
+        return not writers.overlapping(path) <= frozenset(bound)
 
     def document(self, instance: str, kind: str, bound: Collection[int]) -> JSONObject:
         """Return the document that a read of `†KIND` in an instance sees when the read is bound to
@@ -199,9 +216,12 @@ class Memory:
                     view = _with_data(view, data.kind, data.value)
             return view
 
-        writes = self.log[self._first :]
-        of_instance = [entry for entry in writes if entry.instance == instance]
-        return _written(view, [entry for entry in of_instance if entry.call in calls])
+        writes: list[Write] = []
+        for entry in self.log[self._first :]:
+            if entry.instance == instance and entry.call in calls:
+                writes.append(entry)
+
+        return _written(view, writes)
 
 
 def _with_data(view: JSONObject, kind: str, value: JSON) -> JSONObject:
@@ -213,9 +233,7 @@ def _with_data(view: JSONObject, kind: str, value: JSON) -> JSONObject:
 
 
 def _written(view: JSONObject, entries: Iterable[Write]) -> JSONObject:
-    """Return a document after some writes. Successive pushes to one array become a single write,
-    because each write copies the array.
-    """
+    """Return a document after some writes."""
 
     def target(entry: Write) -> tuple[Path, Method]:
         return entry.path, entry.method
@@ -223,10 +241,12 @@ def _written(view: JSONObject, entries: Iterable[Write]) -> JSONObject:
     for (path, method), group in groupby(entries, key=target):
         values = [entry.value for entry in group]
         if method == "push" and len(values) > 1 and len(path) > 1:
+            # Successive pushes to one array become one write, because each write copies the array.
             view = _pushed(view, path, values)
-        else:
-            for value in values:
-                view = document.write(view, path, method, value)
+            continue
+
+        for value in values:
+            view = document.write(view, path, method, value)
 
     return view
 
