@@ -145,9 +145,12 @@ class _Explaining:
                 explanations = self._explain_literal(leaf)
             else:
                 explanations = self._explain_reference(leaf)
-            if explanations is not None:
-                runs = self._agreeing(leaf, explanations.by[0])
-                self._lifted.explanations_by_path[leaf.path] = replace(explanations, runs=runs)
+            if explanations is None:
+                continue
+
+            best = explanations.by[0]
+            explanations = replace(explanations, runs=self._agreeing(leaf, best))
+            self._lifted.explanations_by_path[leaf.path] = explanations
 
         self._looked_up.clear()
 
@@ -163,24 +166,31 @@ class _Explaining:
             return None
 
         explanations = self._look_up(leaf.at, leaf.value)
+        # Search for its parts before the literal itself enters the index.
         explanations = replace(explanations, inside=self._inside(leaf, explanations))
-        if leaf.place is not None and not explanations.is_explained and is_distinctive(leaf.value):
+        is_in_call = leaf.place is not None
+        if is_in_call and not explanations.is_explained and is_distinctive(leaf.value):
             self._note_literal(leaf)
 
         return explanations
 
     def _look_up(self, at: Path, value: JSON) -> Found:
         """Return the explanations for a literal that fit all runs."""
+        explanations = self._looked_up.get(at)
+        if explanations is not None:
+            return explanations
+
+        # An item of a list has the name of the list.
+        name = ""
+        for key in keys_below(at):
+            if not key.isdecimal():
+                name = key
+
+        in_this_run = explain_literal(value, self._values, name)
+        explanations = in_this_run.fitting(self._elsewhere(at))
         # Remember the explanations, because the items of a list are looked up twice: first
         # together, as a list, and then one by one.
-        explanations = self._looked_up.get(at)
-        if explanations is None:
-            names = [key for key in keys_below(at) if not key.isdecimal()]
-            parameter = names[-1] if names else ""
-            in_this_run = explain_literal(value, self._values, parameter)
-            explanations = in_this_run.fitting(self._elsewhere(at))
-            self._looked_up[at] = explanations
-
+        self._looked_up[at] = explanations
         return explanations
 
     def _elsewhere(self, at: Path) -> Iterator[tuple[JSON, Read]]:
@@ -198,14 +208,16 @@ class _Explaining:
         """
         if self._look_up(at, value).is_explained:
             return True
-        return isinstance(value, list) and not self._has_explained(at, value)
+        if not isinstance(value, list):
+            return False
+        return not self._has_explained(at, value)
 
     def _has_explained(self, at: Path, value: JSON) -> bool:
         """Return whether something inside a list or object is explained."""
-        members = {str(key): part for key, part in parts_of(value)}
-        if not members:
+        parts = list(parts_of(value))
+        if not parts:
             return self._look_up(at, value).is_explained
-        return any(self._has_explained((*at, key), member) for key, member in members.items())
+        return any(self._has_explained((*at, str(key)), part) for key, part in parts)
 
     def _note_literal(self, leaf: Leaf) -> None:
         """Let an unexplained literal explain later literals.
@@ -234,11 +246,13 @@ class _Explaining:
         for part in _parts_left(leaf.value, explanations.by[0]):
             if stands_in(part, self._lifted.task):
                 continue
+
             for root in self._values.texts.roots_with(part):
-                # Around a value from the input, constant text counts only if it also appears in the
-                # result of a call.
-                if not explanations.is_explained or operand_path(root)[0] != "input":
-                    return Inside(part, root)
+                if explanations.is_explained and operand_path(root)[0] == "input":
+                    # The constant text around an explained value counts only if it appears in the
+                    # result of a call.
+                    continue
+                return Inside(part, root)
 
         return None
 
@@ -265,7 +279,9 @@ class _Explaining:
         by = [explanation for explanation in explanations.by if not is_constant(explanation)]
         # Put the written reference first. The sort is stable, so the others keep their order.
         by.sort(key=lambda explanation: explanation != written)
-        return Found(by, explanations.cut) if by else None
+        if not by:
+            return None
+        return Found(by, explanations.cut)
 
     def _selects_from_seen(self, leaf: Leaf, operand: Reference) -> bool:
         """Return whether the author of a reference chose a position, or a key that is data, after
@@ -275,8 +291,10 @@ class _Explaining:
         if source is None or not self._lifted.requests:
             return False
 
-        step = self._lifted.function.run.machine.step
-        if leaf.place is not None:
+        if leaf.place is None:
+            # The author of the output had seen the results of all Requests.
+            step = self._lifted.function.run.machine.step
+        else:
             step = self._calls[leaf.place].chosen
 
         return selects_by_data(self._aligned, source, step)
@@ -288,13 +306,16 @@ class _Explaining:
         selects by position, count only the runs that had a choice of positions, but return at least
         1.
         """
-        others = [read for _, read in self._elsewhere(leaf.at)]
-        if not selects(first):
-            return 1 + len(others)
+        read_this_run = partial(self._lifted.read, self._aligned)
+        readers: list[Read] = [read_this_run]
+        for _, read_other in self._elsewhere(leaf.at):
+            readers.append(read_other)
 
-        readers = [partial(self._lifted.read, self._aligned), *others]
-        had_choice = sum(first.positions(read) for read in readers)
-        return max(1, had_choice)
+        if not selects(first):
+            return len(readers)
+
+        had_choice = [read for read in readers if first.positions(read)]
+        return max(1, len(had_choice))
 
 
 def _only_operand(reference: str) -> Reference | None:
@@ -302,7 +323,9 @@ def _only_operand(reference: str) -> Reference | None:
     reads an instance or an item of `_each`.
     """
     first, *others = parse_reference(reference).operands()
-    if others or first.instance is not None or first.kind == "item":
+    if others:
+        return None
+    if first.instance is not None or first.kind == "item":
         return None
     return first
 
@@ -313,16 +336,23 @@ def _parts_left(literal: JSON, explanation: Explanation) -> Iterator[str]:
     """
     if isinstance(explanation, Joined):
         yield str(literal)
-        constants = [part for part in explanation.parts if isinstance(part, Constant)]
-        for part in constants:
+        for part in explanation.parts:
+            if not isinstance(part, Constant):
+                continue
             core = core_of(str(part.constant))
             if not is_common(core):
                 yield core
+
     elif isinstance(explanation, Constant):
         for _, value in islice(walk(literal), _MAX_PARTS):
-            text = value if isinstance(value, str) else as_text(value)
-            if isinstance(text, str) and not is_common(value):
-                yield text
+            if is_common(value):
+                continue
+            if isinstance(value, str):
+                yield value
+                continue
+            number = as_text(value)
+            if isinstance(number, str):
+                yield number
 
 
 def _is_option(schema: JSONObject | None) -> bool:
