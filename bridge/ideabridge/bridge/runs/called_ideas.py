@@ -41,10 +41,12 @@ def _asks(
 
     tool = catalogue.look_up(call)
     if tool is None and call.module == ANONYMOUS:
+        # A clean room asks a model.
         return True
     if tool is not None and (tool.asks_mind or tool.key in catalogue.latent):
         return True
 
+    # The call itself asks no model, so look into the idea that it might name.
     for idea in called_ideas(store, [call]):
         key = (idea.name, idea.version)
         if key in visited:
@@ -54,8 +56,9 @@ def _asks(
         if idea.guide is not None:
             # A mind solves this idea again each time it is called.
             return True
-        if any(_asks(store, catalogue, inner, visited) for inner in _calls_of(idea)):
-            return True
+        for inner_call in _calls_of(idea):
+            if _asks(store, catalogue, inner_call, visited):
+                return True
 
     return False
 
@@ -79,9 +82,12 @@ def cycle_through(
 
         for idea in called_ideas(store, plan_calls):
             key = (idea.name, idea.version)
-            if key not in visited:
-                visited.add(key)
-                waiting.append(([*chain, idea.name], _calls_of(idea)))
+            if key in visited:
+                continue
+
+            visited.add(key)
+            longer_chain = [*chain, idea.name]
+            waiting.append((longer_chain, _calls_of(idea)))
 
     return None
 
@@ -91,6 +97,7 @@ def called_ideas(store: Store, calls: Iterable[WrittenCall]) -> Iterator[Publica
     for call in calls:
         if not is_idea(call.module):
             continue
+
         name = call.module.removeprefix(IDEA)
         publication = store.publications.look_up(name, caller=SEES_ALL)
         # Skip a publication that does not exist, because the check of the call itself reports it.
@@ -103,10 +110,13 @@ def _calls_of(publication: Publication) -> list[WrittenCall]:
     solves the idea again.
     """
     plan = publication.plan_parts
-    pins = read_pins(plan) or ()
-    own_tools = {pin.tool for pin in pins if not pin.module} | plan.defined
-    calls = with_plain_ideas(written_calls(plan.calls), own_tools)
+    # The names that mean a tool of the plan or of this process, and therefore no idea.
+    own_tools = set(plan.defined)
+    for pin in read_pins(plan) or ():
+        if not pin.module:
+            own_tools.add(pin.tool)
 
+    calls = with_plain_ideas(written_calls(plan.calls), own_tools)
     for module, name in publication.guide_parts.origins:
         calls.append(WrittenCall(name, module))
     return calls
@@ -137,6 +147,8 @@ def _leads_to(store: Store, name: str, version: int, tool: Tool) -> bool:
     """Return whether a call to a tool could call this version of the idea `name`."""
     if not is_idea(tool.module):
         return False
+
+    # Another version of the same idea counts, too.
     called_name, _, _ = tool.module.removeprefix(IDEA).partition("@")
     if called_name == name:
         return True
