@@ -601,7 +601,9 @@ def _address(scope: Scope) -> str:
 
 def _browser(agent: str) -> str:
     """Return the browser and the system that a `User-Agent` names, or "" if it names no known
-    browser. Anybody can send any name, so this only helps people to recognise their sessions.
+    browser.
+
+    Anybody can send any name, so this only helps people to recognise their sessions.
     """
     browser = next((name for sign, name in _BROWSERS if sign in agent), "")
     system = next((name for sign, name in _SYSTEMS if sign in agent), "")

@@ -495,8 +495,10 @@ def _page_of(name: str) -> str:
 
 
 def _invitation(request: Request, user: User, token: str) -> str:
-    """Return the text that a user needs to connect. The address is the one that the visitor's
-    browser uses, so the user must also be able to reach this server there.
+    """Return the text that a user needs to connect.
+
+    The address is the one that the visitor's browser uses, so the user must also be able to reach
+    this server there.
     """
     scheme = "https" if is_encrypted(request.scope) else "http"
     base = f"{scheme}://{request.headers['host']}"

@@ -199,8 +199,10 @@ class Card:
         room: Room = PAGE,
         earlier: EarlierCall | None = None,
     ) -> Card:
-        """Return the card that shows a decision to a visitor. Creating the card takes 50 ms per MB
-        of the decision's content. `earlier` is the call to compare the values with.
+        """Return the card that shows a decision to a visitor.
+
+        Creating the card takes 50 ms per MB of the decision's content. `earlier` is the call to
+        compare the values with.
         """
         shown = pending.shown(room)
         question = pending.question

@@ -118,8 +118,10 @@ class ClientEntries:
 
     def all(self, visitor: Visitor) -> list[ClientEntry]:
         """Return the instructions for connecting each assistant, with the assistants on this
-        machine first. The page shows this only to the owner or an admin in a session, because it
-        names files on this machine. This method blocks.
+        machine first.
+
+        The page shows this only to the owner or an admin in a session, because it names files on
+        this machine. This method blocks.
         """
         if not (visitor.manages and visitor.may_change):
             return []

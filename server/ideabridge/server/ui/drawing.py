@@ -242,8 +242,9 @@ class _Parts:
 
 
 def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
-    """Return a drawing of a run's calls, or None if there are no calls or too many to draw. Links
-    to the calls begin with `href`. A large drawing takes 0.1 s.
+    """Return a drawing of a run's calls, or None if there are no calls or too many to draw.
+
+    Links to the calls begin with `href`. A large drawing takes 0.1 s.
     """
     if not 0 < len(machine.history) <= MAX_CALLS:
         return None

@@ -1,5 +1,7 @@
-"""Histories: the journals that pages read. A page reads a journal as a trace, which is fast, or
-folded, which is complete. Journals stay in memory, and are extended as the runs continue.
+"""Histories: the journals that pages read.
+
+A page reads a journal as a trace, which is fast, or folded, which is complete. Journals stay in
+memory, and are extended as the runs continue.
 """
 
 from __future__ import annotations

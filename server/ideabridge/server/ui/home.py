@@ -136,8 +136,10 @@ class HomePage:
         )
 
     async def suggestions(self, request: Request) -> Response:
-        """Show the tools that the visitor's repeated work suggests. The home page loads this once
-        the page is shown, because finding the suggestions can take seconds.
+        """Show the tools that the visitor's repeated work suggests.
+
+        The home page loads this once the page is shown, because finding the suggestions can take
+        seconds.
         """
         caller = visitor_of(request).caller
         suggest = partial(self._bridge.suggest, limit=_SHOWN_SUGGESTIONS, caller=caller)
@@ -163,7 +165,9 @@ class HomePage:
         self, first: date, last: date, visitor: Visitor
     ) -> tuple[list[DayOfUse], list[tuple[str, int]]]:
         """Return the use on each day, and the names of the most used tools with the number of uses
-        of each tool. Call this method in a thread, because it might have to index ideas first.
+        of each tool.
+
+        Call this method in a thread, because it might have to index ideas first.
         """
         store = self._bridge.store
         store.ideas.index_all()
@@ -174,8 +178,9 @@ class HomePage:
 
 def charts_of(days: list[DayOfUse]) -> list[Chart]:
     """Return the charts of some days: runs, direct calls if there were any, and the tokens of
-    models if any model has reported some. Assistants do not report what they spend, so without
-    reported tokens there is nothing to chart.
+    models if any model has reported some.
+
+    Assistants do not report what they spend, so without reported tokens there is nothing to chart.
     """
     charts = [
         _chart("run", "", days, [day.runs for day in days], [day.failed_runs for day in days])

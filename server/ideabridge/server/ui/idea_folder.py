@@ -56,8 +56,9 @@ class IdeaFile:
 
 @dataclass(frozen=True, slots=True)
 class _ReadFile:
-    """The content of a file: the name of its tool, and the id of its idea. `members` contains the
-    members that only a document written by a person has.
+    """The content of a file: the name of its tool, and the id of its idea.
+
+    `members` contains the members that only a document written by a person has.
     """
 
     tool: str

@@ -942,7 +942,9 @@ class IdeaPages:
 
     def _refused_name(self, name: str, replaces: str, visitor: Visitor) -> RefusedName | None:
         """Return the reason why a visitor cannot publish a tool with this name, or None if the
-        visitor can. `replaces` is the tool of which the form makes a new version, or "".
+        visitor can.
+
+        `replaces` is the tool of which the form makes a new version, or "".
         """
         if not name:
             return RefusedName("The name needs a letter from a to z, or a digit.")
@@ -1000,6 +1002,7 @@ class RefusedName:
 @dataclass(frozen=True, slots=True)
 class _Submitted:
     """The values that a person submitted on the page of a draft, and the ones that were refused.
+
     The page shows the values again, so that the person does not have to type them twice.
     """
 
@@ -1067,8 +1070,10 @@ def _first_messages(context: list[JSON]) -> list[JSON]:
 
 
 def _choices(form: FormFields, before: Choices) -> Choices:
-    """Return a person's decisions about copied values. Earlier decisions stay in force, unless
-    their boxes are no longer ticked or the selection for a value replaces them.
+    """Return a person's decisions about copied values.
+
+    Earlier decisions stay in force, unless their boxes are no longer ticked or the selection for a
+    value replaces them.
     """
     selected = {key[2:]: value for key, value in form.fields if key.startswith("t.")}
     ticked = {*selected, *form.all("stays")}
@@ -1124,8 +1129,9 @@ _BEFORE_VALUES: Final = frozenset({"at", "by", "for", "from", "in", "of", "on", 
 
 def _without_values(title: str, fields: Sequence[ParameterField]) -> str:
     """Return the title of a run without the words that are values of parameters, because other
-    calls of the tool have other values. A title that consists only of such words is returned
-    unchanged.
+    calls of the tool have other values.
+
+    A title that consists only of such words is returned unchanged.
     """
     values = {field.recorded for field in fields}
     words = [word for word in title.split() if word.strip(".,:;()'\"") not in values]
@@ -1315,8 +1321,9 @@ def _evidence(record: JSONObject) -> dict[str, Any]:
 
 
 def _recording(publication: Publication, visitor: Visitor) -> PublishedRecording:
-    """Return the input and the output of the published run. Visitors other than the owner see the
-    output only if calls return it as the recorded answer.
+    """Return the input and the output of the published run.
+
+    Visitors other than the owner see the output only if calls return it as the recorded answer.
     """
     if not (visitor.manages or publication.owner == owner_of(visitor.caller)):
         publication = without_recorded_output(publication)

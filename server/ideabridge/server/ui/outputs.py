@@ -1,5 +1,7 @@
-"""Outputs: shows values in a form for people. A list of objects becomes a table, nested values
-become a tree, and Markdown becomes formatted text. The page shows the exact value as JSON below.
+"""Outputs: shows values in a form for people.
+
+A list of objects becomes a table, nested values become a tree, and Markdown becomes formatted text.
+The page shows the exact value as JSON below.
 """
 
 from __future__ import annotations

@@ -336,8 +336,10 @@ class Playground:
         return ToolForm(tool.name, page, action, tool.description, with_values(fields, values))
 
     def _examples(self, kind: str, caller: str) -> list[Example]:
-        """Return the examples of a kind of text. If a connected server has a tool that can be
-        called without parameters and without asking a person, one of the plans calls that tool.
+        """Return the examples of a kind of text.
+
+        If a connected server has a tool that can be called without parameters and without asking a
+        person, one of the plans calls that tool.
         """
         examples = [*_EXAMPLES[kind]]
         tool = self._askable(caller) if kind == "plan" else None

@@ -49,8 +49,9 @@ class ShownParameter:
 
 
 class ReferenceWords:
-    """Describes the references of a plan in words. A call is known once it is added; until then,
-    references to its result contain only its number.
+    """Describes the references of a plan in words.
+
+    A call is known once it is added; until then, references to its result contain only its number.
     """
 
     def __init__(self) -> None:

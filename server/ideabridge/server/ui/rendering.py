@@ -48,8 +48,10 @@ def _environment() -> Environment:
 
 
 def _readable(value: object) -> object:
-    """Make hidden characters visible in what a template outputs. Parts of pages are not changed,
-    because the templates that produced them have already made hidden characters visible.
+    """Make hidden characters visible in what a template outputs.
+
+    Parts of pages are not changed, because the templates that produced them have already made
+    hidden characters visible.
     """
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(value)

@@ -1,5 +1,7 @@
-"""Run comparison: shows a run beside an earlier one. Calls are aligned by their tools, in the order
-in which they are listed; differences are shown line by line.
+"""Run comparison: shows a run beside an earlier one.
+
+Calls are aligned by their tools, in the order in which they are listed; differences are shown line
+by line.
 """
 
 from __future__ import annotations

@@ -313,8 +313,10 @@ class ServerForms:
     def _add_form(
         self, request: Request, form: FormFields, refusal: FormRefusal | None = None
     ) -> Response:
-        """Show the form for a new server. After an error, the form contains what was typed, with
-        `•••` for the values of variables and headers, which might be secrets.
+        """Show the form for a new server.
+
+        After an error, the form contains what was typed, with `•••` for the values of variables and
+        headers, which might be secrets.
         """
         file = file_to_change(self._bridge.configuration)
         return self._site.page(
@@ -344,8 +346,9 @@ class ServerForms:
         return unmasked_form(form, FormFields() if earlier is None else earlier.form)
 
     async def add(self, request: Request) -> Response:
-        """Add a server immediately, or first show which of its values are taken to be secrets. If
-        the server is refused, show the form again with the reason.
+        """Add a server immediately, or first show which of its values are taken to be secrets.
+
+        If the server is refused, show the form again with the reason.
         """
         form = self._filled_in(request)
         name = form.get("name").strip()

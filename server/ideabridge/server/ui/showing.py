@@ -160,9 +160,10 @@ def in_few_words(value: JSON, most: int = 80) -> str:
 
 
 def differing_lines(old: list[str], new: list[str], most: int) -> list[str]:
-    """Return the lines of a unified diff, each beginning with " ", "+", "-" or "@@". The header is
-    left out, and so is the place of the change if there is only one. If there are more than `most`
-    lines, the last one is `CUT`.
+    """Return the lines of a unified diff, each beginning with " ", "+", "-" or "@@".
+
+    The header is left out, and so is the place of the change if there is only one. If there are
+    more than `most` lines, the last one is `CUT`.
     """
     compared = difflib.unified_diff(old, new, lineterm="", n=2)
     lines = list(islice(compared, 2, 3 + most))
@@ -281,8 +282,9 @@ def without_login(text: str, server: str) -> str:
 
 
 def failure_reason(status: ModuleStatus) -> str:
-    """Return the reason why a server fails, in a few words, or "" if it does not fail. The server's
-    own page also shows hints and what the server wrote.
+    """Return the reason why a server fails, in a few words, or "" if it does not fail.
+
+    The server's own page also shows hints and what the server wrote.
     """
     if status.error is None or light(status) != "failing":
         return ""
@@ -312,8 +314,10 @@ def title_names_tools(title: str) -> bool:
 
 
 def run_name(record: RunRecord) -> str:
-    """Return the name of a run for people. The name is the title of the run or, if the run has
-    none, a description. A title that lists many tools is cut after the first few.
+    """Return the name of a run for people.
+
+    The name is the title of the run or, if the run has none, a description. A title that lists many
+    tools is cut after the first few.
     """
     if not record.title:
         return _UNTITLED.get(record.kind, "Untitled run")
@@ -329,8 +333,9 @@ _PLAIN_WORD: Final = re.compile(r"[a-z]+(?=[\s,:])")
 
 
 def capital(text: str) -> str:
-    """Return a text that begins with a capital letter, for a sentence of its own. A text that
-    begins with a key of a configuration file, such as `mcpServers.notes`, is unchanged.
+    """Return a text that begins with a capital letter, for a sentence of its own.
+
+    A text that begins with a key of a configuration file, such as `mcpServers.notes`, is unchanged.
     """
     if _PLAIN_WORD.match(text) is None:
         return text

@@ -284,8 +284,9 @@ def can_sign_in(entry: ModuleConfiguration, visitor: Visitor) -> bool:
 
 
 def servers_to_sign_in_to(bridge: Bridge, visitor: Visitor) -> set[str]:
-    """Return the names of the servers that need the visitor to sign in. Users have connections of
-    their own, about which the servers' states say nothing.
+    """Return the names of the servers that need the visitor to sign in.
+
+    Users have connections of their own, about which the servers' states say nothing.
     """
     if user_of(visitor.caller) is not None:
         return set()

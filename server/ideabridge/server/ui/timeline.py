@@ -286,10 +286,12 @@ class Axis:
         *,
         is_round: bool = False,
     ) -> Axis:
-        """Return the axis of a run from its beginning to its end. `ran` contains the spans in which
-        something ran. With `is_round`, an axis without a break is extended until each quarter of it
-        is a round time. On an axis with breaks, the breaks get the width at which a quarter of the
-        axis is a round time. The marks before the first break are then round.
+        """Return the axis of a run from its beginning to its end.
+
+        `ran` contains the spans in which something ran. With `is_round`, an axis without a break is
+        extended until each quarter of it is a round time. On an axis with breaks, the breaks get
+        the width at which a quarter of the axis is a round time. The marks before the first break
+        are then round.
         """
         gaps = _gaps(ran, begun, end)
         work = end - begun - sum(map(_length, gaps))
@@ -521,8 +523,9 @@ def _named(machine: Machine, number: int) -> str:
 
 
 def _last(trace: Trace, before: Iterable[int], waiting: CallBar) -> int | None:
-    """Return the call that ended last among the calls that another call waited for. If the waiting
-    call has neither started nor ended, a call that has not ended takes precedence.
+    """Return the call that ended last among the calls that another call waited for.
+
+    If the waiting call has neither started nor ended, a call that has not ended takes precedence.
     """
     bars = [trace.bars[number] for number in before if number < len(trace.bars)]
     if waiting.started is None and waiting.finished is None:

@@ -1,5 +1,6 @@
-"""Trials: runs of one tool that a person starts in the playground or on the tool's own page. The
-page shows what they return, beside the form that started them.
+"""Trials: runs of one tool that a person starts in the playground or on the tool's own page.
+
+The page shows what they return, beside the form that started them.
 """
 
 from __future__ import annotations

@@ -292,8 +292,10 @@ def _expect_no_variables(entry: JSONObject, visitor: Visitor) -> None:
 
 
 def expect_may_edit(entry: JSONObject, visitor: Visitor) -> None:
-    """Raise `NotTheOwnerError` if a visitor is not allowed to change an entry. A changed command
-    runs with the owner's rights, and a changed address would receive the entry's secrets.
+    """Raise `NotTheOwnerError` if a visitor is not allowed to change an entry.
+
+    A changed command runs with the owner's rights, and a changed address would receive the entry's
+    secrets.
     """
     if visitor.is_owner:
         return
@@ -472,8 +474,9 @@ def _with_secrets(field: str, word: str, entry: JSONObject) -> str:
 def _edited_members(
     entry: JSONObject, part: str, shown: ServerFields, form: FormFields
 ) -> JSONObject:
-    """Return the variables or headers that stay, with their new values. If a field is empty because
-    the value is not shown, the variable or header keeps its value.
+    """Return the variables or headers that stay, with their new values.
+
+    If a field is empty because the value is not shown, the variable or header keeps its value.
     """
     present = object_or_empty(with_own_keys(entry).get(part))
     removed = form.all("remove")
