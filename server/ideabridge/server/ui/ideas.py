@@ -127,6 +127,9 @@ _SEEN_AS: Final = (
 
 _VIEWS: Final = ("published", "suggested", "written", "saved", "servers", "built-in")
 
+_SUGGESTIONS: Final = 10
+"""Maximum number of suggested tools on the page."""
+
 _BESIDE: Final = 10
 """Number of tools of servers that the results of a search show. A link leads to the others."""
 
@@ -287,7 +290,7 @@ class IdeaPages:
             "folder": "",
             "files": [],
         }
-        if words and view != "servers":
+        if words and view not in ("servers", "saved"):
             view = "found"
             values |= await self._found(words, visitor)
         elif view == "servers":
@@ -295,10 +298,12 @@ class IdeaPages:
         elif view == "built-in":
             values["built_in"] = await compute_in_thread(self._built_in, "", visitor)
         elif view == "suggested":
-            suggest = partial(self._bridge.suggest, caller=visitor.caller)
-            values["suggestions"] = await compute_in_thread(suggest)
+            suggest = partial(self._bridge.suggest, limit=_SUGGESTIONS + 1, caller=visitor.caller)
+            suggestions = await compute_in_thread(suggest)
+            values["suggestions"] = suggestions[:_SUGGESTIONS]
+            values["more_suggestions"] = len(suggestions) > _SUGGESTIONS
         elif view == "saved":
-            values |= self._saved(query, visitor)
+            values |= self._saved(query, words, visitor)
         else:
             values |= self._made_here(query, visitor, by_hand=view == "written")
 
@@ -351,13 +356,13 @@ class IdeaPages:
             "older": f"?{urlencode(following)}" if page.next else "",
         }
 
-    def _saved(self, query: QueryParams, visitor: Visitor) -> dict[str, Any]:
-        """Return a page of the saved runs. Visitors who do not manage see the newest ones of those
-        that they are allowed to see.
+    def _saved(self, query: QueryParams, words: str, visitor: Visitor) -> dict[str, Any]:
+        """Return a page of the saved runs, or the newest ones that have these words. Visitors who
+        do not manage see the newest ones of those that they are allowed to see.
         """
         ideas = self._bridge.store.ideas
-        if not visitor.manages:
-            return {"ideas": ideas.search("", PAGE, caller=visitor.scope)}
+        if words or not visitor.manages:
+            return {"ideas": ideas.search(words, PAGE, caller=visitor.scope)}
 
         page = ideas.page(PAGE, query.get("after") or None)
         following = {"show": "saved", "after": page.next}
@@ -609,7 +614,7 @@ class IdeaPages:
         compare = partial(self._bridge.store.change, caller=visitor_of(request).scope)
         change = await compute_in_thread(compare, f"{name}@{old}", f"{name}@{new}")
         return await self._site.page_beside(
-            request, "diff.html", name=name, old=old, new=new, change=change
+            request, "diff.html", name=name, tool=publication, old=old, new=new, change=change
         )
 
     async def call(self, request: Request) -> Response:

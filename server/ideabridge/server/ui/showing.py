@@ -361,13 +361,26 @@ def as_read_by(text: str, reader: str) -> str:
     return deciders_as_read_by(reader, text)
 
 
-def answered(publication: Publication) -> str:
-    """Return words for the source of a published tool's answers."""
+def kind_of_tool(publication: Publication) -> str:
+    """Return what answers a call to a published tool: `recording`, `model`, `code` or `steps`."""
     if publication.answer == "recorded":
-        return "the recording"
+        return "recording"
     if publication.answer == "solve" or publication.plan is None:
-        return "a model"
-    return "a program" if publication.program is not None else "a plan"
+        return "model"
+    return "code" if publication.program is not None else "steps"
+
+
+_ANSWERED: Final = {
+    "recording": "a recorded answer",
+    "model": "a model",
+    "code": "code",
+    "steps": "fixed steps",
+}
+
+
+def answered(publication: Publication) -> str:
+    """Return a text about what answers a call to a published tool."""
+    return _ANSWERED[kind_of_tool(publication)]
 
 
 _MINDS: Final = {
@@ -414,5 +427,6 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "capital": capital,
     "reason": reason,
     "answered": answered,
+    "kind_of_tool": kind_of_tool,
     "answerer": answerer,
 }
