@@ -240,7 +240,7 @@ _STILL = """() => {
   const body = document.body.cloneNode(true);
   for (const one of body.querySelectorAll("script, noscript, input[type=hidden], .skip, .hidden")) one.remove();
   // The menu of a page shows its buttons beside the main action, even if it is closed.
-  for (const one of body.querySelectorAll("details:not([open], .page-head .menu) > :not(summary), .menu:not([open]) .rare")) one.remove();
+  for (const one of body.querySelectorAll("details:not([open], .page-head .menu, .top .more) > :not(summary), .menu:not([open]) .rare")) one.remove();
   for (const one of body.querySelectorAll("[href]")) one.removeAttribute("href");
   for (const one of [body, ...body.querySelectorAll("*")])
     for (const name of one.getAttributeNames())
@@ -254,13 +254,18 @@ _STILL = """() => {
 
 def still(page: Page, width: int) -> str:
     """The page as a picture of that many pixels width."""
-    # Make the viewport as high as the content.
-    page.set_viewport_size({"width": width, "height": 300})
+    # The viewport is as high as the content, or as the rooms beside it.
+    least_height = 520 if width >= 1100 else 300
+    page.set_viewport_size({"width": width, "height": least_height})
     # A button is pale for a second after it has appeared or moved.
     expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
     css, document, height = page.evaluate(_STILL)
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     own = ".picture { background: var(--back); color-scheme: light dark; }"
+    if width >= 1100:
+        # In a picture, `100vh` is the height at which a document shows it.
+        own += f" .picture .top {{ height: {least_height}px; overflow: hidden; }}"
+
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" {size}>',
         f"<style>{escape(f'{own}{chr(10)}{css}', quote=False)}</style>",

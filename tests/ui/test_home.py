@@ -7,6 +7,7 @@ from datetime import date
 from pathlib import Path
 
 import httpx
+import pytest
 from playwright.sync_api import Page, expect
 
 from ideabridge.bridge.store.daily_use import DayOfUse
@@ -125,41 +126,49 @@ def test_on_a_phone_no_title_covers_its_time(page: Page, site: str) -> None:
     assert title_ends <= time_begins + 1
 
 
-def test_the_rooms_fit_on_one_line_of_a_phone(page: Page, site: str) -> None:
-    page.set_viewport_size({"width": 390, "height": 800})
+@pytest.mark.parametrize("width", [320, 390])
+def test_the_rooms_are_at_the_bottom_of_a_phone(page: Page, site: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
     page.goto(f"{site}runs")
     rooms = page.get_by_role("navigation", name="Pages")
     home = rooms.get_by_role("link", name="Home")
     first = home.bounding_box()
-    last = rooms.get_by_text("More").bounding_box()
+    last = rooms.locator("summary").bounding_box()
     assert first is not None
     assert last is not None
-    assert abs(first["y"] - last["y"]) <= 2
+    assert first["y"] == last["y"] > 700
+    assert abs(first["width"] - last["width"]) < 1
+    # The bar covers nothing at the end of the page.
+    end = page.locator("#main > :last-child").evaluate(
+        "(one) => { scrollTo(0, 1e6); return one.getBoundingClientRect().bottom; }"
+    )
+    assert end <= first["y"]
     home.click()
     expect(page).to_have_url(f"{site}home")
     expect(home).to_have_attribute("aria-current", "page")
 
 
-def test_the_menu_of_the_narrowest_phone_leads_home_and_closes(page: Page, site: str) -> None:
+def test_the_menu_of_a_phone_leads_to_the_servers_and_closes(page: Page, site: str) -> None:
     page.set_viewport_size({"width": 320, "height": 800})
     page.goto(f"{site}runs")
     more = page.get_by_role("navigation", name="Pages").locator("summary")
-    home = page.get_by_role("navigation", name="Pages").get_by_role("link", name="Home")
-    expect(home).to_be_hidden()
+    servers = page.get_by_role("navigation", name="Pages").get_by_role("link", name="Servers")
+    expect(servers).to_be_hidden()
     more.click()
-    expect(home).to_be_visible()
-    home.focus()
+    expect(servers).to_be_visible()
+    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+    servers.focus()
     page.keyboard.press("Escape")
-    expect(home).to_be_hidden()
+    expect(servers).to_be_hidden()
     expect(more).to_be_focused()
 
     more.click()
-    page.locator("#main").click(position={"x": 5, "y": 400})
-    expect(home).to_be_hidden()
+    page.locator("#main").click(position={"x": 5, "y": 300})
+    expect(servers).to_be_hidden()
 
     more.click()
-    home.click()
-    expect(page).to_have_url(f"{site}home")
+    servers.click()
+    expect(page).to_have_url(f"{site}modules")
 
 
 def test_the_week_counts_failed_runs(page: Page, site: str) -> None:

@@ -329,10 +329,11 @@ def test_the_head_names_the_page_and_folds_its_actions_on_a_phone(
     expect(page.get_by_role("button", name="Remove")).to_be_visible()
 
 
-def test_rooms_of_everyday_work_are_in_the_menu_and_others_below_more(
+def test_rooms_are_beside_the_content_and_the_rare_ones_in_a_menu_of_a_bar(
     page: Page, shop_site: tuple[str, str]
 ) -> None:
     url, _ = shop_site
+    page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{url}home")
     menu = page.get_by_role("navigation", name="Pages")
     rooms = ["Home", "Approvals", "Runs", "Tools", "Servers"]
@@ -340,13 +341,21 @@ def test_rooms_of_everyday_work_are_in_the_menu_and_others_below_more(
     expect(menu.get_by_role("link")).to_have_text(
         [re.compile(f"^{room}") for room in [*rooms, *further]]
     )
+    beside = menu.bounding_box()
+    content = page.locator("#main").bounding_box()
+    assert beside is not None
+    assert content is not None
+    assert beside["x"] + beside["width"] <= content["x"]
+    expect(menu.get_by_role("button", name="Sign out")).to_be_in_viewport()
 
     page.set_viewport_size({"width": 1000, "height": 800})
     expect(menu.get_by_role("link")).to_have_text([re.compile(f"^{room}") for room in rooms])
     menu.get_by_text("More", exact=True).click()
     expect(menu.locator("details").get_by_role("link")).to_have_text(further)
     menu.get_by_role("link", name="Playground").click()
-    expect(menu.locator("summary")).to_have_text("Playground", use_inner_text=True)
+    current = menu.locator("[aria-current]")
+    expect(current).to_have_text("Playground")
+    expect(current).to_be_hidden()
 
 
 @pytest.mark.parametrize("has_scripts", [True, False])
