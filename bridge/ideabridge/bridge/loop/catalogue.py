@@ -128,7 +128,9 @@ class Catalogue:
     def look_up(self, call: WrittenCall) -> Tool | None:
         """Return the tool that a call names, or None."""
         tool = self._only(call.tool, call.module)
-        return None if tool is None else tool.real
+        if tool is None:
+            return None
+        return tool.real
 
     def changed(self, call: WrittenCall) -> Tool | None:
         """Return the changed tool that a call names, or None if its tool is not changed."""
@@ -185,16 +187,11 @@ class Catalogue:
     def _why_not_in(self, module: str, name: str, *, briefly: bool) -> str:
         """Return a sentence that explains why a module has no tool with this name."""
         if module.startswith(IDEA):
-            idea_names = [key_name for key_module, key_name in self._by_key if key_module == module]
-            return _no_idea(module, name, idea_names)
+            return _no_idea(module, name, self._names_in(module))
 
         if module == ANONYMOUS:
-            room_names = [
-                key_name
-                for key_module, key_name in self._by_key
-                if key_module is None or key_module == ANONYMOUS
-            ]
-            hint = self._hint(name, room_names, briefly=briefly)
+            # A clean room has the same tools as the run that it belongs to.
+            hint = self._hint(name, self._names_in(None, ANONYMOUS), briefly=briefly)
             return f"a clean room has no tool {quoted(name)}.{hint}"
 
         server_names = [tool.name for tool in self._listed.values() if tool.module == module]
@@ -206,6 +203,10 @@ class Catalogue:
         hint = self._hint(module, sorted(modules), briefly=briefly)
         return f"unknown server {quoted(module)}.{hint}{self.missing}"
 
+    def _names_in(self, *modules: str | None) -> list[str]:
+        """Return the names that calls can use for the tools of these modules."""
+        return [name for module, name in self._by_key if module in modules]
+
     def _why_not_one(self, name: str, *, briefly: bool) -> str:
         """Return a sentence that explains why a name without a module does not identify exactly one
         tool.
@@ -216,19 +217,21 @@ class Catalogue:
         if briefly:
             return f"unknown tool {quoted(name)}.{self.missing}"
 
+        # Tools are not always offered under the name that they have in their module.
         looks = skeleton(name[:MAX_QUALIFIED])
         alike = [tool for tool in self._by_key.values() if skeleton(_own_name(tool)) == looks]
         modules = {str(tool.module) for tool in alike if _own_name(tool) == name}
         if len(modules) > 1:
             return _several(name, sorted(modules))
 
-        misleading: set[str] = set()
-        if len({tool.key for tool in alike}) == 1:
-            # The only candidate is not offered under its own name, because another (missing) tool
-            # has that name.
+        candidates = list(self._by_name)
+        alike_keys = {tool.key for tool in alike}
+        if len(alike_keys) == 1:
+            # If the only tool that looks alike is not offered under its own name, another (missing)
+            # tool has that name. Then the other name of the tool would mislead.
             misleading = {tool.name for tool in alike if tool.name != _own_name(tool)}
+            candidates = [other for other in candidates if other not in misleading]
 
-        candidates = [other for other in self._by_name if other not in misleading]
         hint = self._hint(name, candidates)
         return f"unknown tool {quoted(name)}.{hint}{self.missing}"
 
@@ -281,14 +284,18 @@ class Catalogue:
         None. The tool can have a different name in the catalogue.
         """
         same = self._by_origin.get(tool.origin)
-        return None if same is None else same.real
+        if same is None:
+            return None
+        return same.real
 
     def get(self, key: ToolKey) -> Tool | None:
         """Return the tool with this key, or None. The key is a module (None for this process) and
         the tool's name, either in the catalogue or in the module.
         """
         tool = self._by_origin.get(key) or self._by_key.get(key)
-        return None if tool is None else tool.real
+        if tool is None:
+            return None
+        return tool.real
 
     def used_by(self, calls: Iterable[WrittenCall], more: Iterable[Tool] = ()) -> Catalogue:
         """Return a catalogue of the tools that the calls name, plus `more`. These are the tools
@@ -302,9 +309,13 @@ class Catalogue:
             if call.activity is not None:
                 activities.append(self.get((None, call.activity)))
 
-        tools = [*called, *activities, *more]
-        tools_by_key = {tool.key: tool for tool in tools if tool is not None}
-        return Catalogue(tools_by_key.values(), self.latent.intersection(tools_by_key))
+        tools: dict[ToolKey, Tool] = {}
+        for tool in [*called, *activities, *more]:
+            if tool is not None:
+                tools[tool.key] = tool
+
+        latent = self.latent.intersection(tools)
+        return Catalogue(tools.values(), latent)
 
     def with_real(self, calls: Iterable[WrittenCall]) -> Catalogue:
         """Return a catalogue in which each changed tool that the calls name is replaced by the real
@@ -320,10 +331,10 @@ class Catalogue:
         latent.
         """
         new_tools = list(tools)
-        new_latent = {tool.key for tool in new_tools}.intersection(latent)
+        new_keys = {tool.key for tool in new_tools}
         return Catalogue(
             tools=[*self.tools, *new_tools],
-            latent=self.latent | new_latent,
+            latent=self.latent | new_keys.intersection(latent),
             unlisted=self._unlisted,
         )
 
@@ -412,6 +423,7 @@ def read_keys(stored: Iterable[JSON]) -> list[ToolKey]:
                 keys.append((module, name))
             case _:
                 continue
+
     return keys
 
 
@@ -424,7 +436,9 @@ def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
     """Return a function that returns whether a name matches one of the patterns."""
     expressions = [translate(pattern) for pattern in patterns]
     if not expressions:
+        # An empty expression would match every name.
         return lambda _: False
+
     compiled = re.compile("|".join(expressions))
     return lambda name: compiled.match(name) is not None
 
@@ -439,6 +453,7 @@ def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
     """Return the tools that match one of the patterns (such as `git_*`), by either of their names
     or by `module.name`.
     """
+    # Most patterns are plain names, which are faster to look up than to match.
     exact: set[str] = set()
     wild: set[str] = set()
     for pattern in patterns:
