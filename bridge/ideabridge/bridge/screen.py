@@ -63,7 +63,9 @@ class Screen:
             SecretGivenError: a member contains a secret. The message names its place and the
                 secret.
         """
-        for place, name in self._secrets.places(written):
+        places = self._secrets.places(written)
+        if places:
+            place, name = places[0]
             raise SecretGivenError(_message(place, name), _problem(place, name))
 
     def admit(self, new_events: Sequence[Event]) -> list[Event]:
@@ -79,6 +81,7 @@ class Screen:
         if type(event) in _WRITTEN:
             self.check(_written(event))
 
+        # Text from elsewhere cannot be refused, because what it reports has already happened.
         match event:
             case events.SolutionClosed() if event.error is not None:
                 return replace(event, error=self._redacted_object(event.error))
@@ -91,8 +94,7 @@ class Screen:
                 schema = self._redacted_object(event.schema)
                 return replace(event, message=message, schema=schema)
             case events.RunEnded() if event.reason is not None:
-                # Mask the secret instead of rejecting the text, because a run must end when someone
-                # ends it.
+                # People also write reasons, but a run must end when someone ends it.
                 return replace(event, reason=self._redacted_text(event.reason))
             case events.SolutionRejected():
                 solution = self._secrets.redact(event.solution)
@@ -117,6 +119,7 @@ def _written(event: Event) -> JSONObject:
     if "by" in written:
         # Screen only the name of the decider, because no person or mind wrote the rest.
         written["by"] = str(written["by"])
+
     return written
 
 
