@@ -24,6 +24,7 @@ from ideabridge.server.setup.record import (
     SetupRecord,
     TrustStep,
 )
+from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 
@@ -69,12 +70,11 @@ def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutc
     """
     outcome = SetupOutcome()
     # Check all project files before changing anything.
-    projects = [change for change in plan.receiving() if change.project is not None]
-    expected_digests = {change.path: _expected_digest(plan, change) for change in projects}
-
+    expected_digests = _expected_digests(plan)
     for secret in plan.secrets:
         record.add(SecretStep(name=secret.name, file=secret.owner.file))
-        place = set_secret(secret.owner, secret.name, secret.value, _servers(plan, secret))
+        users = _users_of(plan, secret)
+        place = set_secret(secret.owner, secret.name, secret.value, users)
         outcome.secrets.append((secret.name, place))
 
     for change in plan.receiving():
@@ -106,8 +106,23 @@ def _install(planned: PlannedService, record: SetupRecord) -> None:
     if not has_token():
         record.add(SecretStep(name=TOKEN_SECRET, file=None))
         create_token(planned.token)
+
     record.add(ServiceStep(file=planned.service.file))
     planned.service.install(planned.command, Path.home())
+
+
+def _expected_digests(plan: SetupPlan) -> dict[Path, str]:
+    """Return the digest that each project file of a plan has after its change.
+
+    Raises:
+        SetupError: a file has changed since the person was asked.
+    """
+    expected_digests: dict[Path, str] = {}
+    for change in plan.receiving():
+        if change.project is not None:
+            expected_digests[change.path] = _expected_digest(plan, change)
+
+    return expected_digests
 
 
 def _expected_digest(plan: SetupPlan, change: FileChange) -> str:
@@ -121,7 +136,9 @@ def _expected_digest(plan: SetupPlan, change: FileChange) -> str:
     current = read_host_text(change.path, change.format)
     if current.before != reviewed.before or not may_be_trusted(change.path):
         raise _changed_file(change.path)
-    return file_digest(change.applied(reviewed).data)
+
+    changed_file = change.applied(reviewed)
+    return file_digest(changed_file.data)
 
 
 def _changed_file(file: Path) -> SetupError:
@@ -131,15 +148,20 @@ def _changed_file(file: Path) -> SetupError:
     )
 
 
-def _servers(plan: SetupPlan, secret: NewSecret) -> dict[str, str]:
+def _users_of(plan: SetupPlan, secret: NewSecret) -> dict[str, str]:
     """Return the servers that are allowed to use a secret, each with the digest of its entry.
 
     Every server in the user's own file is allowed to use all of that file's secrets.
     """
     if secret.owner.file is None:
         return {}
-    entries = {server.name: server.entry for server in plan.servers if secret in server.secrets}
-    modules = parse_configuration({"mcpServers": dict(entries)}).modules
+
+    entries: JSONObject = {}
+    for server in plan.servers:
+        if secret in server.secrets:
+            entries[server.name] = server.entry
+
+    modules = parse_configuration({"mcpServers": entries}).modules
     return {name: entry_digest(module) for name, module in modules.items()}
 
 
@@ -150,7 +172,10 @@ def _write(change: FileChange, record: SetupRecord) -> bool:
         HostFileError: the file cannot be changed.
     """
     target = Path(os.path.realpath(change.path))
-    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+    mode: int | None = None
+    if target.exists():
+        mode = stat.S_IMODE(target.stat().st_mode)
+
     # The step for the edit. The list stays empty until the edit is about to be made.
     steps: list[FileStep] = []
 
@@ -158,8 +183,9 @@ def _write(change: FileChange, record: SetupRecord) -> bool:
         # Forget the earlier step, because the edit is repeated if another program has written the
         # file in the meantime.
         _forget(steps, record)
-        steps.append(FileStep(title=change.title, file=file, mode=mode))
-        record.add(steps[0])
+        step = FileStep(title=change.title, file=file, mode=mode)
+        steps.append(step)
+        record.add(step)
 
     text = change.applied(read_host_text(change.path, change.format))
     try:
@@ -167,6 +193,7 @@ def _write(change: FileChange, record: SetupRecord) -> bool:
     except HostFileError:
         _forget(steps, record)
         raise
+
     return bool(steps)
 
 
@@ -181,6 +208,7 @@ def _trust(file: Path, expected: str, record: SetupRecord) -> None:
     trust = project_trust(look_at(file))
     if file_digest(trust.found.data) != expected:
         raise _changed_file(file)
+
     was_trusted = trust.before is not None and bool(trust.before.digests)
     record.add(TrustStep(file=file, was_trusted=was_trusted))
     keep_trusted(trust.found, trust.data)
