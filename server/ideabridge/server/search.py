@@ -85,10 +85,12 @@ _IGNORED: Final = frozenset(_WORDLESS.split())
 def _synonyms() -> dict[str, set[str]]:
     synonyms: dict[str, set[str]] = {}
     for line in _ALIKE.split("\n"):
-        words = {*line.split()}
+        words = set(line.split())
         for word in words:
+            # A word can be on several lines.
             of_word = synonyms.setdefault(word, set())
-            of_word |= words - {word}
+            of_word.update(words - {word})
+
     return synonyms
 
 
@@ -133,23 +135,24 @@ class ToolSearch:
             self._index(tools)
 
         words = words[:_MOST_CHARACTERS]
-        named = self._exact.get(words.strip().lower(), ())
         word_list = _words(words)
         if not word_list:
-            in_module = [tool for tool in tools if module is None or tool.module == module]
+            in_module = [tool for tool in tools if _is_in(tool, module)]
             return in_module[:limit], len(in_module)
 
         scores: dict[int, float] = {}
         for number, score in self._matches(_any_of(word_list)):
-            if not self._is_of(number, module):
+            tool = tools[number]
+            if not _is_in(tool, module):
                 continue
-            # Lower the score of a look-alike, so that it comes after the tool that it resembles.
-            is_look_alike = tools[number].origin in self.look_alikes
-            scores[number] = score / 2 if is_look_alike else score
+            if tool.origin in self.look_alikes:
+                # A look-alike comes after the tool that it resembles.
+                score /= 2
+            scores[number] = score
 
         best = max(scores.values(), default=0.0)
-        for number in named:
-            if self._is_of(number, module):
+        for number in self._exact.get(words.strip().lower(), ()):
+            if _is_in(tools[number], module):
                 scores[number] = best + 1
 
         ranked = sorted(scores, key=lambda number: (-scores[number], number))
@@ -162,15 +165,14 @@ class ToolSearch:
         """Return whether any tool matches every word. Return False if there are no words."""
         if tools is not self._tools:
             self._index(tools)
+
         word_list = _words(words[:_MOST_CHARACTERS])
         if not word_list:
             return False
 
         every_word = " AND ".join(map(_word_query, word_list))
-        return bool(self._matches(every_word, most=1))
-
-    def _is_of(self, number: int, module: str | None) -> bool:
-        return module is None or (self._tools is not None and self._tools[number].module == module)
+        matches = self._matches(every_word, most=1)
+        return bool(matches)
 
     def _matches(self, query: str, most: int = -1) -> list[tuple[int, float]]:
         """Return the (place, score) of each tool that matches an FTS5 query. A higher score is
@@ -193,10 +195,18 @@ class ToolSearch:
                 self._exact.setdefault(name, []).append(number)
 
 
+def _is_in(tool: Tool, module: str | None) -> bool:
+    """Return whether a tool belongs to a module. Every tool does if the module is None."""
+    return module is None or tool.module == module
+
+
 def _texts(tool: Tool) -> tuple[str, ...]:
     """Return the text of a tool for each column of the table."""
     name = _split(tool.name)
-    synonyms = sorted({other for word in name for other in _SYNONYMS.get(word, ())})
+    synonyms: set[str] = set()
+    for word in name:
+        synonyms.update(_SYNONYMS.get(word, ()))
+
     parameters: list[str] = []
     details: list[str] = []
     properties = read_as(SchemaKeywords, tool.parameters).properties
@@ -208,12 +218,15 @@ def _texts(tool: Tool) -> tuple[str, ...]:
 
     module = _split(tool.module or "")
     description = _split(tool.description[:4000])
-    columns = (name, module, parameters, description, synonyms, _split(" ".join(details)))
+    detail_words = _split(" ".join(details))
+    columns = (name, module, parameters, description, sorted(synonyms), detail_words)
     return tuple(" ".join(words) for words in columns)
 
 
 def _split(text: str) -> list[str]:
-    return _WORD.findall(_CAMEL.sub(" ", text).lower())
+    """Return the words of a text or a name in lower case. `readFile` is two words."""
+    divided = _CAMEL.sub(" ", text)
+    return _WORD.findall(divided.lower())
 
 
 def _words(text: str) -> list[str]:
@@ -222,7 +235,9 @@ def _words(text: str) -> list[str]:
     """
     words = list(dict.fromkeys(_split(text)))
     informative = [word for word in words if word not in _IGNORED]
-    return (informative or words)[:_MOST_WORDS]
+    if informative:
+        words = informative
+    return words[:_MOST_WORDS]
 
 
 def _word_query(word: str) -> str:
@@ -259,26 +274,28 @@ def tool_line(tool: Tool, names: ProgramNames, observed: JSONObject | None = Non
     notes = _notes(tool, place, names)
     if not notes:
         return line
-
-    # A line that ends with this remark already has a comment, so add the names to it.
-    separator = ", " if line.endswith(OBSERVED) else " # "
-    return f"{line}{separator}{notes}"
+    if line.endswith(OBSERVED):
+        # The line already ends with a comment, so add the names to it.
+        return f"{line}, {notes}"
+    return f"{line} # {notes}"
 
 
 def _notes(tool: Tool, place: tuple[str, str] | None, names: ProgramNames) -> str:
     """Return the names that plans use for a tool and its module if these names differ from the ones
     in the signature.
     """
+    # A tool that programs cannot call has no module or function in them, so its names are written.
     module, function = place or (None, None)
     changed: list[str] = []
     if function != tool.name:
         changed.append(f"_tool: {encode_text(tool.name)}")
     if tool.module is not None and module != tool.module:
         changed.append(f"_module: {encode_text(tool.module)}")
+
     if place is not None:
-        for python, real in names.parameters(tool).items():
-            if python != real:
-                changed.append(f"{python}: {encode_text(real)}")
+        for python_name, real_name in names.parameters(tool).items():
+            if python_name != real_name:
+                changed.append(f"{python_name}: {encode_text(real_name)}")
 
     if len(changed) > _NOTES:
         changed[_NOTES:] = ["..."]
