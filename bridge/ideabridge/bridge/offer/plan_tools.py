@@ -59,13 +59,17 @@ class PlanTools:
                 here.
         """
         offer = self._offer
-        modules = (call.module for call in self.calls if not _is_step(call))
+        modules = [call.module for call in self.calls if not _is_step(call)]
         rooms = offer.rooms(modules, self._caller)
         if any(names_program(call, offer.known_catalogue) for call in self.calls):
             rooms.append(RUN_PROGRAM)
 
         rooms += offer.passing_to_ideas(self._caller)
-        catalogue = offer.real_catalogue if self._published else offer.catalogue
+        if self._published:
+            catalogue = offer.real_catalogue
+        else:
+            catalogue = offer.catalogue
+
         defined = defined_by_plan(self._plan)
         if defined:
             catalogue = offer.with_defined(catalogue.tools, defined, rooms, caller=self._caller)
@@ -82,8 +86,12 @@ class PlanTools:
         """Return the ideas that are named by calls without `_module`. A name refers to an idea only
         if no tool has the same name.
         """
-        names = {call.tool for call in self._unknown_to(catalogue) if call.module is None}
-        modules = [f"{IDEA}{name}" for name in sorted(names) if is_safe_name(name)]
+        names: set[str] = set()
+        for _, call in self._unknown_to(catalogue):
+            if call.module is None and is_safe_name(call.tool):
+                names.add(call.tool)
+
+        modules = [f"{IDEA}{name}" for name in sorted(names)]
         return self._offer.rooms(modules, self._caller)
 
     async def catalogue(self) -> Catalogue:
@@ -104,14 +112,18 @@ class PlanTools:
             await offer.reach(tool.module for tool in defined_by_plan(self._plan))
 
         catalogue = self.present(plain_ideas=False)
-        calls_of_tools = [call for call in self.calls if call.tool]
-        unlisted = [call for call in calls_of_tools if not self._is_listed(catalogue.look_up(call))]
+        unlisted: list[WrittenCall] = []
+        for call in self.calls:
+            if call.tool and not self._is_listed(catalogue.look_up(call)):
+                unlisted.append(call)
+
         if unlisted:
             catalogue = await self._catalogue_with(unlisted)
 
         unknown = self._unknown_to(catalogue)
         if unknown:
-            missing = offer.missing.sentences({call.module for call in unknown})
+            modules = {call.module for _, call in unknown}
+            missing = offer.missing.sentences(modules)
             return Catalogue(catalogue.tools, catalogue.latent, missing)
 
         room_tools = _for_rooms(catalogue, self.calls)
@@ -130,10 +142,6 @@ class PlanTools:
             # The tool belongs to this process, to an idea or to a room, so it is always current.
             return True
         return modules[tool.module].listed
-
-    def _unknown_to(self, catalogue: Catalogue) -> list[WrittenCall]:
-        """Return the calls whose tool is not in a catalogue."""
-        return [call for _, call in self._places_unknown_to(catalogue)]
 
     async def _catalogue_with(self, unlisted: list[WrittenCall]) -> Catalogue:
         """Wait until the modules that have, or might have, the tools of these calls are up or have
@@ -158,6 +166,7 @@ class PlanTools:
         await offer.modules.reach(owners, seconds_left)
         catalogue = self._present_if_unambiguous()
         if any(catalogue.look_up(call) is None for call in unowned):
+            # Some of these tools are still unknown, so try the modules that have failed, too.
             await offer.until(has_unowned, deadline)
             away = [status.name for status in offer.modules.away()]
             await offer.modules.reach(away, _LOOK_SECONDS)
@@ -180,6 +189,7 @@ class PlanTools:
                 if tool is None or tool.module is None:
                     return None
                 owner = tool.module
+
             if owner in self._offer.modules and self._offer.has_server(owner):
                 owners.append(owner)
 
@@ -199,7 +209,7 @@ class PlanTools:
         because the name might then mean a different tool.
         """
         names_away = self._names_away()
-        for place, call in self._places_unknown_to(catalogue):
+        for place, call in self._unknown_to(catalogue):
             if call.module is not None:
                 continue
 
@@ -215,25 +225,32 @@ class PlanTools:
         These tools come from the modules' latest lists.
         """
         modules = self._offer.modules
-        names_away = {module: {*names} for module, names in modules.reserved().items()}
-        for tool in modules.known_tools():
-            if tool.module is not None and not modules[tool.module].listed:
-                names_away.setdefault(tool.module, set()).add(tool.name)
+        names_away: dict[str, set[str]] = {}
+        for module, names in modules.reserved().items():
+            if self._offer.has_server(module):
+                names_away[module] = set(names)
 
-        return {
-            module: names for module, names in names_away.items() if self._offer.has_server(module)
-        }
+        for tool in modules.known_tools():
+            module = tool.module
+            if module is None or modules[module].listed:
+                continue
+            if self._offer.has_server(module):
+                names_away.setdefault(module, set()).add(tool.name)
+
+        return names_away
 
     def _expect_versions(self, catalogue: Catalogue) -> None:
         """Raise an error if a call names a version of an idea that does not exist."""
-        for place, call in self._places_unknown_to(catalogue):
+        for place, call in self._unknown_to(catalogue):
             module = call.module
             if not is_idea(module):
                 continue
             if self._offer.idea(module, self._caller) is not None:
                 continue
 
-            current = self._offer.idea(module.partition("@")[0], self._caller)
+            # The module of an idea can end with `@` and a version.
+            without_version, _, _ = module.partition("@")
+            current = self._offer.idea(without_version, self._caller)
             if current is not None:
                 raise PlanError(
                     f"calls[{place}]: {module[:100]!r}: there is no such version; "
@@ -248,20 +265,21 @@ class PlanTools:
             PlanError: a call names such a tool. The argument `catalogue`, which is the result of
                 the method `catalogue`, does not contain this tool.
         """
-        for place, call in self._places_unknown_to(catalogue):
+        for place, call in self._unknown_to(catalogue):
             reason = self._offer.missing.why_refused(call.tool, call.module)
             if reason is not None:
                 raise PlanError(f"calls[{place}]: {call.tool[:100]}: {reason}")
 
-    def _places_unknown_to(self, catalogue: Catalogue) -> list[tuple[int, WrittenCall]]:
+    def _unknown_to(self, catalogue: Catalogue) -> list[tuple[int, WrittenCall]]:
         """Return (place, call) for each call whose tool is not in a catalogue. Calls without a tool
         name are left out, because the check of the plan refuses them.
         """
-        return [
-            (place, call)
-            for place, call in enumerate(self.calls)
-            if call.tool and catalogue.look_up(call) is None
-        ]
+        unknown: list[tuple[int, WrittenCall]] = []
+        for place, call in enumerate(self.calls):
+            if call.tool and catalogue.look_up(call) is None:
+                unknown.append((place, call))
+
+        return unknown
 
 
 def _is_step(call: WrittenCall) -> bool:
@@ -274,6 +292,7 @@ def _for_rooms(catalogue: Catalogue, calls: Iterable[WrittenCall]) -> list[Tool]
     for call in calls:
         if (call.module, call.tool) != (ANONYMOUS, SOLVE.name):
             continue
+
         patterns = list_or_empty(call.members.get("tools"))
         names = [pattern for pattern in patterns if isinstance(pattern, str)]
         tools.extend(chosen_tools(catalogue.tools, names))
