@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 _COMMENT: Final = re.compile(r"//[^\r\n]*|/\*.*?\*/|#[^\r\n]*", re.DOTALL)
-_BLANKS: Final = re.compile(r"[ \t]*")
 _BLANK_OR_COMMENT: Final = re.compile(r"(?:[ \t]+|//[^\r\n]*|/\*.*?\*/|#[^\r\n]*)*", re.DOTALL)
 _FIRST_INDENT: Final = re.compile(r"^([ \t]+)[^\s*/#]", re.MULTILINE)
 
@@ -74,8 +73,10 @@ class Bracketed:
         """Return the last item with a name, because programs that read the file use the last
         one.
         """
-        named = [item for item in self.items if item.name == name]
-        return named[-1] if named else None
+        for item in reversed(self.items):
+            if item.name == name:
+                return item
+        return None
 
     def gap_before(self, number: int) -> int:
         """Return the position where the text before an item begins: the end of the item before it,
@@ -118,13 +119,17 @@ Render = Callable[[Layout], str]
 
 def newline_of(text: str) -> str:
     """Return the line ending that a text uses."""
-    return "\r\n" if "\r\n" in text else "\n"
+    if "\r\n" in text:
+        return "\r\n"
+    return "\n"
 
 
 def unit_of(text: str, default: str = "  ") -> str:
     """Return the whitespace that indents the first indented line."""
-    first = _FIRST_INDENT.search(text)
-    return first.group(1) if first else default
+    first_indented = _FIRST_INDENT.search(text)
+    if first_indented is None:
+        return default
+    return first_indented.group(1)
 
 
 def line_indent(text: str, place: int) -> str:
@@ -163,7 +168,7 @@ def with_item(text: str, inside: Bracketed, render: Render, *, one_line: bool = 
     if layout.indent is not None:
         # Go past a comment after the last item, because it belongs to that item.
         place = _comments_end(text, place)
-        before = layout.newline + layout.indent
+        before = f"{layout.newline}{layout.indent}"
     elif layout.compact:
         before = ""
     else:
@@ -180,7 +185,8 @@ def _with_first_item(text: str, inside: Bracketed, render: Render, *, one_line: 
     The item gets a line of its own if the brackets already have several lines, or if they are empty
     and the text has several.
     """
-    interior = text[inside.start + 1 : inside.end - 1]
+    after_opening = inside.start + 1
+    interior = text[after_opening : inside.end - 1]
     if interior:
         own_line = "\n" in interior
     else:
@@ -188,7 +194,7 @@ def _with_first_item(text: str, inside: Bracketed, render: Render, *, one_line: 
         own_line = is_root or "\n" in text.strip()
 
     # If there are comments between the brackets, add the item after them.
-    place = inside.start + 1 + len(interior.rstrip())
+    place = after_opening + len(interior.rstrip())
     newline = newline_of(text)
     unit = unit_of(text)
     if one_line or not own_line:
@@ -198,10 +204,13 @@ def _with_first_item(text: str, inside: Bracketed, render: Render, *, one_line: 
         return spliced(text, [Splice(place, place, new)])
 
     outer = line_indent(text, inside.start)
-    layout = Layout(outer + unit, unit, newline, compact=False)
-    # If there is whitespace before the closing bracket, it stays there.
-    closing = "" if interior else newline + outer
-    new = f"{newline}{layout.indent}{render(layout)}{closing}"
+    indent = f"{outer}{unit}"
+    layout = Layout(indent, unit, newline, compact=False)
+    new = f"{newline}{indent}{render(layout)}"
+    if not interior:
+        # Whitespace before the closing bracket would stay there. Without any, put the bracket on a
+        # line of its own.
+        new += f"{newline}{outer}"
     return spliced(text, [Splice(place, place, new)])
 
 
@@ -231,13 +240,12 @@ def without_item(text: str, inside: Bracketed, item: TextItem) -> str:
 
     end = item.end
     splices: list[Splice] = []
-    if comma is not None:
-        is_beside = comma >= end and not text[end:comma].strip(" \t")
-        if is_beside:
-            end = comma + 1
-        else:
-            # Remove the comma on its own, because a comment between it and the item stays.
-            splices.append(Splice(comma, comma + 1, ""))
+    if comma is not None and _blanks_end(text, end) == comma:
+        # Only blanks are between the item and its comma, so remove them together.
+        end = comma + 1
+    elif comma is not None:
+        # Remove the comma on its own, because a comment between it and the item stays.
+        splices.append(Splice(comma, comma + 1, ""))
 
     if len(inside.items) == 1 and _is_alone(text, inside, item, end):
         return spliced(text, [Splice(inside.start + 1, inside.end - 1, "")])
@@ -281,6 +289,7 @@ def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int
 
     if is_last and not starts_line:
         if is_first:
+            # There is no previous item, so the whitespace belongs to the brackets.
             return start, end
         # Remove the whitespace after the previous item, which is no longer needed.
         return left, end
@@ -296,15 +305,21 @@ def _ends_in_line_comment(text: str, start: int, end: int) -> bool:
 
     The text from `start` contains only whitespace, commas and comments.
     """
-    comments = list(_COMMENT.finditer(text, start, end))
-    if not comments or comments[-1].end() < end:
+    last_comment: re.Match[str] | None = None
+    for comment in _COMMENT.finditer(text, start, end):
+        last_comment = comment
+
+    if last_comment is None or last_comment.end() < end:
         return False
-    return not comments[-1].group().startswith("/*")
+    return not last_comment.group().startswith("/*")
 
 
 def _blanks_end(text: str, place: int) -> int:
-    blanks = _BLANKS.match(text, place)
-    return blanks.end() if blanks else place
+    """Return the position after the blanks at a position."""
+    end = place
+    while text[end : end + 1] in (" ", "\t"):
+        end += 1
+    return end
 
 
 def _before_break(text: str, place: int) -> int:
@@ -318,11 +333,13 @@ def _merged(splices: list[Splice]) -> list[Splice]:
     """Return the removals in order, with overlapping ones merged."""
     merged: list[Splice] = []
     for splice in sorted(splices, key=lambda splice: splice.start):
-        if merged and splice.start <= merged[-1].end:
-            before = merged.pop()
-            merged.append(Splice(before.start, max(before.end, splice.end), ""))
-        else:
+        if not merged or splice.start > merged[-1].end:
             merged.append(splice)
+            continue
+
+        before = merged.pop()
+        end = max(before.end, splice.end)
+        merged.append(Splice(before.start, end, ""))
 
     return merged
 
@@ -332,6 +349,7 @@ def layout_of(text: str, inside: Bracketed, item: TextItem, *, one_line: bool = 
     newline = newline_of(text)
     compact = _is_compact(text)
     unit = unit_of(text)
+    # The position after the nearest character before the item that is not a blank.
     left = len(text[: item.start].rstrip(" \t"))
     starts_line = left > 0 and text[left - 1] in "\r\n"
     if one_line or not starts_line:
@@ -340,14 +358,16 @@ def layout_of(text: str, inside: Bracketed, item: TextItem, *, one_line: bool = 
     indent = text[left : item.start]
     outer = line_indent(text, inside.start)
     if indent.startswith(outer) and indent != outer:
+        # The item shows how far these brackets indent, whatever the rest of the text does.
         unit = indent.removeprefix(outer)
     return Layout(indent, unit, newline, compact)
 
 
 def _is_compact(text: str) -> bool:
     """Return whether the text is a single line without spaces after its colons."""
-    is_one_line = "\n" not in text.strip()
-    return is_one_line and '":' in text and '": ' not in text
+    if "\n" in text.strip():
+        return False
+    return '":' in text and '": ' not in text
 
 
 def _comma(text: str, start: int, end: int) -> int | None:
