@@ -72,24 +72,31 @@ async def drawing(
         LimitExceededError: checking the plan takes too long or too much memory.
     """
     if form not in FORMS:
-        raise PlanError(f"drawing: expected {' or '.join(map(repr, FORMS))}, found {form!r}")
+        expected = " or ".join(map(repr, FORMS))
+        raise PlanError(f"drawing: expected {expected}, found {form!r}")
+
     return str(await _rehearse(plan, catalogue, settings, form))
 
 
 def _is_small(plan: Plan) -> bool:
+    # Each instance has a copy of the calls, and each copy is checked.
     copies = max(1, len(plan.instances))
     if len(plan.calls) * copies > SMALL_CALLS:
         return False
-    parts: list[JSON] = [plan.calls, plan.output, plan.explained]
-    return len(encode(parts)) * copies <= SMALL_BYTES
+
+    written = encode([plan.calls, plan.output, plan.explained])
+    return len(written) * copies <= SMALL_BYTES
 
 
 async def _rehearse(plan: Plan, catalogue: Catalogue, settings: Settings, answer: Answer) -> JSON:
     if _is_small(plan):
         return _answer_of(plan, catalogue, settings, answer)
 
+    parts: JSONObject = {}
+    for member in fields(plan):
+        parts[member.name] = getattr(plan, member.name)
+
     tools, latent = catalogue.to_json()
-    parts: JSONObject = {member.name: getattr(plan, member.name) for member in fields(plan)}
     offered: list[JSON] = [tools, latent, catalogue.missing]
     rehearsal = await workers.run(
         _JOB,
@@ -97,17 +104,18 @@ async def _rehearse(plan: Plan, catalogue: Catalogue, settings: Settings, answer
         what=f"checking a plan of {len(plan.calls):,} calls",
     )
     report = cast("JSONObject", rehearsal)
-    errors = report.get("errors")
-    if isinstance(errors, list):
-        faults = cast("list[JSONObject]", errors)
-        raise PlanError(rejection(faults), [dict(fault) for fault in faults])
+    if "errors" in report:
+        faults = cast("list[JSONObject]", report["errors"])
+        raise PlanError(rejection(faults), faults)
 
     return report["answer"]
 
 
 def _answer_of(plan: Plan, catalogue: Catalogue, settings: Settings, answer: Answer) -> JSON:
     rehearsal = rehearse(plan, catalogue, settings)
-    return rehearsal.dry_run() if answer == "dry_run" else rehearsal.draw(answer)
+    if answer == "dry_run":
+        return rehearsal.dry_run()
+    return rehearsal.draw(answer)
 
 
 # -- in the worker process -------------------------------------------------------------------------
@@ -117,13 +125,16 @@ def rehearsed(
     parts: dict[str, Any], offered: list[Any], settings: JSONObject, answer: Answer
 ) -> JSONObject:
     """Rehearse a plan. Return the result as `{"answer"}`, or the plan's faults as `{"errors"}`."""
+    # On the way here, the tuple has become a list.
     parts["tools"] = tuple(parts["tools"])
     plan = Plan(**parts)
     tools, latent, missing = offered
     catalogue = Catalogue.from_json(tools, latent, missing)
     try:
-        return {"answer": _answer_of(plan, catalogue, Settings.from_json(settings), answer)}
+        rehearsal = _answer_of(plan, catalogue, Settings.from_json(settings), answer)
     except PlanError as error:
         if not error.errors:
             raise
         return {"errors": list[JSON](error.errors)}
+
+    return {"answer": rehearsal}
