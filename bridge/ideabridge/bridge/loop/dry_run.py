@@ -18,7 +18,11 @@ def _waits(graph: Graph) -> dict[int, set[int]]:
     """Return the calls that each call waits for because of data, `_after`, or the order of
     effects.
     """
-    return {call.index: graph.depends_on(call) | set(call.order) for call in graph.calls}
+    waits: dict[int, set[int]] = {}
+    for call in graph.calls:
+        waits[call.index] = graph.depends_on(call).union(call.order)
+
+    return waits
 
 
 def _layers(graph: Graph) -> list[list[Call]]:
@@ -37,7 +41,9 @@ def _layers(graph: Graph) -> list[list[Call]]:
 
 def _name_of(call: Call) -> int | str:
     """Return the call's place, with the call's instance if it has one."""
-    return f"{call.place} ({call.instance})" if call.instance else call.place
+    if call.instance:
+        return f"{call.place} ({call.instance})"
+    return call.place
 
 
 def _is_read_only(call: Call) -> bool:
@@ -76,12 +82,15 @@ def dry_run_report(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
     for call in graph.calls:
         calls.append(_entry(graph, call, before[call.index]))
 
-    layers: list[JSON] = [[_name_of(call) for call in layer] for layer in _layers(graph)]
+    layers: list[JSON] = []
+    for layer in _layers(graph):
+        layers.append([_name_of(call) for call in layer])
+
     report: JSONObject = {
         "layers": layers,
         "calls": calls,
         "not_read_only": [_name_of(call) for call in graph.calls if _may_change(call)],
-        "missing_inputs": [*missing],
+        "missing_inputs": list[JSON](missing),
     }
     notes = list[JSON](_notes(graph))
     if notes:
@@ -116,7 +125,7 @@ _MOST_NAMED: Final = 5
 def _notes(graph: Graph) -> list[str]:
     """Return notes for the author of a plan about the plan's order of effects."""
     notes: list[str] = []
-    undeclared = list(_undeclared(graph))
+    undeclared = _undeclared(graph)
     if undeclared:
         names = ", ".join(undeclared[:_MOST_NAMED])
         if len(undeclared) > _MOST_NAMED:
@@ -137,10 +146,11 @@ def _notes(graph: Graph) -> list[str]:
     return notes
 
 
-def _undeclared(graph: Graph) -> dict[str, None]:
+def _undeclared(graph: Graph) -> list[str]:
     """Return the names of the tools that force calls into an order because the tools do not declare
     whether they are read-only.
     """
+    # A dictionary keeps the order of the names.
     names: dict[str, None] = {}
     for call in graph.calls:
         if not _order_of(graph, call):
@@ -152,7 +162,7 @@ def _undeclared(graph: Graph) -> dict[str, None]:
             if is_undeclared and graph.order.may_change(ordered):
                 names[ordered.name] = None
 
-    return names
+    return list(names)
 
 
 # -- drawings --------------------------------------------------------------------------------------
@@ -205,7 +215,10 @@ def _written(call: Call) -> str:
 
 def _direct(call: Call) -> list[int]:
     """Return the calls that must run before a call because of `_after` or the order of effects."""
-    return sorted({*(call.edges or ()), *call.order})
+    direct = set(call.order)
+    if call.edges is not None:
+        direct.update(call.edges)
+    return sorted(direct)
 
 
 # -- text ------------------------------------------------------------------------------------------
@@ -218,17 +231,19 @@ def _text(graph: Graph, missing: Collection[str]) -> Iterator[str]:
     # Each row has a title, what is read and written, and remarks.
     rows: list[tuple[str, str, str]] = []
     for number, layer in enumerate(_layers(graph), start=1):
-        # Show the number of a layer only in its first row.
         label = str(number)
         for call in layer:
             title = f"{label:>3}  {_title(call)}"
             reads = _texts_of(call.reads) or "-"
-            rows.append((title, f"{reads} -> {_written(call)}", _remarks(graph, call)))
+            flow = f"{reads} -> {_written(call)}"
+            rows.append((title, flow, _remarks(graph, call)))
+            # Show the number of a layer only in its first row.
             label = ""
 
     if graph.output is not None:
-        output_reads = list(chain.from_iterable(graph.output_reads.values()))
-        rows.append(("     output", _texts_of(output_reads) or "constant", ""))
+        output_reads = chain.from_iterable(graph.output_reads.values())
+        flow = _texts_of(output_reads) or "constant"
+        rows.append(("     output", flow, ""))
 
     longest = max((len(title) for title, _, _ in rows), default=0)
     width = min(_TITLE_WIDTH, longest)
@@ -241,8 +256,9 @@ def _text(graph: Graph, missing: Collection[str]) -> Iterator[str]:
 
 
 def _texts_of(reads: Iterable[Read]) -> str:
-    texts = {_shown(read.expression.text): None for read in reads}
-    return ", ".join(texts)
+    """Return the references that are read, each once."""
+    texts = [_shown(read.expression.text) for read in reads]
+    return ", ".join(dict.fromkeys(texts))
 
 
 def _remarks(graph: Graph, call: Call) -> str:
@@ -270,6 +286,7 @@ class _Flowchart:
         self._missing = frozenset(missing)
         # Maps the reference of each value that exists from the start to its node.
         self._values: dict[str, str] = {}
+        # The lines of the arrows, in order and each once.
         self._arrows: dict[str, None] = {}
 
     def lines(self) -> Iterator[str]:
@@ -301,16 +318,17 @@ class _Flowchart:
 
     def _add_arrows(self, reads: Iterable[Read], node: str) -> None:
         """Add arrows to a node from everything it reads."""
-        for read in reads:
-            for operand, writers in read.sources():
-                name = _label(_shown(operand.text))
-                for index in writers:
-                    self._arrows[f'  c{index} -->|"{name}"| {node}'] = None
+        sources = chain.from_iterable(read.sources() for read in reads)
+        for operand, writers in sources:
+            name = _label(_shown(operand.text))
+            for index in writers:
+                self._arrows[f'  c{index} -->|"{name}"| {node}'] = None
 
-                if not writers:
-                    text = format_reference(operand.full, operand.instance)
-                    value = self._values.setdefault(text, f"g{len(self._values)}")
-                    self._arrows[f"  {value} --> {node}"] = None
+            if not writers:
+                # No call writes this value, so it exists from the start.
+                text = format_reference(operand.full, operand.instance)
+                value = self._values.setdefault(text, f"g{len(self._values)}")
+                self._arrows[f"  {value} --> {node}"] = None
 
 
 def _styled(nodes: list[str], name: str, style: str) -> Iterator[str]:
