@@ -54,8 +54,12 @@ def parse_yaml(text: str) -> JSON:
     try:
         value = read_written(text, what="", name="host.yaml")
     except IdeabridgeError as error:
+        # `what` is empty, so the message begins with the signs that follow it.
         raise ValueError(str(error).lstrip(" ,:")) from None
-    return {} if value is None else value
+
+    if value is None:
+        return {}
+    return value
 
 
 @dataclass(slots=True)
@@ -80,7 +84,9 @@ class _Node:
 
     def members(self) -> Iterator[tuple[_Node, _Node]]:
         """Yield the key and the value of each member of a mapping."""
-        return zip(self.children[::2], self.children[1::2], strict=True)
+        keys = self.children[::2]
+        values = self.children[1::2]
+        return zip(keys, values, strict=True)
 
     def find(self, name: str) -> tuple[_Node, _Node] | None:
         """Return the member of a mapping that has this key."""
@@ -103,7 +109,9 @@ def put_yaml(text: str, change: EntryChange) -> str:
 
     for depth, key in enumerate(change.keys, start=1):
         rest = change.keys[depth:]
-        member = node.find(key) if node.kind == "mapping" else None
+        member: tuple[_Node, _Node] | None = None
+        if node.kind == "mapping":
+            member = node.find(key)
         if member is None:
             return _with_member(text, node, key, nested(rest, change))
 
@@ -134,8 +142,10 @@ def _with_entry(text: str, node: _Node, change: EntryChange) -> str:
     key, value = member
     indent = _indent_of(text, key.start)
     lines = _member_lines(change.name, change.entry, indent)
+    # The indentation of the first line stays.
     new = newline_of(text).join(lines).removeprefix(indent)
-    return spliced(text, [Splice(key.start, _own_end(text, value.end), new)])
+    end = _own_end(text, value.end)
+    return spliced(text, [Splice(key.start, end, new)])
 
 
 def remove_yaml(text: str, keys: Sequence[str], name: str) -> str:
@@ -152,20 +162,25 @@ def remove_yaml(text: str, keys: Sequence[str], name: str) -> str:
         item = inside.find(name)
         if item is None:
             return text
+
+        shorter = without_item(text, inside, item)
         # Inside brackets, more than one item can have this name, so search again.
-        return remove_yaml(without_item(text, inside, item), keys, name)
+        return remove_yaml(shorter, keys, name)
 
     if node.kind == "mapping":
         member = node.find(name)
         if member is None:
             return text
+
         key, value = member
         return _without_lines(text, key.start, value.end)
 
     for element, dash in zip(node.children, _dashes(text, node), strict=True):
         if _name_of(element) == name:
+            shorter = _without_lines(text, dash, element.end)
             # More than one element of a sequence can have this name, so search again.
-            return remove_yaml(_without_lines(text, dash, element.end), keys, name)
+            return remove_yaml(shorter, keys, name)
+
     return text
 
 
@@ -183,10 +198,18 @@ def _at(node: _Node | None, keys: Sequence[str]) -> _Node | None:
 
 
 def _check(node: _Node, keys: Sequence[str], *, allows_list: bool) -> None:
-    if node.kind == "mapping" or (node.kind == "sequence" and allows_list):
-        return
-    names = {"sequence": "a list", "alias": "an alias"}
-    actual = names.get(node.kind, repr(node.text)[:40])
+    match node.kind:
+        case "mapping":
+            return
+        case "sequence" if allows_list:
+            return
+        case "sequence":
+            actual = "a list"
+        case "alias":
+            actual = "an alias"
+        case "scalar":
+            actual = repr(node.text)[:40]
+
     raise UneditableError(f"{key_path(keys)} is {actual}; expected an object")
 
 
@@ -207,9 +230,12 @@ def _tree(text: str) -> _Node | None:
     for event in parser.parse(io.StringIO(text)):
         if type(event).__name__ in ("MappingEndEvent", "SequenceEndEvent"):
             ended = open_nodes.pop()
-            # End the block at its last child, because the parser reports the end only at the next
-            # token, after any comments and blank lines.
-            ended.end = event.end_mark.index if ended.flow else ended.children[-1].end
+            if ended.flow:
+                ended.end = event.end_mark.index
+            else:
+                # End the block at its last child, because the parser reports the end only at the
+                # next token, after any comments and blank lines.
+                ended.end = ended.children[-1].end
             continue
 
         node = _begun(event)
@@ -257,10 +283,15 @@ def _empty_place(text: str, parent: _Node, node: _Node) -> int:
     """Return the position of a value without text: after the colon of its key, or after its dash.
     The parser reports the position of the next token instead.
     """
-    before = parent.children[-1].end if parent.children else parent.start
+    before = parent.start
+    if parent.children:
+        before = parent.children[-1].end
+
     mark = ":" if parent.kind == "mapping" else "-"
     place = _outside_comments(text, mark, before, node.start)
-    return before if place is None else place + 1
+    if place is None:
+        return before
+    return place + 1
 
 
 def _outside_comments(text: str, mark: str, start: int, end: int) -> int | None:
@@ -366,10 +397,13 @@ def _without_lines(text: str, start: int, end: int) -> str:
     """Return the text without the lines of a value."""
     line_start = start - len(_indent_of(text, start))
     place = _line_end(text, end)
+    after = text[place:]
+    if line_start == 0:
+        # No line break comes before the first line, so remove the one after the value.
+        return after.removeprefix("\r").removeprefix("\n")
+
     before = text[:line_start].removesuffix("\n").removesuffix("\r")
-    if line_start > 0:
-        return before + text[place:]
-    return text[place:].removeprefix("\r").removeprefix("\n")
+    return before + after
 
 
 def _with_root(text: str, value: JSON) -> str:
@@ -401,8 +435,11 @@ def _in_place_of_null(text: str, mapping: _Node, member: tuple[_Node, _Node], va
         indent = _indent_of(text, key.start)
         return _with_lines(text, null.end, _value_lines(value, f"{indent}  "))
 
-    before = "" if text[null.start - 1].isspace() else " "
-    return spliced(text, [Splice(null.start, null.end, before + _quoted(value))])
+    new = _quoted(value)
+    if not text[null.start - 1].isspace():
+        # Without a space behind it, a colon can be part of the key.
+        new = f" {new}"
+    return spliced(text, [Splice(null.start, null.end, new)])
 
 
 def _put_element(text: str, sequence: _Node, name: str, value: JSON) -> str:
@@ -456,14 +493,19 @@ def _member_lines(key: str, value: JSON, indent: str) -> list[str]:
 def _element_lines(value: JSON, indent: str) -> list[str]:
     if isinstance(value, (dict, list)) and value:
         first, *others = _value_lines(value, f"{indent}  ")
+        # The dash and its space stand in place of the indentation of the first line.
         return [f"{indent}- {first.lstrip(' ')}", *others]
     return [f"{indent}- {_scalar(value)}"]
 
 
 def _scalar(value: JSON) -> str:
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
-        return value
-    return _quoted(value)
+    if not isinstance(value, str):
+        return _quoted(value)
+
+    is_plain = _PLAIN.fullmatch(value) is not None and value.lower() not in _WORDS
+    if not is_plain:
+        return _quoted(value)
+    return value
 
 
 def _quoted(value: JSON, indent: str | None = None) -> str:
@@ -476,8 +518,10 @@ def _flow_value(value: JSON) -> Render:
     def write(layout: Layout) -> str:
         if layout.indent is None:
             return _quoted(value)
+
         lines = _quoted(value, layout.unit).split("\n")
-        return f"{layout.newline}{layout.indent}".join(lines)
+        line_break = f"{layout.newline}{layout.indent}"
+        return line_break.join(lines)
 
     return write
 
