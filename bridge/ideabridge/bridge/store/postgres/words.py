@@ -36,11 +36,15 @@ class PostgresWords(WordIndex):
         if not rows:
             return
 
-        weights = _WEIGHTS[: len(rows[0]) - 1]
-        vector = " || ".join(f"setweight(to_tsvector('stemmed', ?), '{key}')" for key in weights)
+        columns = len(rows[0]) - 1
+        vectors = [f"setweight(to_tsvector('stemmed', ?), '{key}')" for key in _WEIGHTS[:columns]]
+        folded_rows: list[tuple[int | str, ...]] = []
+        for rowid, *texts in rows:
+            folded_rows.append((rowid, *[_folded(str(text)) for text in texts]))
+
         self._database.many(
-            f"INSERT INTO {table}(rowid, words) VALUES (?, {vector})",  # noqa: S608 - constants
-            [(row[0], *(_folded(str(text)) for text in row[1:])) for row in rows],
+            f"INSERT INTO {table}(rowid, words) VALUES (?, {' || '.join(vectors)})",  # noqa: S608 - constants
+            folded_rows,
         )
 
     def remove(self, table: str, rows: Sequence[int]) -> bool:
@@ -62,7 +66,7 @@ class PostgresWords(WordIndex):
             "ORDER BY score DESC, rowid DESC LIMIT ?1",
             (limit, _query(words, every=every)),
         )
-        return [(row[0], row[1]) for row in rows]
+        return [(rowid, score) for rowid, score in rows]
 
     def newest(
         self, table: str, words: Sequence[str], limit: int, *, every: bool, begins: bool = False
@@ -72,21 +76,28 @@ class PostgresWords(WordIndex):
             "ORDER BY rowid DESC LIMIT ?",
             (_query(words, every=every, begins=begins), limit),
         )
-        return [(row[0], 0.0) for row in rows]
+        # These words are not ranked.
+        return [(rowid, 0.0) for (rowid,) in rows]
 
 
 def _folded(text: str) -> str:
     """Return the words of a string in lower case, without accents."""
     if not text.isascii():
+        # An accent becomes a sign of its own behind its letter.
         signs = unicodedata.normalize("NFKD", text)
         text = "".join(sign for sign in signs if not unicodedata.combining(sign))
 
-    return " ".join(word[:_LONGEST_WORD] for word in _WORD.findall(text.lower()))
+    words = _WORD.findall(text.lower())
+    return " ".join(word[:_LONGEST_WORD] for word in words)
 
 
 def _query(words: Sequence[str], *, every: bool = True, begins: bool = False) -> str:
     # A word consists only of letters and digits, so it cannot contain any query syntax.
     suffix = ":*" if begins else ""
-    parts = [part + suffix for word in words for part in _folded(word).split()]
+    parts: list[str] = []
+    for word in words:
+        for part in _folded(word).split():
+            parts.append(f"{part}{suffix}")
+
     operator = " & " if every else " | "
     return operator.join(parts)
