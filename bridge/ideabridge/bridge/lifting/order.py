@@ -38,6 +38,7 @@ there are more calls, each call waits for the call before it.
 _AS_WRITTEN: Final = frozenset(
     {"_outputPath", "_id", "_after", "_tool", "_module", "_outputMethod", "_instance"}
 )
+"""The meta-properties that contain no references to results."""
 
 
 # -- order of data ---------------------------------------------------------------------------------
@@ -59,8 +60,9 @@ def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
     if is_in_order:
         return list(calls)
 
-    listed = {after: [before] for before, after in pairwise(by_index)}
-    in_order = chain.from_iterable(emission(data, listed))
+    # Where the data allows it, each call comes after the call that was before it.
+    original_order = {after: [before] for before, after in pairwise(by_index)}
+    in_order = chain.from_iterable(emission(data, original_order))
     return [by_index[index] for index in in_order]
 
 
@@ -151,13 +153,14 @@ def _renumbered_reference(text: str, places: Mapping[int, int]) -> str:
         # spaces.
         return text
 
-    # If a call is left out, so are the alternatives that read its result.
     alternatives: list[str] = []
     for operands in expression.alternatives:
         in_plan = [_in_place(operand, places) for operand in operands]
-        texts = [text for text in in_plan if text is not None]
-        if len(texts) == len(operands):
-            alternatives.append(" && ".join(texts))
+        texts = [operand for operand in in_plan if operand is not None]
+        if len(texts) < len(operands):
+            # A call is left out, so this alternative, which reads its result, is left out, too.
+            continue
+        alternatives.append(" && ".join(texts))
 
     if not alternatives:
         raise _GoneError(expression.text)
@@ -168,16 +171,20 @@ def _in_place(operand: Reference, places: Mapping[int, int]) -> str | None:
     """Return the operand with the place in the plan instead of the call's number in the run. Return
     None if the call is left out.
     """
-    if operand.kind != "results" or not operand.path or not operand.path[0].isdecimal():
+    if operand.kind != "results" or not operand.path:
         return operand.text
 
-    number = int(operand.path[0])
+    call, *below = operand.path
+    if not call.isdecimal():
+        return operand.text
+
+    number = int(call)
     place = places.get(number)
     if place is None:
         return None
     if place == number:
         return operand.text
-    return format_reference(("results", str(place), *operand.path[1:]), operand.instance)
+    return format_reference(("results", str(place), *below), operand.instance)
 
 
 # -- order of effects ------------------------------------------------------------------------------
@@ -202,6 +209,7 @@ def keep_order(
     ids = _Ids(calls, written)
     added: list[set[int]] = [set() for _ in calls]
     past = _Past()
+    # For each Request, the places of its calls.
     by_step: dict[int, list[int]] = {}
     for place, call in enumerate(calls):
         by_step.setdefault(call.step, []).append(place)
@@ -225,11 +233,13 @@ def keep_order(
 
     for place, call in enumerate(written):
         added[place] -= waits[place]
-        if added[place]:
-            after = call.get("_after", [])
-            names = after if isinstance(after, list) else [after]
-            new_names = [ids.of(earlier) for earlier in sorted(added[place])]
-            call["_after"] = [*names, *new_names]
+        if not added[place]:
+            continue
+
+        after = call.get("_after", [])
+        names = after if isinstance(after, list) else [after]
+        new_names = [ids.of(earlier) for earlier in sorted(added[place])]
+        call["_after"] = [*names, *new_names]
 
     return added
 
@@ -245,14 +255,18 @@ def _waits_of(
     waits: list[set[int]] = []
     for place, executed in enumerate(calls):
         call = executed.progress.call
-        after = call.edges or ()
-        waiting = {places[index] for index in after if index in places}
+        waiting: set[int] = set()
+        for index in call.edges or ():
+            if index in places:
+                waiting.add(places[index])
+
         for expression in _expressions_in(written[place]):
             waiting |= _writers_read(expression, writers, arguments)
 
         waits.append(waiting)
         for path in call.writes:
             if path[0] == "results":
+                # The path has the number of the call in the run.
                 path = ("results", str(place))
             writers.add(path, place)
 
@@ -273,7 +287,9 @@ def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObj
     for operands in expression.alternatives:
         for operand in operands:
             places |= writers.overlapping(operand.full)
-        if all(_is_input(operand, arguments) for operand in operands):
+
+        is_certain = all(_is_input(operand, arguments) for operand in operands)
+        if is_certain:
             break
 
     return places
@@ -281,7 +297,11 @@ def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObj
 
 def _is_input(operand: Reference, arguments: JSONObject) -> bool:
     """Return whether an operand reads a value that exists in the input."""
-    return operand.kind == "input" and not isinstance(read(arguments, operand.path), Missing)
+    if operand.kind != "input":
+        return False
+
+    value = read(arguments, operand.path)
+    return not isinstance(value, Missing)
 
 
 @dataclass
@@ -309,7 +329,8 @@ class _Past:
             places.update(self.writers.get(path, ()))
             for length in range(len(path)):
                 # A call that wrote a whole value above the path has written the path, too.
-                places.update(self.writers.get((*path[:length], _WHOLE), ()))
+                above = path[:length]
+                places.update(self.writers.get((*above, _WHOLE), ()))
 
         return places
 
@@ -325,7 +346,9 @@ class _Past:
         for place in places:
             for path in calls[place].progress.call.writes:
                 for length in range(1, len(path)):
-                    self.writers.setdefault(path[:length], set()).add(place)
+                    above = path[:length]
+                    self.writers.setdefault(above, set()).add(place)
+
                 self.writers[path] = {place}
                 self.writers[*path, _WHOLE] = {place}
 
@@ -354,9 +377,13 @@ class _Ids:
 
         # An id refers to a call in the same Request or, if that Request has no call with the id, to
         # the latest earlier call that has it.
-        by_step = sorted(range(len(calls)), key=lambda place: calls[place].step)
         ids: dict[str, str] = {}
-        for step, places in groupby(by_step, key=lambda place: calls[place].step):
+
+        def step_of(place: int) -> int:
+            return calls[place].step
+
+        in_order = sorted(range(len(calls)), key=step_of)
+        for step, places in groupby(in_order, key=step_of):
             ids |= ids_by_step[step]
             for place in places:
                 after = calls[place].progress.call.after
