@@ -36,8 +36,10 @@ class PublishedRecording:
     @classmethod
     def of(cls, recorded: JSON) -> PublishedRecording:
         """Read `Publication.recorded`."""
-        members = object_or_empty(recorded)
-        return read_as(cls, {**members, "has_output": "output" in members})
+        members = dict(object_or_empty(recorded))
+        # An output that is null is an output, too.
+        members["has_output"] = "output" in members
+        return read_as(cls, members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,13 @@ class PublishedGuide:
         """The (module, name) of each entry in `tools`."""
         origins: list[tuple[str | None, str]] = []
         for pair in self.tools:
-            if isinstance(pair, list) and len(pair) == 2:
-                module, name = pair
-                origins.append((module if isinstance(module, str) else None, str(name)))
+            match pair:
+                case [str(module), name]:
+                    origins.append((module, str(name)))
+                case [_, name]:
+                    origins.append((None, str(name)))
+                case _:
+                    continue
 
         return origins
 
@@ -190,8 +196,13 @@ class _Message:
 
 def _defined_in(context: Iterable[JSON]) -> tuple[JSONObject, ...]:
     """Return the tools that the messages of a context define."""
-    tools = (read_as(_Message, message).tool for message in context)
-    return tuple(tool for tool in tools if tool is not None)
+    tools: list[JSONObject] = []
+    for message in context:
+        tool = read_as(_Message, message).tool
+        if tool is not None:
+            tools.append(tool)
+
+    return tuple(tools)
 
 
 def _names(definitions: Iterable[JSONObject]) -> frozenset[str]:
@@ -211,7 +222,9 @@ class _DocumentWithPlan:
 def plan_in_document(document: JSON) -> JSONObject | None:
     """Return the published plan in the document of an idea, or None if it has none."""
     read = read_whole(_DocumentWithPlan, document)
-    return None if read is None else read.publication.plan
+    if read is None:
+        return None
+    return read.publication.plan
 
 
 def with_plan_in_document(document: JSON, plan: JSONObject) -> JSON:
