@@ -76,7 +76,7 @@ class PlanStarts:
         """
         tools = PlanTools(self._offer, plan, caller)
         calls = tools.calls
-        self._ways.expect_here((call.module for call in calls), caller)
+        self._ways.expect_here([call.module for call in calls], caller)
         catalogue = await tools.catalogue()
         tools.expect_callable(catalogue)
         self._expect_plain_ideas_here(calls, catalogue, caller)
@@ -87,6 +87,7 @@ class PlanStarts:
         if not settings.programs:
             raise PlanError(NO_PROGRAMS)
 
+        # All programs of the plan share the names of tools.
         names = await names_for_program(self._offer, "\n".join(programs), caller)
         missing = self._offer.to(caller).missing
         for program, place in programs.items():
@@ -123,15 +124,17 @@ class PlanStarts:
         expect_programs(settings)
         if plan.names is not None:
             # A published program has already been checked against its pinned tools.
-            catalogue = await PlanTools(self._offer, plan, caller, published=True).catalogue()
+            published = PlanTools(self._offer, plan, caller, published=True)
+            catalogue = await published.catalogue()
             return start_program(plan, catalogue, settings, plan.names, choice=choice)
 
         program = plan.program or ""
         names = await self._checked_program(plan, caller)
         used_names = names.used_by(program)
         tools = ProgramNames.of(used_names, names.listed)
-        self._ways.expect_here((tool.module for tool in tools.listed), caller)
-        catalogue = catalogue_of_program(self._offer.to(caller), tools, asks=ASK in program)
+        self._ways.expect_here([tool.module for tool in tools.listed], caller)
+        offer = self._offer.to(caller)
+        catalogue = catalogue_of_program(offer, tools, asks=ASK in program)
         return start_program(plan, catalogue, settings, used_names, choice=choice)
 
     async def rehearse_program(self, plan: Plan, settings: Settings, caller: str) -> dict[str, Any]:
@@ -143,7 +146,8 @@ class PlanStarts:
         """
         expect_programs(settings)
         names = await self._checked_program(plan, caller)
-        called = ProgramNames.of(names.used_by(plan.program or ""), names.listed)
+        used_names = names.used_by(plan.program or "")
+        called = ProgramNames.of(used_names, names.listed)
         policy = policy_named(settings.approval)
         tools: list[dict[str, Any]] = []
         for tool in called.listed:
@@ -168,11 +172,13 @@ class PlanStarts:
         if plan.names is None:
             names = await names_for_program(self._offer, program, caller)
         else:
-            catalogue = await PlanTools(self._offer, plan, caller, published=True).catalogue()
+            published = PlanTools(self._offer, plan, caller, published=True)
+            catalogue = await published.catalogue()
             names = ProgramNames.of(plan.names, catalogue.tools)
 
         program_input = plan.input or {}
-        with self._offer.to(caller).missing.naming_refused(program):
+        missing = self._offer.to(caller).missing
+        with missing.naming_refused(program):
             await expect_sound(
                 self._sandbox, program, names, program_input, "the program", caller=caller
             )
