@@ -22,7 +22,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 from ideabridge.bridge.context.computed import Computation, Computations
@@ -133,7 +133,10 @@ class _Reading:
         self._tools = _tools_of(plan.calls, plan.by_instance)
         # With instances, a reference to a result contains the number of the call rather than its
         # place, so no place can be recognised as idle.
-        self._idle = set[int]() if plan.by_instance else _idle_places(plan)
+        self._idle: set[int] = set()
+        if not plan.by_instance:
+            self._idle = _idle_places(plan)
+
         self._is_earlier = plan.is_earlier
         self._problems: list[str] = []
         self._output: list[Explained] = []
@@ -157,7 +160,12 @@ class _Reading:
         decisions = {place for place in listed if isinstance(place, int)}
         calls: dict[int, Computation] = {}
         for place in range(len(self._tools)):
-            call = CallFacts(place, watched.get(place, ()), place in decisions, place in self._idle)
+            call = CallFacts(
+                place=place,
+                watched=watched.get(place, ()),
+                may_decide=place in decisions,
+                is_idle=place in self._idle,
+            )
             calls[place] = self._of_call(facts, call)
 
         return Computations(calls, self._of_output(facts), self._problems)
@@ -184,10 +192,11 @@ class _Reading:
         }
         companions: Mapping[Path, Sequence[Explained]] = {}
         if not self._is_earlier:
-            of_calls = (literal for literals in self._calls.values() for literal in literals)
+            of_calls = chain.from_iterable(self._calls.values())
             companions = _companions([*self._output, *of_calls])
 
-        return PlanFacts(profiles, companions, self._raw.get("strict") is True)
+        is_strict = self._raw.get("strict") is True
+        return PlanFacts(profiles, companions, is_strict)
 
     def _read_literals(self) -> None:
         for literal in _read_explained(list_or_empty(self._raw.get("values")), self._is_earlier):
@@ -199,11 +208,13 @@ class _Reading:
                 self._add(self._with_alike_results(literal))
 
         for literals in (self._output, *self._calls.values()):
-            for at, following in pairwise(sorted(literal.at for literal in literals)):
-                if following[: len(at)] == at:
+            # A path comes right before the paths below it.
+            paths = sorted(literal.at for literal in literals)
+            for path, next_path in pairwise(paths):
+                if next_path[: len(path)] == path:
                     self._problems.append(
-                        f"explained: {'.'.join(following)} is explained twice: "
-                        f"{'.'.join(at)} contains it"
+                        f"explained: {'.'.join(next_path)} is explained twice: "
+                        f"{'.'.join(path)} contains it"
                     )
 
     def _add(self, literal: Explained) -> None:
@@ -217,7 +228,11 @@ class _Reading:
             self._problems.append(
                 f"explained: there is no {where}: the plan has {len(self._tools)} calls"
             )
-        elif not self._is_earlier or literal.at[2:] != (WHEN,):
+            return
+
+        # Under the earlier rules, a literal could decide whether its call is made.
+        is_test = self._is_earlier and literal.at[2:] == (WHEN,)
+        if not is_test:
             self._calls.setdefault(place, []).append(literal)
         elif place in self._tests:
             self._problems.append(f"explained: {where} is explained twice")
@@ -231,8 +246,13 @@ class _Reading:
         origin = literal.by[0].origin
         if origin is None:
             return literal
+
         path = operand_path(origin)
-        if path[0] != "results" or len(path) < 2 or not path[1].isdecimal():
+        if path[0] != "results" or len(path) < 2:
+            return literal
+
+        _, call, *below = path
+        if not call.isdecimal():
             return literal
 
         # A call can read only the results of the calls before it.
@@ -240,12 +260,15 @@ class _Reading:
         if literal.at[0] == "calls":
             before = min(int(literal.at[1]), before)
 
-        place = int(path[1])
+        place = int(call)
         if place >= before:
             return literal
 
-        nearest = _nearest(self._places_of[self._tools[place]], place, before)
-        among = [format_reference(("results", str(number), *path[2:])) for number in nearest]
+        places = self._places_of[self._tools[place]]
+        among: list[str] = []
+        for alike in _nearest(places, place, before):
+            among.append(format_reference(("results", str(alike), *below)))
+
         return replace(literal, among=tuple(among))
 
     def _watched(self) -> dict[int, list[str]]:
@@ -258,9 +281,10 @@ class _Reading:
             for text in map(str, list_or_empty(references)):
                 try:
                     operand_path(text)
-                    texts.append(text)
                 except ExplanationError as error:
                     self._problems.append(f"watch.{place}: {error}")
+                else:
+                    texts.append(text)
 
         return watched
 
@@ -273,21 +297,24 @@ def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
     place. For `by_instance`, see `_Plan`.
     """
     places = by_instance or range(len(calls))
-    names = [""] * (1 + max(places, default=-1))
+    count = 1 + max(places, default=-1)
+    names = [""] * count
     for place, call in zip(places, written_calls(calls), strict=False):
         if call.tool:
             names[place] = f"{call.module or ''} {call.tool}"
+
     return names
 
 
 def _idle_places(plan: _Plan) -> set[int]:
     """Return the places of the calls without an output path whose results no reference names."""
-    places = {
-        place
-        for place, call in enumerate(written_calls(plan.calls))
-        if "_outputPath" not in call.members
-    }
-    return places - set(map(int, _RESULT.findall(plan.text)))
+    named_places = {int(place) for place in _RESULT.findall(plan.text)}
+    idle_places: set[int] = set()
+    for place, call in enumerate(written_calls(plan.calls)):
+        if "_outputPath" not in call.members and place not in named_places:
+            idle_places.add(place)
+
+    return idle_places
 
 
 def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
@@ -299,11 +326,13 @@ def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
         place: the place of the call.
         before: consider only calls before this place.
     """
-    at = bisect_left(places, place)
+    own = bisect_left(places, place)
     end = bisect_left(places, before)
-    earlier = places[max(0, at - _NEAREST) : at]
-    later = places[at + 1 : min(end, at + 1 + _NEAREST)]
-    return sorted([*earlier, *later], key=lambda number: abs(number - place))[:_NEAREST]
+    earlier = places[max(0, own - _NEAREST) : own]
+    later = places[own + 1 : min(end, own + 1 + _NEAREST)]
+    # The sort is stable, and the earlier calls come first.
+    nearest = sorted([*earlier, *later], key=lambda other: abs(other - place))
+    return nearest[:_NEAREST]
 
 
 def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
@@ -358,8 +387,11 @@ def _parts(listed: list[JSON]) -> int:
     count = 0
     while stack and count <= MOST_PARTS:
         part = stack.pop()
-        count += isinstance(part, dict | str)
-        if isinstance(part, dict):
+        if isinstance(part, str):
+            count += 1
+        elif isinstance(part, dict):
+            count += 1
+            # A constant is data, not an explanation.
             stack.extend(value for key, value in part.items() if key != "constant")
         elif isinstance(part, list):
             stack.extend(part)
