@@ -25,6 +25,9 @@ from tests.waiting import wait_until
 WIDTHS: Final = {"desktop": 1280, "phone": 390, "wide": 1920}
 """The widths of windows, in pixels."""
 
+HEIGHT: Final = 800
+"""The least height of a window, in pixels."""
+
 WIDE: Final = ("home", "servers", "runs", "run", "run-failed", "run-asking", "approvals", "publish")
 """The pages that are photographed in a wide window, too."""
 
@@ -223,7 +226,7 @@ def photograph(browser: Browser, url: str, pages: dict[str, str], folder: Path) 
     """Photograph pages in every width and scheme, as FOLDER/NAME-WIDTH-SCHEME.png."""
     for width_name, width in WIDTHS.items():
         for scheme in SCHEMES:
-            viewport: ViewportSize = {"width": width, "height": 800}
+            viewport: ViewportSize = {"width": width, "height": HEIGHT}
             with browser.new_context(viewport=viewport, color_scheme=scheme) as context:
                 page = context.new_page()
                 page.goto(link_to(url))
@@ -234,13 +237,19 @@ def photograph(browser: Browser, url: str, pages: dict[str, str], folder: Path) 
 
 
 def _photograph(page: Page, url: str, file: Path) -> None:
+    size = page.viewport_size
+    assert size is not None
+    page.set_viewport_size({"width": size["width"], "height": HEIGHT})
     page.goto(url)
     page.wait_for_load_state("load")
     expect(page.locator("[data-later], [data-tools]")).to_have_count(0)
+    # A window as high as the page, so that the bar at its bottom is drawn below the content.
+    height = page.evaluate("() => document.documentElement.scrollHeight")
+    page.set_viewport_size({"width": size["width"], "height": max(height, HEIGHT)})
     # Whatever arrives late moves buttons, which then wait again from the next frame on.
     page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))")
     expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
-    page.screenshot(path=file, full_page=True)
+    page.screenshot(path=file)
 
 
 def main() -> None:
