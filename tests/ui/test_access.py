@@ -320,7 +320,7 @@ def test_who_manages_acts_in_nobodys_name(tmp_path: Path) -> None:
         other = '{"calls": [{"_tool": "find_customer", "id": "c1"}], "output": "†results.0"}'
         for http in (eva, local):
             page = http.get(f"/ui/runs/{waits}").text
-            assert "Fork the run" not in page
+            assert "Continue in a new run" not in page
             assert "Make it a tool" not in page
             answer = send(http, f"/ui/runs/{waits}/fork", at="1", solution=other)
             assert f"run {waits} belongs to ann; only the owner can fork it" in answer.text
@@ -328,7 +328,7 @@ def test_who_manages_acts_in_nobodys_name(tmp_path: Path) -> None:
             assert f"run {waits} belongs to ann; only the owner can publish it" in answer.text
             answer = http.get("/ui/ideas/publish", params={"ref": waits})
             assert f"run {waits} belongs to ann; only the owner can publish it" in answer.text
-        assert "Fork the run" in ann.get(f"/ui/runs/{waits}").text
+        assert "Continue in a new run" in ann.get(f"/ui/runs/{waits}").text
 
         # The owner of the run can read who has cancelled it.
         send(eva, f"/ui/runs/{waits}/cancel")

@@ -233,13 +233,13 @@ async def test_every_place_says_who_decided(
     if journaled is None:
         assert listed == []
         assert "denied by policy: no refunds" in page
-        assert not any("Decisions" in text or " decided" in text for text in (page, detail))
+        assert not any("Decisions" in text or "for a decision" in text for text in (page, detail))
     else:
         if way == "time-out":
             assert f"denied by {who}: nobody decided within 0.05 s" in page
-        elif "decided after" in page or journaled["kind"] != "approver":
+        elif "for a decision by" in page or journaled["kind"] != "approver":
             # A program may decide faster than the page explains.
-            assert f"{who_here} decided after" in page
+            assert f"for a decision by {who_here}" in page
 
         assert f"<td>{who_here}</td>" in page
         assert f"<td>{who_here}</td>" in inbox.partition(run)[2].partition("</tr>")[0]
@@ -265,10 +265,12 @@ async def test_a_call_that_a_grant_approved_names_the_grant(site: tuple[str, Pat
     with client(url) as http:
         page, inbox = shown(http, f"/ui/runs/{run}"), shown(http, "/ui/approvals")
 
-    why = re.findall(r'<span class="dim sub">(.*) decided after', page)
+    why = re.findall(r'<span class="dim sub">(.*)</span>', page)
     by = "the person at the terminal"
-    assert why[0] == by
-    assert why[1].endswith(f", which may change the same things; the grant of call 0 by {by}")
+    assert why[0].endswith(f" for a decision by {by}")
+    grant = f"the grant of refund 1 of 2 by {by}"
+    assert ", which may change the same things; waited " in why[1]
+    assert why[1].endswith(f" for a decision by {grant}")
     # The list of decisions contains only those that somebody made.
     assert inbox.partition(run)[2].partition("</tr>")[0].count(f"<td>{by}</td>") == 1
 
@@ -287,7 +289,7 @@ async def test_an_accepted_plan_is_why_its_calls_waited(site: tuple[str, Path]) 
 
         page = shown(http, f"/ui/runs/{run.id}")
 
-    assert re.findall(r'<span class="dim sub">(.*) decided after', page) == ["night watch"] * 2
+    assert re.findall(r"for a decision by (.*)</span>", page) == ["night watch"] * 2
 
 
 @pytest.mark.parametrize("by", [None, "the approver", {"kind": "god", "via": "form"}])

@@ -437,13 +437,13 @@ def test_ids_of_calls_are_on_no_page(http: httpx.Client) -> None:
     assert "internal_" not in http.get(f"/ui/runs/{run_id}").text
 
 
-def test_a_failed_call_is_named_by_its_tool_and_number(http: httpx.Client) -> None:
+def test_a_failed_call_is_named_by_its_tool(http: httpx.Client) -> None:
     run_id = ask(
         http, {"_tool": "find_customer", "id": "c9", "_id": "internal_0"}, output="†results.0"
     )
     while "status s-failed" not in (text := http.get(f"/ui/runs/{run_id}").text):
         pass
-    assert "find_customer (call 0): there is no customer c9" in text
+    assert "find_customer: there is no customer c9" in text
     assert "internal_0" not in text
 
 

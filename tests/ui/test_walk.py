@@ -69,15 +69,17 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     question.get_by_role("button", name="Approve", exact=True).click()
     expect(page.locator("#head .status")).to_have_text("done")
     expect(page.get_by_label("The output of the run")).to_contain_text("refunded 40 for order 4")
-    expect(page.locator("#timeline tbody tr").nth(3)).to_contain_text("you decided after")
+    expect(page.locator("#timeline tbody tr").nth(3)).to_contain_text(
+        re.compile(r"waited \S+ m?s for a decision by you")
+    )
     # The slider follows the journal, whose last event is the end of the run.
     slider = page.get_by_role("slider")
     last = slider.get_attribute("max") or ""
     expect(slider).to_have_value(last)
-    expect(page.locator("#state")).to_contain_text(f"Journal ({last} events)")
+    expect(page.locator("#state")).to_contain_text(f"Full record ({last} entries)")
 
-    page.get_by_role("link", name="3 refund").first.click()
-    expect(page.get_by_text("4 from id of the result of call 2 (compute)")).to_be_visible()
+    page.get_by_role("link", name="refund", exact=True).first.click()
+    expect(page.get_by_text("4 from id of the result of compute")).to_be_visible()
     page.get_by_text("As JSON").first.click()
     expect(page.get_by_label("The parameters with which it ran")).to_contain_text('"order": 4')
     expect(page.get_by_text("approve by you")).to_be_visible()
@@ -153,9 +155,9 @@ def test_a_program_with_its_calls_marked_and_a_fork(page: Page, site: str) -> No
     expect(page.locator("#program li").nth(3)).to_contain_text("find_customer ×6")
     expect(page.get_by_label("What the program printed")).to_have_text("6")
 
-    page.get_by_text("Fork: continue from an earlier point").click()
-    page.get_by_label("After event").last.fill("3")
-    page.get_by_role("button", name="Fork the run").click()
+    page.get_by_text("Continue from an earlier step").click()
+    page.get_by_label("After moment").last.fill("3")
+    page.get_by_role("button", name="Continue in a new run").click()
     expect(page.locator("#head")).to_contain_text("forked from")
     expect(page.locator("#head .status")).to_have_text("done")
 
@@ -308,7 +310,7 @@ def test_words_of_strangers_stay_words(page: Page, site: str) -> None:
     )
     expect(page.get_by_label("The output of the run")).to_contain_text("<script>")
     expect(page.get_by_label("The output of the run")).to_contain_text("\\u202e")
-    page.get_by_role("link", name="1 photograph").first.click()
+    page.get_by_role("link", name="photograph", exact=True).first.click()
     picture = page.get_by_role("img", name="Image 1")
     expect(picture).to_be_visible()
     expect(picture).to_have_js_property("naturalWidth", 10)

@@ -14,6 +14,7 @@ from ideabridge.bridge.context.references import format_reference
 from ideabridge.bridge.loop.call import Read
 from ideabridge.bridge.loop.graph import depths
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.server.ui.call_names import CallName, call_names
 from ideabridge.server.ui.reference_words import ReferenceWords
 from ideabridge.server.ui.timeline import awaited, call_status, suppliers
 from ideabridge.server.views.trace import Trace
@@ -42,13 +43,18 @@ _MAX_CHARACTERS: Final = 22
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box in a drawing: a call, an input, or the output."""
+    """A box in a drawing: a call, an input, or the output.
+
+    Attributes:
+        place: what tells the box from others with the same title, or "".
+    """
 
     key: str
     title: str
     note: str = ""
     status: str = ""
     href: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +77,9 @@ class Placed:
 
     @property
     def title(self) -> str:
-        """The title, shortened to fit into the box."""
-        return _fit(self.node.title)
+        """The title, shortened to fit into the box, with the place of the box."""
+        place = f" {self.node.place}" if self.node.place else ""
+        return f"{_fit(self.node.title, _MAX_CHARACTERS - len(place))}{place}"
 
     @property
     def note(self) -> str:
@@ -88,6 +95,11 @@ class Drawing:
     edges: list[tuple[Arrow, str]]
     width: int
     height: int
+
+    @property
+    def columns(self) -> int:
+        """The number of columns of boxes."""
+        return (self.width - 2 * _MARGIN + _GAP_X) // (_WIDTH + _GAP_X)
 
     @property
     def box(self) -> tuple[int, int]:
@@ -199,10 +211,10 @@ def _curve(source: Placed, target: Placed) -> str:
     return f"M{x} {y} C{x + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}"
 
 
-def _fit(text: str) -> str:
-    if len(text) <= _MAX_CHARACTERS:
+def _fit(text: str, most: int = _MAX_CHARACTERS) -> str:
+    if len(text) <= most:
         return text
-    return f"{text[: _MAX_CHARACTERS - 1]}…"
+    return f"{text[: most - 1]}…"
 
 
 class _Parts:
@@ -250,11 +262,13 @@ def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
         return None
 
     parts = _Parts()
+    names = call_names(bar.name for bar in trace.bars)
     for progress, bar in zip(machine.history, trace.bars, strict=False):
         call = progress.call
         box = Box(
             key=_key(call.index),
-            title=f"{call.index} {call.name}",
+            title=call.name,
+            place=names[bar.number].place,
             note=call.instance or _note(map(format_reference, call.writes)),
             status=call_status(progress) if progress.settled else bar.status,
             href=f"{href}{call.index}",
@@ -282,7 +296,7 @@ def _key(number: int) -> str:
 def _note(writes: Iterable[str]) -> str:
     """Return the note for a call: the names that it gives its result in the state."""
     names = [place.removeprefix("†state.") for place in writes if place.startswith("†state.")]
-    return f"gives {', '.join(names)}" if names else ""
+    return f"result: {', '.join(names)}" if names else ""
 
 
 def _add_read(parts: _Parts, read: Read, reader: str) -> None:
@@ -319,6 +333,14 @@ def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
     return [edge for edge in edges if edge.kind != "order" or not has_detour(edge)]
 
 
+def _names_of_plan(calls: Sequence[dict[str, Any]]) -> dict[int, CallName]:
+    """Return the names of the calls of a plan, keyed by their places in the plan. A call has a
+    place of its own, although it runs once for each instance.
+    """
+    tools = {int(call["place"]): str(call["tool"]) for call in calls}
+    return dict(zip(tools, call_names(tools.values()), strict=True))
+
+
 def of_dry_run(rehearsal: Mapping[str, Any]) -> Drawing | None:
     """Return a drawing of the result of `Bridge.dry_run` for a plan, or None if the plan is too
     large to draw. A large drawing takes 0.1 s.
@@ -332,11 +354,12 @@ def of_dry_run(rehearsal: Mapping[str, Any]) -> Drawing | None:
         (call["place"], call.get("instance")): _key(number) for number, call in enumerate(calls)
     }
     missing = frozenset[str](rehearsal.get("missing_inputs", ()))
+    names = _names_of_plan(calls)
     for number, call in enumerate(calls):
         key = _key(number)
-        title = f"{call['place']} {call['tool']}"
+        name = names[call["place"]]
         status = "done" if call["read_only"] else "asking"
-        parts.add_call(Box(key, title, _note(call["writes"]), status))
+        parts.add_call(Box(key, name.tool, _note(call["writes"]), status, place=name.place))
         instance = call.get("instance")
         ordered = frozenset[Any](call.get("ordered_after", ()))
         for place in call["after"]:

@@ -37,6 +37,12 @@ _LONGEST_BESIDE: Final = 4000
 JSON is loaded on demand.
 """
 
+_MOST_TILES: Final = 3
+"""Maximum number of members that are shown beside each other."""
+
+_SHORT: Final = 28
+"""Maximum length, in characters, of a value that is shown as large text."""
+
 _DEEPEST: Final = 8
 _CELL: Final = 160
 """Maximum length, in characters, of a cell and of a short text in a tree."""
@@ -82,13 +88,18 @@ class PlainValue:
     text: str
     is_long: bool = False
 
+    @property
+    def is_short(self) -> bool:
+        """Whether the value fits into a line of large text, even in the window of a phone."""
+        return 0 < len(self.text) <= _SHORT and not self.is_long
+
 
 @dataclass(frozen=True, slots=True)
 class ValueTree:
     """A value with members.
 
     Attributes:
-        summary: a short description of the value, such as `3 members`.
+        summary: a short description of the value, such as `3 values`.
         members: the name and value of each member that is shown.
         omitted: the number of members that are not shown.
     """
@@ -96,6 +107,17 @@ class ValueTree:
     summary: str
     members: tuple[tuple[str, ShownPart], ...]
     omitted: int = 0
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the value has so few and short members that they fit beside each other."""
+        return (
+            len(self.members) <= _MOST_TILES
+            and not self.omitted
+            and all(
+                isinstance(member, PlainValue) and member.is_short for _, member in self.members
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +262,7 @@ def _part(value: JSON, room: _Room, depth: int) -> ShownPart:
         (visible(name[:_CELL]), _part(member, room, depth + 1))
         for name, member in islice(value.items(), number)
     )
-    return ValueTree(counted(len(value), "member"), members, len(value) - number)
+    return ValueTree(counted(len(value), "value"), members, len(value) - number)
 
 
 def _table(objects: list[JSONObject], room: _Room) -> ShownTable:

@@ -58,10 +58,14 @@ class ReferenceWords:
         self._written = PathIndex()
         self._paths: dict[int, list[Path]] = {}
         self._tools: dict[int, str] = {}
+        self._names: dict[int, str] = {}
 
-    def add(self, number: int, call: JSONObject) -> None:
-        """Record the tool of the call with this number, and the places to which it writes."""
+    def add(self, number: int, call: JSONObject, name: str = "") -> None:
+        """Record the tool of the call with this number, and the places to which it writes. If the
+        page gives the call a name, the words contain the name in place of the number.
+        """
         self._tools[number] = tool_of(call)
+        self._names[number] = name
         target = call.get("_outputPath")
         if not isinstance(target, str):
             return
@@ -142,6 +146,10 @@ class ReferenceWords:
         return _within(path, "the state")
 
     def _result_of(self, number: int) -> str:
+        name = self._names.get(number)
+        if name:
+            return f"the result of {name}"
+
         tool = self._tools.get(number)
         words = f"the result of call {number}"
         return f"{words} ({tool})" if tool else words

@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 import base64
 import contextlib
-from collections import Counter, defaultdict
+import re
+from collections import defaultdict
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
 from typing import Any, Final
 
 from ideabridge.bridge.context.failure import NOT_RUN, caused_by_denials, not_run, read_failure
@@ -26,22 +26,23 @@ from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui import drawing
+from ideabridge.server.ui.call_names import CallName, call_names
 from ideabridge.server.ui.histories import KeptJournal, read_until
 from ideabridge.server.ui.outputs import shown_output
 from ideabridge.server.ui.reference_words import ReferenceWords
 from ideabridge.server.ui.rendering import render
+from ideabridge.server.ui.run_sentence import sentence_of
 from ideabridge.server.ui.showing import in_one_line, text_of
 from ideabridge.server.ui.timeline import (
     ROWS,
     awaited,
-    bar_status,
     call_status,
     suppliers,
     timeline,
     why_waited,
 )
 from ideabridge.server.views.history import RunHistory, call_json
-from ideabridge.server.views.records import CallOutcomes, input_of, lineage_of
+from ideabridge.server.views.records import CallOutcomes, input_of, lineage_of, task_of
 from ideabridge.server.views.shown import call_without_ids
 from ideabridge.server.views.text import skipped_line
 from ideabridge.server.views.trace import CallBar, Trace, module_of
@@ -60,10 +61,25 @@ _EVENTS: Final = 50
 _MOST_ERRORS: Final = 20
 _MOST_READERS: Final = 100
 _MOST_ASKED: Final = 8
-"""Maximum number of the values that a run was started with that a page shows."""
+"""Maximum number of values that a page shows of the request of a run, or of a failed call."""
 
-_LONGEST_ASKED: Final = 120
-"""Maximum length, in characters, of such a value, and of the values of a failed call."""
+_LONGEST_ASKED: Final = 80
+"""Maximum length, in characters, of a value of the request."""
+
+_LONGEST_TASK: Final = 240
+"""Maximum length, in characters, of a request in words."""
+
+_LONGEST_VALUES: Final = 120
+"""Maximum length, in characters, of the values of a failed call."""
+
+_PASSES: Final = re.compile(
+    r"did not answer|time[d -]*out|unavailable|cannot be (?:started|reached)|was closed"
+    r"|connect|try again|rate limit|too many requests",
+    re.IGNORECASE,
+)
+"""Matches the messages of failures that have nothing to do with the values of a call, so that the
+same call can succeed later. This chooses only which button of a page stands out.
+"""
 
 _WHOLE: Final = 2**48
 
@@ -89,6 +105,9 @@ class FailureGroup:
             parameters.
         is_failure: whether something went wrong, and the calls were not just denied, or not run
             because other calls have no result.
+        passes: whether the same calls can succeed later, because their server was not reached or
+            did not answer.
+        name: the name of the first of these calls on the page, or "" for an error in the output.
     """
 
     tool: str
@@ -96,6 +115,8 @@ class FailureGroup:
     message: str
     values: str
     is_failure: bool
+    passes: bool
+    name: str
 
 
 @dataclass(slots=True)
@@ -160,6 +181,8 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
     # Name the run's idea in the line below the title only if there is just one.
     ideas = lineage.pop("ideas", [])
     run_input = input_of(store, record.id)
+    names = call_names(bar.name for bar in trace.bars)
+    progresses = [] if history is None else history.machine.history
     return {
         "record": record,
         "status": about.status if is_now else "replayed",
@@ -174,19 +197,21 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "ideas": ideas,
         "ended": about.status in ENDED,
         "calls": calls,
-        "calls_in_words": _calls_in_words(trace, history),
+        "sentence": sentence_of(trace, progresses, rows.most, is_left=is_left),
+        "names": names,
         "is_failure": record.summary.errors > 0 and calls.none_succeeded,
         "tools": sorted({bar.name for bar in trace.bars}),
         "asked": {"is": about.only_status, "tool": about.only_tool},
         "page_rows": ROWS,
         "events_page": _EVENTS,
         "input": run_input,
-        "asked_for": _asked_for(record, trace, run_input),
+        "asked_values": _request_of(record, trace, run_input),
+        "task": _task_of(store, record, run_input),
         "is_own": about.is_own,
         "tool": about.tool,
         "waits_for": _waits_for(trace) if is_now and about.status == "needs_approval" else "",
         "waits_since": _waits_since(trace) or record.updated,
-        **(_UNFOLDED if history is None else _folded_values(history, trace, about, record)),
+        **(_UNFOLDED if history is None else _folded_values(history, trace, about, record, names)),
     }
 
 
@@ -197,6 +222,8 @@ _UNFOLDED: Final = {
     "errors": 0,
     "denied": 0,
     "failures": (),
+    "passes": False,
+    "plan": None,
     "explained": (),
     "more_errors": 0,
     "skipped": (),
@@ -213,14 +240,19 @@ _UNFOLDED: Final = {
 
 
 def _folded_values(
-    history: RunHistory, trace: Trace, about: About, record: RunRecord
+    history: RunHistory,
+    trace: Trace,
+    about: About,
+    record: RunRecord,
+    names: list[CallName],
 ) -> dict[str, Any]:
     """Return only the values for the page about a run that come from the folded journal."""
     machine = history.machine
     # A room cannot be forked on its own, but only with the run whose call it answers.
     is_at_end = about.at == about.last and about.status in ENDED and record.parent is None
     errors = machine.errors
-    failures = _failures(errors, history)
+    failures = _failures(errors, history, names)
+    faults = [failure for failure in failures if failure.is_failure]
     unlisted = failures[_MOST_ERRORS:]
     events = history.entries
     start = about.events
@@ -242,6 +274,8 @@ def _folded_values(
         "errors": len(errors),
         "denied": caused_by_denials(errors),
         "failures": failures[:_MOST_ERRORS],
+        "passes": bool(faults) and all(fault.passes for fault in faults),
+        "plan": _plan_of(record, trace),
         "explained": {place for failure in failures[:_MOST_ERRORS] for place in failure.places},
         "more_errors": sum(max(1, len(failure.places)) for failure in unlisted),
         "skipped": [skipped_line(call) for call in skipped_calls(machine)[:_MOST_ERRORS]],
@@ -255,24 +289,6 @@ def _folded_values(
         "shown_output": shown_output(output),
         "images": shown_images(images_in(machine.output), f"{about.ui}/runs/{record.id}/images/"),
     }
-
-
-def _calls_in_words(trace: Trace, history: RunHistory | None) -> str:
-    """Return the number of calls of a run and, if they have different statuses, how many have each,
-    such as `3 calls: 1 done, 1 denied, 1 not run`.
-    """
-    calls = [] if history is None else history.machine.history
-    statuses = Counter(
-        bar_status(bar, progress) for bar, progress in zip_longest(trace.bars, calls) if bar
-    )
-    total = counted(len(trace.bars), "call")
-    if len(statuses) < 2:
-        return total
-    parts: list[str] = []
-    for status, number in statuses.items():
-        asks = status == "asking"
-        parts.append(f"{number} {'needs approval' if asks else status}")
-    return f"{total}: {', '.join(parts)}"
 
 
 def _waits_for(trace: Trace) -> str:
@@ -291,24 +307,41 @@ def _waits_since(trace: Trace) -> float | None:
     return min(asked, default=trace.plan_asked)
 
 
-def _asked_for(record: RunRecord, trace: Trace, run_input: JSONObject) -> list[tuple[str, str]]:
-    """Return the names and values that a run was started with. These are the members of its input
-    or, if it has no input, the values in its plan. References are left out, because they are not
-    values yet.
+def _request_of(record: RunRecord, trace: Trace, run_input: JSONObject) -> list[tuple[str, str]]:
+    """Return the names and values that a run itself was given: the members of its input or, for a
+    plan that consists of one call, the parameters of this call. References are left out, because
+    they are not values yet.
     """
     parameters = list(run_input.items())
-    if not parameters and record.kind == "plan" and not trace.program:
-        for bar in trace.bars[:_MOST_ASKED]:
-            parameters += _parameters_in(bar.call)
+    is_one_call = record.kind == "plan" and not trace.program and len(trace.bars) == 1
+    if not parameters and is_one_call:
+        parameters = [
+            (name, value)
+            for name, value in _parameters_in(trace.bars[0].call)
+            if not (isinstance(value, str) and value.startswith("†"))
+        ]
+    return [(name, in_one_line(value, _LONGEST_ASKED)) for name, value in parameters[:_MOST_ASKED]]
 
-    shown: dict[tuple[str, str], None] = {}
-    for name, value in parameters:
-        if not run_input and isinstance(value, str) and value.startswith("†"):
-            continue
-        shown[name, in_one_line(value, _LONGEST_ASKED)] = None
-        if len(shown) == _MOST_ASKED:
-            break
-    return list(shown)
+
+def _task_of(store: Store, record: RunRecord, run_input: JSONObject) -> str:
+    """Return the words in which somebody asked for a run, on one line, or "" if the title says the
+    same, or if the request consists of values.
+    """
+    if record.kind != "solve" or run_input:
+        return ""
+    task = in_one_line(task_of(store, record.id), _LONGEST_TASK)
+    return "" if task == in_one_line(record.title, _LONGEST_TASK) else task
+
+
+def _plan_of(record: RunRecord, trace: Trace) -> JSONObject | None:
+    """Return the plan that a run carried out, for a person who changes it. Return None if the run
+    has no plan, if the plan is a program, which is hard to read as JSON, or if its calls name each
+    other by ids, which nobody has written.
+    """
+    calls: list[JSON] = [bar.call for bar in trace.bars]
+    if record.kind != "plan" or trace.program or any("_id" in bar.call for bar in trace.bars):
+        return None
+    return {"calls": calls, "output": trace.output}
 
 
 def _parameters_in(call: JSONObject) -> list[tuple[str, JSON]]:
@@ -316,7 +349,9 @@ def _parameters_in(call: JSONObject) -> list[tuple[str, JSON]]:
     return [(name, value) for name, value in call.items() if not name.startswith("_")]
 
 
-def _failures(errors: list[JSONObject], history: RunHistory) -> list[FailureGroup]:
+def _failures(
+    errors: list[JSONObject], history: RunHistory, names: list[CallName]
+) -> list[FailureGroup]:
     """Return errors grouped by tool and message, in the order in which each group first occurs."""
     groups: dict[tuple[str, str], FailureGroup] = {}
     for error in errors:
@@ -329,7 +364,11 @@ def _failures(errors: list[JSONObject], history: RunHistory) -> list[FailureGrou
             # The page lists only the first groups, so the values of the others are not needed.
             values = _values_of_call(place, history) if len(groups) < _MOST_ERRORS else ""
             is_failure = failure.kind not in ("denied", NOT_RUN)
-            group = FailureGroup(tool, [], message, values, is_failure)
+            passes = failure.kind == "unknown" or _PASSES.search(message) is not None
+            name = tool
+            if isinstance(place, int) and place < len(names):
+                name = str(names[place])
+            group = FailureGroup(tool, [], message, values, is_failure, passes, name)
             groups[tool, message] = group
         if isinstance(place, int):
             group.places.append(place)
@@ -344,7 +383,7 @@ def _values_of_call(place: JSON, history: RunHistory) -> str:
 
     parameters = object_or_empty(call_json(place, calls[place]).get("parameters"))
     words = [f"{name} {in_one_line(value, 40)}" for name, value in _parameters_in(parameters)]
-    return in_one_line(", ".join(words[:_MOST_ASKED]), _LONGEST_ASKED)
+    return in_one_line(", ".join(words[:_MOST_ASKED]), _LONGEST_VALUES)
 
 
 def _retry_point(history: RunHistory) -> int | None:
@@ -379,20 +418,26 @@ def call_values(
     machine = history.machine
     calls = machine.history
     events = [entry for entry in history.entries if getattr(entry.event, "call", None) == number]
+    names = call_names(one.name for one in trace.bars)
     waits = [
-        (other, calls[other].call.name, reason)
+        (other, names[other], reason)
         for other, reason in sorted(awaited(progress).items())
-        if other < len(calls)
+        if other < min(len(calls), len(names))
     ]
-    readers = [(other.call.index, other.call.name) for other in calls if number in suppliers(other)]
+    readers = [
+        (bar.number, names[bar.number])
+        for other, bar in zip(calls, trace.bars, strict=False)
+        if number in suppliers(other)
+    ]
     value = without_payloads(about.get("value"))
     rooms = [room for room in store.runs.rooms(record.id) if call_of_room(room.id)[0] == number]
     words = ReferenceWords()
     for supplier in suppliers(progress):
-        words.add(supplier, trace.bars[supplier].call)
+        words.add(supplier, trace.bars[supplier].call, str(names[supplier]))
     return {
         "record": record,
         "number": number,
+        "name": names[number],
         "bar": bar,
         "module": module_of(bar, trace),
         "status": call_status(progress),
@@ -412,7 +457,7 @@ def call_values(
         "begun": trace.begun,
         "waits": waits,
         "read_by": readers[:_MOST_READERS],
-        "why": why_waited(progress, bar, trace, machine),
+        "why": why_waited(progress, bar, trace, names),
         "assumed": progress.doubts.assumed,
         "tool": progress.tool,
         "rooms": rooms,
@@ -591,17 +636,30 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ShownImage:
-    """An image on a page: its address, and whether it is enlarged without blurring its pixels."""
+    """An image on a page.
+
+    Attributes:
+        address: the address of the image.
+        is_small: whether the image is enlarged without blurring its pixels.
+        kind: the type of the image in words, such as `PNG`.
+        bytes: the size of its file.
+    """
 
     address: str
     is_small: bool
+    kind: str
+    bytes: int
 
 
 def shown_images(images: list[Image], address: str) -> list[ShownImage]:
     """Return images for a page. The address of each image is `address`, followed by the image's
     place.
     """
-    return [ShownImage(f"{address}{place}", image.is_small) for place, image in enumerate(images)]
+    shown: list[ShownImage] = []
+    for place, image in enumerate(images):
+        kind = image.kind.removeprefix("image/").upper()
+        shown.append(ShownImage(f"{address}{place}", image.is_small, kind, len(image.data)))
+    return shown
 
 
 def images_in(value: JSON) -> list[Image]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -12,10 +13,10 @@ from itertools import pairwise
 from typing import Final
 
 from ideabridge.bridge.context.failure import NOT_RUN, read_failure
-from ideabridge.bridge.context.references import clipped
 from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
+from ideabridge.server.ui.call_names import CallName, call_names
 from ideabridge.server.ui.showing import duration
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.names import counted
@@ -58,6 +59,9 @@ _SUCCESS: Final = "its success (_after)"
 _NOTES: Final = {_ORDER: ", which may change the same things", _SUCCESS: " to succeed (_after)"}
 """The text after the name of a call that was waited for, unless its result was needed."""
 
+_GRANT: Final = re.compile(r"the grant of call ([0-9]{1,9})(?= by )")
+"""The beginning of the phrase of `decider_text` for a grant."""
+
 _NOTICED: Final = 0.001
 """Minimum wait, in seconds, that gets a bar and an explanation."""
 
@@ -68,6 +72,7 @@ class Row:
 
     Attributes:
         number: the number of the call, or -1 for an answer from the mind.
+        place: the place of the call among those of the same tool; see `CallName`.
         left, width: the position and width of the bar that shows the execution, in per cent of the
             run, or None before the execution starts.
         asked: the bar from the first question about the call to the last decision on it.
@@ -79,6 +84,7 @@ class Row:
 
     number: int
     name: str
+    place: str
     module: str
     instance: str
     status: str
@@ -156,7 +162,8 @@ def timeline(
         for bar in bars
         if (not status or bar.status == status) and (not tool or bar.name == tool)
     ]
-    rows = [_row(bar, trace, machine, axis, is_left) for bar in chosen[first : first + ROWS]]
+    names = call_names(bar.name for bar in trace.bars)
+    rows = [_row(bar, trace, machine, axis, names, is_left) for bar in chosen[first : first + ROWS]]
     most, density = _density(ran, axis)
     return Timeline(
         rows,
@@ -170,12 +177,19 @@ def timeline(
     )
 
 
-def _row(bar: CallBar, trace: Trace, machine: Machine | None, axis: Axis, is_left: bool) -> Row:
+def _row(
+    bar: CallBar,
+    trace: Trace,
+    machine: Machine | None,
+    axis: Axis,
+    names: Sequence[CallName],
+    is_left: bool,
+) -> Row:
     progress = None
     reason = ""
     if machine is not None and 0 <= bar.number < len(machine.history):
         progress = machine.history[bar.number]
-        reason = why_waited(progress, bar, trace, machine)
+        reason = why_waited(progress, bar, trace, names)
 
     status = bar_status(bar, progress)
     if is_left and bar.status == "running":
@@ -197,6 +211,7 @@ def _row(bar: CallBar, trace: Trace, machine: Machine | None, axis: Axis, is_lef
     return Row(
         number=bar.number,
         name=bar.name,
+        place=names[bar.number].place if bar.number >= 0 else "",
         module=module_of(bar, trace),
         instance=WrittenCall.of(bar.call).instance or "",
         status=status,
@@ -476,9 +491,9 @@ def awaited(progress: Progress) -> dict[int, str]:
     return reasons
 
 
-def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine) -> str:
+def why_waited(progress: Progress, bar: CallBar, trace: Trace, names: Sequence[CallName]) -> str:
     """Return the reason why a call did not start when it was listed, or "" if it started
-    immediately.
+    immediately. `names` contains the names of all calls of the run.
     """
     if bar.listed is None:
         return ""
@@ -499,14 +514,15 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
         else:
             waits = "waited"
 
-        parts.append(f"{waits} for {_named(machine, last)}{_NOTES.get(before[last], '')}")
+        parts.append(f"{waits} for {names[last]}{_NOTES.get(before[last], '')}")
 
-    if bar.started is not None:
-        for decider, seconds in bar.approvals:
-            decided = f"{decider} decided" if decider else "it was decided"
-            parts.append(f"{decided} after {duration(seconds)}")
-    elif bar.asked is not None and bar.decided is None and bar.finished is None:
-        parts.append("waits for a decision")
+    for decider, seconds in bar.approvals:
+        by = f" by {_with_name(decider, names)}" if decider else ""
+        parts.append(f"waited {duration(seconds)} for a decision{by}")
+
+    has_begun = bar.started is not None or bar.finished is not None
+    if bar.asked is not None and bar.decided is None and not has_begun:
+        parts.append("waiting for a decision")
 
     if not parts and start is not None:
         parts.append(f"waited {duration(start - bar.listed)} until one of the parallel calls ended")
@@ -514,12 +530,14 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
     return "; ".join(parts)
 
 
-def _named(machine: Machine, number: int) -> str:
-    """Return the tool of a call, with the number of the call if other calls have the same tool."""
-    call = machine.history[number].call
-    if sum(other.call.name == call.name for other in machine.history) > 1:
-        return call.label
-    return clipped(call.name) or call.label
+def _with_name(decider: str, names: Sequence[CallName]) -> str:
+    """Return who decided about a call. If this was a grant, it has the name of the call for which
+    somebody gave it.
+    """
+    grant = _GRANT.match(decider)
+    if grant is None or int(grant[1]) >= len(names):
+        return decider
+    return f"the grant of {names[int(grant[1])]}{decider[grant.end() :]}"
 
 
 def _last(trace: Trace, before: Iterable[int], waiting: CallBar) -> int | None:

@@ -11,6 +11,7 @@ from ideabridge.tools.encoding import JSONObject
 
 if TYPE_CHECKING:
     from ideabridge.bridge.context.failure import CallFailure
+    from ideabridge.bridge.context.messages import Message
     from ideabridge.bridge.store.run_filter import RunFilter
     from ideabridge.bridge.store.run_record import RunRecord
     from ideabridge.bridge.store.store import Store
@@ -175,14 +176,27 @@ def solution_of_plan(store: Store, run_id: str) -> JSONObject:
 
 def input_of(store: Store, run_id: str) -> JSONObject:
     """Return the input of a run, without the inputs of instances."""
+    for message in _context_of(store, run_id):
+        if message.type == "input" and not message.instance:
+            return message.members
+
+    return {}
+
+
+def task_of(store: Store, run_id: str) -> str:
+    """Return the text with which a run began: the first text of a user in its context, or ""."""
+    for message in _context_of(store, run_id):
+        if message.type == "text" and message.role == "user" and isinstance(message.value, str):
+            return message.value
+
+    return ""
+
+
+def _context_of(store: Store, run_id: str) -> list[Message]:
+    """Return the context with which a run began, or nothing if the run has not begun."""
     from ideabridge.bridge.context.messages import read_context
     from ideabridge.bridge.loop.event import RunStarted, event_from_json
 
     first = next(store.runs.events(run_id), None)
     started = event_from_json(first[1]) if first is not None else None
-    if isinstance(started, RunStarted):
-        for message in read_context(started.context):
-            if message.type == "input" and not message.instance:
-                return message.members
-
-    return {}
+    return read_context(started.context) if isinstance(started, RunStarted) else []

@@ -366,7 +366,7 @@
   function tell() {
     slide.form.querySelector("output").textContent = slide.value;
     slide.form.querySelector("[data-last]").textContent = slide.max;
-    slide.setAttribute("aria-valuetext", `event ${slide.value} of ${slide.max}`);
+    slide.setAttribute("aria-valuetext", `moment ${slide.value} of ${slide.max}`);
   }
 
   // The journal has grown. If the slider was at the end, it stays at the end.

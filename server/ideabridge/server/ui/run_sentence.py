@@ -1,0 +1,188 @@
+"""Run sentence: says in a sentence or two what the calls of a run did, from its journal alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.context.failure import NOT_RUN, read_failure
+from ideabridge.bridge.context.references import clipped
+from ideabridge.bridge.loop.progress import Progress
+from ideabridge.server.ui.timeline import bar_status
+from ideabridge.server.views.trace import CallBar, Trace
+from ideabridge.tools.names import counted
+
+_MOST_NAMED: Final = 6
+"""Maximum number of calls whose tools a sentence names. More calls are counted."""
+
+_LONGEST_NAME: Final = 40
+_WORDS: Final = {"asking": "waiting for a decision"}
+"""Statuses in words, where the status itself does not fit into a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call, with its status as pages show it, and its state, or None if the journal is not
+    folded.
+    """
+
+    bar: CallBar
+    status: str
+    progress: Progress | None
+
+    @property
+    def name(self) -> str:
+        return clipped(self.bar.name, _LONGEST_NAME) or "a call"
+
+
+def sentence_of(
+    trace: Trace, calls: Sequence[Progress], most: int, *, is_left: bool = False
+) -> str:
+    """Return what the calls of a run did, such as `Called list_orders and find_customer at the same
+    time, then compute.`, or "" if the run has no calls.
+
+    Args:
+        trace: the trace of the run.
+        calls: the calls of the machine of the folded journal, or nothing if it was not folded.
+        most: the largest number of calls that ran at the same time.
+        is_left: whether no process executes the run, so that none of its calls is still running.
+    """
+    listed: list[_Call] = []
+    for bar in trace.bars:
+        progress = calls[bar.number] if bar.number < len(calls) else None
+        status = bar_status(bar, progress)
+        if is_left and status == "running":
+            status = "interrupted"
+        listed.append(_Call(bar, status, progress))
+
+    if not listed:
+        return ""
+    if len(listed) > _MOST_NAMED:
+        return _in_numbers(listed, most)
+
+    began = [call for call in listed if call.bar.started is not None]
+    if began and all(call.status == "failed" for call in began) and len(began) == len(listed):
+        return f"{_called(began)}, which {'all ' if len(began) > 1 else ''}failed."
+
+    parts = [_called(began), *_without_result(listed), *_open(listed)]
+    return " ".join(f"{part}." for part in parts if part)
+
+
+def _in_numbers(listed: Sequence[_Call], most: int) -> str:
+    """Return a sentence that counts the calls, such as `12 calls of 3 tools: 9 done, 3 failed`."""
+    tools = {call.name for call in listed}
+    of = clipped(listed[0].bar.name, _LONGEST_NAME) if len(tools) == 1 else f"{len(tools):,} tools"
+    text = f"{counted(len(listed), 'call')} of {of}"
+    if most > 1:
+        text += f", up to {most:,} at the same time"
+
+    statuses = Counter(call.status for call in listed)
+    if len(statuses) > 1:
+        parts = [f"{number:,} {_WORDS.get(status, status)}" for status, number in statuses.items()]
+        text += f": {', '.join(parts)}"
+    return f"{text}."
+
+
+def _called(began: Sequence[_Call]) -> str:
+    """Return which calls ran, in the order in which they began, and which of them ran at the same
+    time. Return "" if no call has begun.
+    """
+    stages: list[list[_Call]] = []
+    earliest_end = 0.0
+    for call in sorted(began, key=lambda call: call.bar.started or 0.0):
+        finished = call.bar.finished
+        end = float("inf") if finished is None else finished
+        # Every call of a stage overlaps every other one.
+        if stages and (call.bar.started or 0.0) < earliest_end:
+            stages[-1].append(call)
+            earliest_end = min(earliest_end, end)
+        else:
+            stages.append([call])
+            earliest_end = end
+
+    texts: list[str] = []
+    for stage in stages:
+        text = _listed(stage)
+        texts.append(f"{text} at the same time" if len(stage) > 1 else text)
+    return f"Called {', then '.join(texts)}" if texts else ""
+
+
+def _without_result(listed: Sequence[_Call]) -> list[str]:
+    """Return which calls have no result, and why, if that is known."""
+    denied = [call for call in listed if call.status == "denied"]
+    failed = [call for call in listed if call.status == "failed"]
+    stopped = [call for call in listed if call.status in ("cancelled", "interrupted")]
+    not_run = [call for call in listed if call.status == "not run"]
+    parts: list[str] = []
+    if denied:
+        parts.append(f"{_subject(denied)} {_were(denied)} denied{_deciders(denied)}")
+    if failed:
+        parts.append(f"{_subject(failed)} failed")
+    for call in stopped:
+        parts.append(f"{call.name} was {call.status}")
+    if not not_run:
+        return parts
+
+    text = f"{_subject(not_run)} did not run"
+    has_one_cause = len(parts) == 1 and not stopped
+    if has_one_cause and all(_reads_no_result(call) for call in not_run):
+        return [f"{parts[0]}, so {text}"]
+    return [*parts, text]
+
+
+def _reads_no_result(call: _Call) -> bool:
+    """Return whether a call did not run because a call that it waits for has no result."""
+    return call.progress is not None and read_failure(call.progress.error).kind == NOT_RUN
+
+
+def _open(listed: Sequence[_Call]) -> list[str]:
+    """Return which calls have not ended."""
+    running = [call for call in listed if call.status == "running"]
+    asking = [call for call in listed if call.status == "asking"]
+    parts: list[str] = []
+    if running:
+        parts.append(f"{_subject(running)} {'is' if len(running) == 1 else 'are'} running")
+    if asking:
+        parts.append(f"{_subject(asking)} {'waits' if len(asking) == 1 else 'wait'} for a decision")
+    return parts
+
+
+def _deciders(denied: Sequence[_Call]) -> str:
+    """Return who denied calls, if it is the same for all and the journal says so."""
+    deciders = {_decider(call.bar) for call in denied}
+    return f" by {deciders.pop()}" if len(deciders) == 1 and "" not in deciders else ""
+
+
+def _decider(bar: CallBar) -> str:
+    return bar.approvals[-1][0] if bar.approvals else ""
+
+
+def _were(calls: Sequence[_Call]) -> str:
+    return "was" if len(calls) == 1 else "were"
+
+
+def _listed(calls: Iterable[_Call]) -> str:
+    """Return the names of calls as words of a sentence. A name that several calls have is followed
+    by their number.
+    """
+    numbers = Counter(call.name for call in calls)
+    return _joined(
+        [name if number == 1 else f"{name} ({number} times)" for name, number in numbers.items()]
+    )
+
+
+def _subject(calls: Iterable[_Call]) -> str:
+    """Return the names of calls as the beginning of a sentence, such as `3 calls of save`."""
+    numbers = Counter(call.name for call in calls)
+    return _joined(
+        [name if number == 1 else f"{number} calls of {name}" for name, number in numbers.items()]
+    )
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Return names as a list in words, such as `a, b and c`."""
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
