@@ -8,8 +8,11 @@ With names of pages, such as `runs` or `home-empty`, only those are photographed
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 import tempfile
+from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal
 
@@ -101,6 +104,57 @@ def equip(folder: Path) -> None:
     cursor.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
 
 
+EARLIER: Final = (
+    "Who is customer c0?",
+    "Orders for the letter to c1",
+    "Address of c2 for the parcel",
+    "Orders that c0 asked about",
+    "Who wrote the review of order 2?",
+    "Check of the invoices of c2",
+    "Customer of the ticket 4711",
+    "Orders for the report of November",
+    "Is c2 a new customer?",
+    "Orders of c0 before the call",
+    "Customer behind the complaint",
+    "Open orders of c2",
+)
+"""Titles of runs that nobody looks at closely."""
+
+CLIENTS: Final = ("cursor-vscode 1.2.0", "claude-code 2.1.0", "claude-code 2.1.0", "")
+"""Names of the clients of runs, as they are stored. An empty name stands for the page itself."""
+
+
+def spread_over_a_week(store: Path) -> None:
+    """Change the runs of a store as if several clients had asked for them within a week."""
+    with closing(sqlite3.connect(store, timeout=30)) as database, database:
+        runs = database.execute("SELECT number, status FROM runs ORDER BY number DESC").fetchall()
+        minutes_ago = 0.0
+        for place, (number, status) in enumerate(runs):
+            # The newest runs are minutes old, and the oldest are almost a week old. A run that
+            # waits is never so old that it would be suspicious.
+            minutes_ago += 4 if place < 8 or status == "running" else 100 * (1 + place % 7)
+            _set_back(database, number, minutes_ago * 60, CLIENTS[place % len(CLIENTS)])
+
+
+def _set_back(database: sqlite3.Connection, number: int, seconds: float, client: str) -> None:
+    """Let a run and its events have happened that many seconds earlier, for a client."""
+    created, updated = database.execute(
+        "SELECT created, updated FROM runs WHERE number = ?", (number,)
+    ).fetchone()
+    earlier = [
+        (datetime.fromisoformat(moment) - timedelta(seconds=seconds)).isoformat()
+        for moment in (created, updated or created)
+    ]
+    database.execute(
+        "UPDATE runs SET created = ?, updated = ?, client = ? WHERE number = ?",
+        (*earlier, client, number),
+    )
+    database.execute(
+        "UPDATE events SET at = at - ? WHERE id >= ? AND id < ?",
+        (seconds, number << 32, (number + 1) << 32),
+    )
+
+
 def _find_largest(customer: str) -> list[dict[str, str]]:
     """The calls that look a customer up, and find the largest of the customer's orders."""
     orders = {"_tool": "list_orders", "customer": customer, "_outputPath": "orders"}
@@ -109,7 +163,16 @@ def _find_largest(customer: str) -> list[dict[str, str]]:
 
 
 def use(http: httpx.Client) -> dict[str, str]:
-    """Run plans, of which one waits for a decision, and publish one. Return the paths of pages."""
+    """Run plans, of which one waits for a decision, and publish one. Return the paths of pages.
+
+    The runs with the titles `EARLIER` come before the others.
+    """
+    for number, title in enumerate(EARLIER):
+        customer = f"c{number % 3}"
+        person = {"_tool": "find_customer", "id": customer}
+        orders = {"_tool": "list_orders", "customer": customer}
+        ask(http, *(person, orders)[: 1 + number % 2], name=title)
+
     for number in range(3):
         customer = f"c{number}"
         name = f"Largest order of customer {customer}"
@@ -274,6 +337,7 @@ def main() -> None:
                 pages = use(http)
                 send(http, "/ui/admin/users", page="/ui/admin", name="ann", action="add")
                 wait_until(lambda: "l-up" in http.get("/ui/modules/own").text)
+            spread_over_a_week(home / "ideas.sqlite")
             photograph(browser, url, only(pages), folder)
         browser.close()
 
