@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import anyio
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from ideabridge.bridge import Bridge, Configuration
 from ideabridge.bridge.runs.people import Decision
@@ -310,23 +310,34 @@ def test_no_page_is_wider_than_a_small_phone(browser: Browser, shop_site: tuple[
         assert {path: width for path, width in widths.items() if width > 320} == {}
 
 
-def test_the_head_names_the_page_and_folds_its_actions_on_a_phone(
+def test_the_head_leads_up_and_folds_its_actions_on_a_phone(
     page: Page, shop_site: tuple[str, str]
 ) -> None:
     url, _ = shop_site
     page.goto(f"{url}modules/own")
-    above = page.get_by_role("navigation", name="Pages above")
+    above = page.get_by_role("navigation", name="Page above")
     expect(above.get_by_role("link")).to_have_text(["Servers"])
-    expect(above.locator("[aria-current=page]")).to_have_text("own")
     log = page.get_by_role("link", name="Log", exact=True)
     expect(log).to_be_visible()
     expect(page.get_by_role("button", name="Remove")).to_be_hidden()
+    more = page.get_by_role("main").get_by_text("More", exact=True)
+    edit = page.get_by_role("link", name="Edit", exact=True)
+    # The main action comes after the others, and the menu after it.
+    places = [_left(one) for one in (log, edit, more)]
+    assert places == sorted(places)
 
     page.set_viewport_size({"width": 390, "height": 800})
     expect(log).to_be_hidden()
-    page.get_by_role("main").get_by_text("More", exact=True).click()
+    assert _left(edit) < _left(more)
+    more.click()
     expect(log).to_be_visible()
     expect(page.get_by_role("button", name="Remove")).to_be_visible()
+
+
+def _left(one: Locator) -> float:
+    box = one.bounding_box()
+    assert box is not None
+    return box["x"]
 
 
 def test_rooms_are_beside_the_content_and_the_rare_ones_in_a_menu_of_a_bar(

@@ -138,7 +138,7 @@ def test_saved_runs_are_a_page_below_runs(page: Page, site: str, http: httpx.Cli
     ended(http, ask(http, {"_tool": "find_customer", "id": "c1"}))
     page.goto(f"{site}ideas?show=saved")
     expect(page.get_by_role("navigation", name="Kinds of tools")).to_have_count(0)
-    above = page.get_by_role("navigation", name="Pages above")
+    above = page.get_by_role("navigation", name="Page above")
     expect(above.get_by_role("link")).to_have_text(["Runs"])
     rows = page.get_by_role("table", name="Saved runs").locator("tbody tr")
     expect(rows).to_have_count(2)
