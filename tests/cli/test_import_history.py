@@ -140,7 +140,7 @@ def test_many_runs_are_summed_up(
     ]
     assert told.out.splitlines() == [
         "`ideabridge runs list` shows the newest; --json prints all",
-        "`ideabridge ideas suggest` shows what was done repeatedly, as tools",
+        "`ideabridge ideas suggest` shows repeated work that could become tools",
     ]
     seen = at_terminal(here, "history", "import", "claude-code", "--yes", "--dry-run")
     assert max(map(len, seen.splitlines())) <= 80

@@ -184,7 +184,7 @@ def test_a_server_that_fails_is_tried_again_at_once(page: Page, tmp_path: Path, 
     page.get_by_role("button", name="Retry late").click()
     expect(page.locator("#state")).to_contain_text("failing")
     page.get_by_role("button", name="Retry").click()
-    expect(page.get_by_role("status")).to_contain_text("It was tried again: failing.")
+    expect(page.get_by_role("status")).to_contain_text("ideabridge tried again: late is failing.")
 
     program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n', encoding="utf-8")
     program.chmod(0o700)

@@ -269,7 +269,8 @@ class Front:
         parts = [f"{self._behind(caller)} {_USE}"]
         if offer.profile is not None:
             parts[0] += (
-                f" This session has the part of them that profile {offer.profile.name!r} has."
+                " This session has only the servers, tools and ideas of profile"
+                f" {offer.profile.name!r}."
             )
 
         for sentence in configuration.unused_files:

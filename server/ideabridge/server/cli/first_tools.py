@@ -101,7 +101,7 @@ def _say_histories(histories: list[HistoryImport]) -> None:
         _tell(f"{history.logs.title} has {logs} of its conversations, in {folder}")
     _tell(
         "ideabridge saves the calls to your servers, their results and what you asked for in your "
-        "own store. What was done repeatedly can become a tool."
+        "own store. Work that was done repeatedly can become a tool."
     )
 
 

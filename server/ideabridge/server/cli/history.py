@@ -245,7 +245,7 @@ def _print(logs: HostLogs, imported: HistoryReport, *, dry_run: bool) -> None:
     say(f"saved: {runs}", "green")
     if len(imported.runs) > _MOST_ROWS:
         show_line(fit("`ideabridge runs list` shows the newest; --json prints all"))
-    show_line(fit("`ideabridge ideas suggest` shows what was done repeatedly, as tools"))
+    show_line(fit("`ideabridge ideas suggest` shows repeated work that could become tools"))
 
 
 def _row(run: HistoryRun, *, dry_run: bool) -> list[str]:

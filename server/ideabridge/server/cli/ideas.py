@@ -389,8 +389,8 @@ async def suggest_ideas(
         ),
     ] = 10,
 ) -> int:
-    """Show what was done repeatedly in your runs, sessions and imported histories, and the tools
-    that could be made of it.
+    """Show the work that was done repeatedly in your runs, sessions and imported histories, and
+    the tools that could be made of it.
 
     Calls count as repeated if the same tools were called in the same order without errors, either
     with different arguments or at least three times. A single call counts only if it might change
@@ -439,7 +439,7 @@ async def suggest_ideas(
         show_line(f"  {suggestion.command}")
 
     if not suggestions:
-        say("everything that was done repeatedly is already a tool")
+        say("all work that was done repeatedly is already a tool")
 
     return 0 if suggestions else 1
 

@@ -390,7 +390,7 @@ class ModulePages:
         if status.error is None:
             text = f"{name} is {light(status)}."
         else:
-            text = f"It was tried again: {light(status)}."
+            text = f"ideabridge tried again: {name} is {light(status)}."
         kind = "good" if status.state == "up" else "ask"
         return self._site.back(request, f"/modules/{quote(name, safe='')}", text, kind=kind)
 
